@@ -1,0 +1,79 @@
+# Every task has one line: `just --list` shows them.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+compile := "uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-config --quiet --custom-compile-command 'just requirements'"
+
+# Show the tasks
+default:
+    @just --list
+
+# Everything that is quick: lint, types, contracts, gates, reference, docs, tests
+check: lint reference-check docs test
+
+# Everything that CI does, in fresh environments and on two Pythons
+ci:
+    .ci/run
+
+# Style, types, import contracts and file gates
+lint:
+    ruff check .
+    ruff format --check .
+    pyright
+    PYTHONPATH=src lint-imports
+    python scripts/gates.py
+
+# Repair what can be repaired
+fix:
+    ruff check --fix .
+    ruff format .
+
+# Run the tests; `just test tests/skill -k name` runs some
+test *options:
+    python -m pytest -n 2 --dist loadfile {{ options }}
+
+# Run the tests and say which lines none of them reached
+coverage:
+    python -m pytest -n 2 --dist loadfile --cov --cov-report=term
+
+# Write the generated pages of the reference
+reference:
+    python scripts/reference.py
+
+# Fail when the generated pages do not match the code
+reference-check:
+    python scripts/reference.py --check
+
+# Draw the pictures of the terminal
+pictures:
+    python scripts/pictures.py
+
+# Fail when a picture does not show what its command prints
+pictures-check:
+    python scripts/pictures.py --check
+
+# Build the documentation; a broken link fails
+docs:
+    zensical build --strict
+
+# Show the documentation while writing it
+serve:
+    zensical serve
+
+# Measure speed and size; `just bench peers --broken` runs another script of benchmarks/
+bench script="discovery" *options:
+    python benchmarks/{{ script }}.py {{ options }}
+
+# Pin the newest versions of everything, with hashes
+requirements:
+    {{ compile }} --upgrade --group dev --all-extras -o requirements/dev.txt
+    {{ compile }} --upgrade --group test --all-extras --constraints requirements/dev.txt -o requirements/test.txt
+    {{ compile }} --upgrade --constraints requirements/dev.txt -o requirements/runtime.txt
+
+# Build the source archive and the wheel
+build:
+    python -m build --no-isolation
+
+# Gather the changelog for a release: `just changelog 0.2.0`
+changelog version:
+    towncrier build --yes --version {{ version }}

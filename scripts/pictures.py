@@ -1,0 +1,306 @@
+"""What does the terminal look like? Draws docs/assets/terminal-*.svg from real runs.
+
+Example:
+    python scripts/pictures.py
+    python scripts/pictures.py --check
+
+A demo project with one of everything is built in a temporary folder, the commands are run in it,
+and their output is drawn. Widths, paths and times are fixed, so that only a change of the output
+changes a picture. `--check` writes nothing; it exits 1 and names the pictures that are stale.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from typing import TYPE_CHECKING, NamedTuple
+from xml.sax.saxutils import escape
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "src"))
+
+from satchel.cli.output import width_of, wrap  # noqa: E402 - found through the line above
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COLUMNS = 92
+"""Width of every picture, in characters."""
+TIME = "2026-01-15 09:30:00"
+"""When everything happened."""
+
+
+class Picture(NamedTuple):
+    """One command line and the file it is drawn into."""
+
+    name: str
+    words: tuple[str, ...]
+
+
+PICTURES = (
+    Picture("list", ("list", "--all")),
+    Picture("why", ("why", "fix-yaml")),
+    Picture("doctor", ("doctor",)),
+    Picture("catalogue", ("catalogue", "--budget", "2200")),
+)
+
+SKILLS = {
+    ".agents/skills/code-review": """\
+---
+name: code-review
+description: Reviews code for bugs, security and style. Use when a diff or a branch is reviewed.
+license: MIT
+---
+# Code review
+
+Review $ARGUMENTS.
+""",
+    ".agents/skills/release-notes": """\
+---
+name: release-notes
+description: Writes release notes from commits. Use when a version is about to be released.
+---
+# Release notes
+""",
+    ".agents/skills/fix-yaml": """\
+---
+name: fix-yaml
+description: Repairs YAML: quotes, indents and colons. Use when a file does not parse.
+---
+# Repair YAML
+""",
+    ".agents/skills/chinese-writing": """\
+---
+name: chinese-writing
+description: 把中文写得自然、准确、有条理。用户要求润色、改写或校对中文文本时使用。
+---
+# 中文写作
+""",
+    "skills/code-review": """\
+---
+name: code-review
+description: The review check-list of this repository.
+---
+# Review
+""",
+    "skills/deploy-site": """\
+---
+name: deploy-site
+description: Builds the site and uploads it. Use when the user wants to publish.
+---
+# Deploy
+""",
+    "skills/meeting-notes": "# Meeting notes\n\nWrite down who said what.\n",
+}  # fmt: skip
+"""Folder -> its SKILL.md: sound, repaired, shadowed, untrusted and broken ones."""
+
+CELL, LINE, SIZE = 8.4, 20, 14
+"""Width of a character, height of a line and size of the font, in pixels."""
+MARGIN, BAR = 16, 36
+"""Room around the text, and height of the bar above it."""
+COLOURS = {
+    "": "#c9d1d9",
+    "2": "#8b949e",
+    "31": "#ff7b72",
+    "32": "#56d364",
+    "33": "#e3b341",
+    "36": "#56d4dd",
+}
+"""What a colour of the terminal looks like here."""
+
+# No font is fetched from anywhere: a reader's own monospaced one serves, and every run of
+# characters says how wide it is.
+FRAME = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" \
+height="{height}" role="img" aria-label="{title}">
+<style>
+text {{ font: {size}px ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; \
+white-space: pre; }}
+.b {{ font-weight: 700; }}
+</style>
+<rect x="0.5" y="0.5" width="{inner}" height="{deep}" rx="8" fill="#161b22" stroke="#30363d"/>
+<circle cx="22" cy="18" r="6" fill="#ff5f57"/>
+<circle cx="42" cy="18" r="6" fill="#febc2e"/>
+<circle cx="62" cy="18" r="6" fill="#28c840"/>
+{body}
+</svg>
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Draw the pictures, or with `--check` compare them."""
+    check = arguments == ["--check"]
+    if arguments and not check:
+        print("usage: pictures.py [--check]", file=sys.stderr)
+        return 2
+    folder = os.path.join(ROOT, "docs", "assets")
+    stale = [(path, svg) for path, svg in draw_all(folder) if _read(path) != svg]
+    for path, svg in stale:
+        name = os.path.relpath(path, ROOT)
+        if check:
+            print(f"error: `{name}` does not show what the command prints", file=sys.stderr)
+            continue
+        os.makedirs(folder, exist_ok=True)
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            file.write(svg)
+        print(f"wrote {name}")
+    if check and stale:
+        print("\nhint: Run `just pictures`", file=sys.stderr)
+    return 1 if check and stale else 0
+
+
+def draw_all(folder: str) -> Iterator[tuple[str, str]]:
+    """Every picture: the path it belongs to, and its SVG."""
+    with tempfile.TemporaryDirectory() as base:
+        demo = Demo(base)
+        for picture in PICTURES:
+            text = demo.run(*picture.words)
+            yield os.path.join(folder, f"terminal-{picture.name}.svg"), draw(picture, text)
+
+
+class Demo:
+    """A project with one of everything, and a home of its own."""
+
+    def __init__(self, base: str) -> None:
+        self.project = os.path.join(os.path.realpath(base), "demo")
+        self.home = os.path.join(os.path.realpath(base), "home")
+        for path, text in SKILLS.items():
+            os.makedirs(os.path.join(self.project, path))
+            with open(os.path.join(self.project, path, "SKILL.md"), "w", encoding="utf-8") as file:
+                file.write(text)
+        scripts = os.path.join(self.project, "skills/deploy-site/scripts")
+        os.makedirs(scripts)
+        with open(os.path.join(scripts, "upload.py"), "w", encoding="utf-8") as file:
+            file.write("print('up')\n")
+        for path in SKILLS:
+            if path.startswith(".agents/") or path == "skills/code-review":
+                self.run("trust", path, "--yes")
+        # A past to tell of: a model was offered the skills and loaded one.
+        past = "from satchel import Satchel; s = Satchel.for_project('.'); s.catalogue(); "
+        self._python("-c", past + "s.tools().call('Skill', {'name': 'fix-yaml'})")
+
+    def run(self, *words: str) -> str:
+        """What a command prints on both streams, coloured, the same on every machine."""
+        text = self._python("-m", "satchel", "--color", *words)
+        text = text.replace(self.project, "~/demo").replace(self.home, "~")
+        return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", TIME, text)
+
+    def _python(self, *words: str) -> str:
+        env = {
+            "PATH": os.environ.get("PATH", ""),
+            "HOME": self.home,
+            "PYTHONPATH": os.path.join(ROOT, "src"),
+            "COLUMNS": str(COLUMNS),
+            "SATCHEL_LANG": "en",
+            "PYTHONUTF8": "1",
+        }
+        done = subprocess.run(
+            [sys.executable, *words],
+            cwd=self.project,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            check=False,
+        )
+        if done.returncode not in {0, 1}:
+            raise SystemExit(done.stdout)
+        return done.stdout
+
+
+class Run(NamedTuple):
+    """Characters of one look, side by side."""
+
+    at: int
+    """The column of the first."""
+    text: str
+    codes: frozenset[str]
+
+
+def draw(picture: Picture, text: str) -> str:
+    """The SVG of one run, with its command line above."""
+    words = " ".join(picture.words)
+    command = f"\x1b[36m$\x1b[0m \x1b[1msatchel {words}\x1b[0m"
+    rows = [row for line in (command, *text.rstrip("\n").split("\n")) for row in fold(line)]
+    body: list[str] = []
+    for number, row in enumerate(rows):
+        base = BAR + MARGIN + number * LINE
+        body += filter(None, (_element(run, base) for run in runs(row)))
+    width = round(COLUMNS * CELL + 2 * MARGIN)
+    height = BAR + MARGIN + len(rows) * LINE
+    return FRAME.format(
+        width=width,
+        height=height,
+        inner=width - 1,
+        deep=height - 1,
+        size=SIZE,
+        title=escape(f"satchel {words}", {'"': "&quot;"}),
+        body="\n".join(body),
+    )
+
+
+def fold(line: str) -> list[list[tuple[str, frozenset[str]]]]:
+    """A line as rows of the terminal's width: each a list of characters with their codes."""
+    cells: list[tuple[str, frozenset[str]]] = []
+    codes: frozenset[str] = frozenset()
+    for part in re.split(r"(\x1b\[[0-9;]*m)", line):
+        if part.startswith("\x1b["):
+            codes = frozenset(part[2:-1].split(";")) - {"0", ""}
+        else:
+            cells += [(char, codes) for char in part]
+    rows: list[list[tuple[str, frozenset[str]]]] = []
+    at = 0
+    for piece in wrap("".join(char for char, _ in cells), COLUMNS):
+        while cells[at : at + 1] and cells[at][0] == " " != piece[:1]:
+            at += 1  # the space where the line was folded
+        rows.append(cells[at : at + len(piece)])
+        at += len(piece)
+    return rows or [[]]
+
+
+def runs(row: list[tuple[str, frozenset[str]]]) -> Iterator[Run]:
+    """Cut a row where the look changes, at wide gaps, and between narrow and wide characters."""
+    column = 0
+    start, text, look, wide = 0, "", frozenset[str](), False
+    for char, codes in row:
+        size = width_of(char)
+        new = codes != look or (size == 2) != wide or text.endswith("  ")
+        if new and text:
+            yield Run(start, text, look)
+            text = ""
+        if not text:
+            start, look, wide = column, codes, size == 2
+        text += char
+        column += size
+    if text:
+        yield Run(start, text, look)
+
+
+def _element(run: Run, base: int) -> str:
+    text = run.text.rstrip(" ")
+    at = run.at + len(text) - len(text.lstrip(" "))
+    text = text.lstrip(" ")
+    if not text:
+        return ""
+    colour = next((COLOURS[code] for code in sorted(run.codes) if code in COLOURS), COLOURS[""])
+    bold = ' class="b"' if "1" in run.codes else ""
+    x, length = round(MARGIN + at * CELL, 1), round(width_of(text) * CELL, 1)
+    return (
+        f'<text x="{x}" y="{base}"{bold} fill="{colour}" textLength="{length}"'
+        f' lengthAdjust="spacingAndGlyphs">{escape(text)}</text>'
+    )
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
