@@ -1,0 +1,8 @@
+"""`python -m satchel`: the terminal."""
+
+from __future__ import annotations
+
+from satchel.cli.main import main
+
+if __name__ == "__main__":
+    main()

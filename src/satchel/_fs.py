@@ -1,0 +1,262 @@
+"""Files without surprises: reading below a root, and writing all or nothing.
+
+`open_beneath` never leaves its root, whatever links or `..` a path holds. On Linux the kernel
+enforces it (`openat2`); elsewhere each step is opened without following links, and links are
+resolved by hand against the root.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from satchel.errors import AccessDenied
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+_RESOLVE_NO_MAGICLINKS = 0x02
+_RESOLVE_BENEATH = 0x08
+_OPENAT2 = 437
+_MAX_LINKS = 40
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+# A named pipe must not make us wait, a terminal must not become ours.
+_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+
+_kernel: Callable[[int, bytes], tuple[int, int]] | None = None
+_kernel_helps: bool | None = None
+
+
+def open_beneath(root: str, path: str) -> int:
+    """Open `path`, relative to `root`, for reading; return a descriptor.
+
+    Raises:
+        AccessDenied: the path leads outside the root.
+        OSError: it is not there, or may not be read.
+    """
+    if "\0" in path:
+        raise AccessDenied("The path contains a NUL character")
+    if os.path.isabs(path):
+        raise AccessDenied(f"`{path}` is absolute", "Give a path relative to the project")
+    if not path:
+        raise _error(errno.ENOENT, path)
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError as exc:
+        raise _error(errno.EINVAL, path) from exc
+    if _kernel_helps is not False:
+        base = os.open(root, _FOLDER)
+        try:
+            descriptor = _open_by_kernel(base, path, encoded)
+        finally:
+            os.close(base)
+        if descriptor is not None:
+            return descriptor
+    if os.open in os.supports_dir_fd:
+        return _open_by_steps(root, path)
+    return _open_by_name(root, path)
+
+
+def _open_by_kernel(base: int, path: str, encoded: bytes) -> int | None:
+    """The descriptor, or None when this system has no `openat2`."""
+    global _kernel, _kernel_helps  # noqa: PLW0603 - asked once per process
+    if _kernel is None:
+        _kernel = _find_openat2()
+    for _ in range(16):  # EAGAIN means that a rename raced with the look-up
+        found, code = _kernel(base, encoded)
+        if found >= 0:
+            _kernel_helps = True
+            return found
+        if code not in (errno.EAGAIN, errno.EINTR):
+            break
+    else:
+        raise _error(errno.EAGAIN, path)
+    if code in (errno.ENOSYS, errno.EPERM) and not _kernel_helps:
+        _kernel_helps = False
+        return None
+    if code == errno.EXDEV:
+        raise _outside(path)
+    raise _error(code, path)
+
+
+def _find_openat2() -> Callable[[int, bytes], tuple[int, int]]:
+    """The system call as a function: a descriptor or -1, and the error number."""
+    import sys
+
+    if sys.platform != "linux":
+        return lambda _base, _path: (-1, errno.ENOSYS)
+    import ctypes
+
+    class OpenHow(ctypes.Structure):
+        _fields_ = (
+            ("flags", ctypes.c_uint64),
+            ("mode", ctypes.c_uint64),
+            ("resolve", ctypes.c_uint64),
+        )
+
+    how = OpenHow(_FLAGS, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
+    size = ctypes.c_size_t(ctypes.sizeof(how))
+    syscall: Any = ctypes.CDLL(None, use_errno=True).syscall
+    syscall.restype = ctypes.c_long
+    number = ctypes.c_long(_OPENAT2)
+
+    def openat2(base: int, path: bytes) -> tuple[int, int]:
+        found = syscall(number, ctypes.c_int(base), path, ctypes.byref(how), size)
+        return found, 0 if found >= 0 else ctypes.get_errno()
+
+    return openat2
+
+
+def _open_by_steps(root: str, path: str) -> int:
+    """Walk one component at a time, so that no link is followed unseen."""
+    nofollow = getattr(os, "O_NOFOLLOW", 0)
+    folders = [os.open(root, _FOLDER)]
+    todo = _parts(path)
+    links = 0
+    try:
+        while todo:
+            part = todo.pop()
+            if part == "..":
+                if len(folders) == 1:
+                    raise _outside(path)
+                os.close(folders.pop())
+                continue
+            info = os.stat(part, dir_fd=folders[-1], follow_symlinks=False)
+            if stat.S_ISLNK(info.st_mode):
+                links += 1
+                if links > _MAX_LINKS:
+                    raise _error(errno.ELOOP, path)
+                target = os.readlink(part, dir_fd=folders[-1])
+                if os.path.isabs(target):
+                    raise _outside(path)
+                todo += _parts(target)
+                continue
+            if (todo or path.endswith("/")) and not stat.S_ISDIR(info.st_mode):
+                raise _error(errno.ENOTDIR, path)
+            descriptor = os.open(part, _FLAGS | nofollow, dir_fd=folders[-1])
+            if not todo:
+                return descriptor
+            folders.append(descriptor)
+        return os.dup(folders[-1])
+    finally:
+        for folder in folders:
+            os.close(folder)
+
+
+def _parts(path: str) -> list[str]:
+    """The steps of a path, the last one first."""
+    return [part for part in path.split("/") if part not in ("", ".")][::-1]
+
+
+def _open_by_name(root: str, path: str) -> int:
+    """Where folders cannot be held open (Windows): compare the real names, before and after.
+
+    Links and `..` are caught. Somebody who exchanges folders for links at the right moments is not:
+    only the other two ways stop that.
+    """
+    base = os.path.realpath(root)
+    full = os.path.realpath(os.path.join(base, path))
+    if not is_inside(full, base):
+        raise _outside(path)
+    descriptor = os.open(full, _FLAGS)
+    try:
+        same = os.path.samestat(os.stat(full), os.fstat(descriptor))
+        same = same and os.path.realpath(full) == full
+    except OSError:
+        same = False
+    if not same:
+        os.close(descriptor)
+        raise _error(errno.EAGAIN, path)
+    return descriptor
+
+
+def _error(code: int, path: str) -> OSError:
+    return OSError(code, os.strerror(code), path)
+
+
+def _outside(path: str) -> AccessDenied:
+    return AccessDenied(f"`{path}` leads outside the project", "Give a path inside the project")
+
+
+def is_inside(path: str, folder: str) -> bool:
+    """Whether a path is a folder or lies below it. Resolve links first: this compares names."""
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def is_really_inside(path: str, folder: str) -> bool:
+    """The same with every link resolved."""
+    return is_inside(os.path.realpath(path), os.path.realpath(folder))
+
+
+def read_small(descriptor: int, limit: int) -> bytes:
+    """Read an opened regular file of at most `limit` bytes.
+
+    Raises:
+        OSError: it is no regular file, or larger.
+    """
+    info = os.fstat(descriptor)
+    if not stat.S_ISREG(info.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    data = b""
+    while len(data) <= limit and (part := os.read(descriptor, limit + 1 - len(data))):
+        data += part
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"it is larger than {limit} bytes")
+    return data
+
+
+@contextmanager
+def locked(path: str) -> Generator[None]:
+    """Hold a lock file, so that two processes do not undo each other's changes."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    try:
+        try:
+            import fcntl
+        except ImportError:  # Windows: the first byte of the file is the lock
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def write_atomic(path: str, data: bytes, *, private: bool = False, durable: bool = True) -> None:
+    """Replace `path` by `data`, or leave it as it was. Creates its folder.
+
+    Args:
+        path: The file.
+        data: Its new content.
+        private: Only the user may read it.
+        durable: Wait until it is on the disk; a cache need not.
+    """
+    folder = os.path.dirname(path)
+    os.makedirs(folder, mode=0o700 if private else 0o777, exist_ok=True)
+    temporary = os.path.join(
+        folder, f".{os.path.basename(path)}.{os.getpid()}.{os.urandom(4).hex()}"
+    )
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+    descriptor = os.open(temporary, flags, 0o600 if private else 0o644)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise

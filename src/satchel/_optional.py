@@ -1,0 +1,32 @@
+"""How an optional package is imported: or the error that says what to install."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from satchel.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import `module`, or say which extra brings it."""
+    try:
+        return import_module(module)
+    except ImportError as exc:
+        if exc.name is not None and exc.name.partition(".")[0] != module.partition(".")[0]:
+            raise  # the package is there but broken: hide nothing
+        raise MissingExtra(
+            f"This needs the package `{module}`, which is not installed",
+            hint=f'Run `pip install "satchel[{extra}]"`',
+        ) from exc
+
+
+def available(module: str) -> ModuleType | None:
+    """Import `module` if it is installed, else None."""
+    try:
+        return import_module(module)
+    except ImportError:
+        return None

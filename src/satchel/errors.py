@@ -1,0 +1,86 @@
+"""Every exception Satchel raises.
+
+    SatchelError                 base: `code`, `message`, `hint`, `exit_code`
+    ├── InvalidInput             a parameter, option or pattern is wrong
+    │   └── SettingsError        a setting has a value that cannot be used
+    ├── NotFound                 no such skill, file or folder
+    ├── AccessDenied             a path leads outside its root, or its kind is not allowed
+    ├── Refused                  a policy says no: the skill is not trusted, or reading is denied
+    ├── SkillBroken              a file that should be a skill cannot be read as one
+    ├── MissingExtra             a feature needs a package that is not installed
+    └── InternalError            a bug in Satchel; please report it
+
+Catch `SatchelError` to catch them all. `code` is the word the response envelope carries, so a
+script, a person and a model read the same thing. `hint` is the next step, in the imperative.
+"""
+
+from __future__ import annotations
+
+
+class SatchelError(Exception):
+    """Base of all errors; never raised itself."""
+
+    code = "INTERNAL_ERROR"
+    """The envelope's error code."""
+    exit_code = 1
+    """What the terminal exits with."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n\nhint: {self.hint}" if self.hint else self.message
+
+
+class InvalidInput(SatchelError):
+    """A parameter, option or pattern is wrong."""
+
+    code = "INVALID_PARAM"
+    exit_code = 2
+
+
+class SettingsError(InvalidInput):
+    """A setting has a value that cannot be used."""
+
+
+class NotFound(SatchelError):
+    """There is no such skill, file or folder."""
+
+    code = "NOT_FOUND"
+    exit_code = 3
+
+
+class AccessDenied(SatchelError):
+    """A path leads outside its root, or to a kind of file that may not be read."""
+
+    code = "ACCESS_DENIED"
+    exit_code = 4
+
+
+class Refused(SatchelError):
+    """A policy or the operating system says no."""
+
+    code = "PERMISSION_DENIED"
+    exit_code = 4
+
+
+class SkillBroken(SatchelError):
+    """A file that should be a skill cannot be read as one."""
+
+    code = "INTERNAL_ERROR"
+    exit_code = 5
+
+
+class MissingExtra(SatchelError):
+    """A feature needs a package that is not installed."""
+
+    code = "EXECUTION_ERROR"
+    exit_code = 6
+
+
+class InternalError(SatchelError):
+    """A bug in Satchel."""
+
+    exit_code = 70

@@ -1,0 +1,339 @@
+"""Everything that can be set, where it is set, and where Satchel keeps its files.
+
+Order, last wins: defaults, the user's `config.toml`, the project's `satchel.toml` (or
+`[tool.satchel]` in `pyproject.toml`), the environment, arguments in code. A project came from
+somebody, perhaps a stranger: what it sets about trust is refused, and said so.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+from satchel._fs import is_really_inside, read_small
+from satchel._language import listed, say
+from satchel.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TrustPolicy = Literal["ask", "all", "none"]
+Form = Literal["xml", "markdown", "json"]
+
+
+class Setting(NamedTuple):
+    """One thing that can be set."""
+
+    name: str
+    env: str
+    kind: Literal["integer", "flag", "text", "list"]
+    default: Any
+    description: str
+    project_may_set: bool = True
+    choices: tuple[str, ...] = ()
+
+
+SETTINGS = (
+    Setting("budget", "SKILLS_PROMPT_CHAR_BUDGET", "integer", 12_000,
+            "Characters that the catalogue may take in the prompt."),
+    Setting("form", "SATCHEL_FORM", "text", "xml",
+            "Form of the catalogue.", choices=("xml", "markdown", "json")),
+    Setting("refresh_on_call", "SKILLS_REFRESH_ON_CALL", "flag", default=True,
+            description="Look for changed skills at every call of the Skill tool."),
+    Setting("trust", "SATCHEL_TRUST", "text", "ask",
+            "Whether skills that came with a project are offered: `ask` (after `satchel trust`), `all`, `none`.",
+            project_may_set=False, choices=("ask", "all", "none")),
+    Setting("builtin", "SATCHEL_BUILTIN", "flag", default=True,
+            description="Offer the skills that ship with Satchel."),
+    Setting("ecosystem", "SATCHEL_ECOSYSTEM", "flag", default=False,
+            description="Also read other agents' places: `.claude/skills`, `.codex/skills`, `~/.agents/skills` and more."),
+    Setting("ancestors", "SATCHEL_ANCESTORS", "flag", default=False,
+            description="Also read the folders above the project, up to the git root."),
+    Setting("locations", "SATCHEL_LOCATIONS", "list", (),
+            "Further folders with skills. A project may only add folders inside itself."),
+    Setting("include", "SATCHEL_INCLUDE", "list", (),
+            "Offer only skills whose name or id matches one of these patterns (`git-*`)."),
+    Setting("exclude", "SATCHEL_EXCLUDE", "list", (),
+            "Never offer skills whose name or id matches one of these patterns."),
+    Setting("tags", "SATCHEL_TAGS", "list", (),
+            "Offer only skills with one of these tags."),
+    Setting("pin", "SATCHEL_PIN", "list", (),
+            "Names that are listed first and in full when the budget is short."),
+    Setting("max_depth", "SATCHEL_MAX_DEPTH", "integer", 6,
+            "How many folders deep a location is searched.", project_may_set=False),
+    Setting("max_folders", "SATCHEL_MAX_FOLDERS", "integer", 500_000,
+            "How many folders of a location are searched.", project_may_set=False),
+    Setting("use_index", "SATCHEL_INDEX", "flag", default=True,
+            description="Keep an index of large locations in the cache folder, so that the next start is fast.", project_may_set=False),
+    Setting("trace", "SATCHEL_TRACE", "text", "file",
+            "Where trace events go: `file` (so that `satchel why` knows the past), `memory`, `off`.",
+            choices=("file", "memory", "off"), project_may_set=False),
+    Setting("read_extensions", "SATCHEL_READ_EXTENSIONS", "list",
+            ("md", "markdown", "txt", "rst", "json", "jsonl", "yaml", "yml", "toml", "ini", "cfg", "csv", "tsv",
+             "xml", "html", "css", "py", "js", "mjs", "cjs", "ts", "tsx", "jsx", "sh", "bash", "ps1", "go", "rs",
+             "rb", "java", "kt", "c", "h", "cpp", "hpp", "cs", "php", "pl", "lua", "r", "sql", "tex", "svg", "tmpl"),
+            "File extensions that ReadFile may read.", project_may_set=False),
+    Setting("read_limit", "SATCHEL_READ_LIMIT", "integer", 40_000,
+            "Characters that ReadFile returns at most at once."),
+    Setting("create_missing", "SATCHEL_CREATE_MISSING", "flag", default=False,
+            description="Create the user's skills folder at start-up.", project_may_set=False),
+)  # fmt: skip
+"""Every setting; the reference page is made from this table."""
+
+
+class Paths(NamedTuple):
+    """Where Satchel keeps its own files."""
+
+    config: str
+    """`config.toml`."""
+    cache: str
+    """The index; may be deleted at any time."""
+    state: str
+    """Trust and trace: what was decided and what happened."""
+
+
+class Settings(NamedTuple):
+    """The settings in force. Each is explained in `SETTINGS`."""
+
+    project: str
+    """Absolute folder of the project."""
+    paths: Paths
+    budget: int = 12_000
+    form: Form = "xml"
+    refresh_on_call: bool = True
+    trust: TrustPolicy = "ask"
+    builtin: bool = True
+    ecosystem: bool = False
+    ancestors: bool = False
+    locations: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    pin: tuple[str, ...] = ()
+    max_depth: int = 6
+    max_folders: int = 500_000
+    use_index: bool = True
+    trace: Literal["file", "memory", "off"] = "file"
+    read_extensions: tuple[str, ...] = ()
+    read_limit: int = 40_000
+    create_missing: bool = False
+    project_locations: tuple[str, ...] = ()
+    """Folders inside the project that its own file names: as untrusted as the project."""
+    remarks: tuple[tuple[str, str, str], ...] = ()
+    """What a project's file says and must not, or must be said: (problem code, file, value)."""
+
+
+_MAX_FILE = 256 * 1024
+_REACHES_FAR = frozenset(("include", "exclude", "tags", "builtin", "budget"))
+"""Settings of a project that hold for the user's own skills too: allowed, and said."""
+_BY_NAME = {setting.name: setting for setting in SETTINGS}
+_FLAGS = {
+    "true": True,
+    "1": True,
+    "yes": True,
+    "on": True,
+    "false": False,
+    "0": False,
+    "no": False,
+    "off": False,
+}
+
+
+def load_settings(
+    project: str = ".", env: Mapping[str, str] | None = None, **given: Any
+) -> Settings:
+    """Work out the settings for a project folder.
+
+    Args:
+        project: The project's folder.
+        env: The environment; the process's own when None.
+        given: Settings from code; they win.
+
+    Raises:
+        SettingsError: a file or value cannot be used.
+    """
+    env = os.environ if env is None else env
+    project = os.path.abspath(os.path.expanduser(project))
+    paths = find_paths(env)
+    values: dict[str, Any] = {setting.name: setting.default for setting in SETTINGS}
+    values.update(_file_values(paths.config, ()))
+    remarks: list[tuple[str, str, str]] = []
+    inside: list[str] = []
+    for file, table in (("satchel.toml", ()), ("pyproject.toml", ("tool", "satchel"))):
+        path = os.path.join(project, file)
+        try:
+            found = _file_values(path, table, stranger=True)
+        except SettingsError as exc:
+            # A project's slip must not stop its user: it is said, and the file is passed over.
+            remarks.append(("setting-broken", path, exc.message))
+            continue
+        for name, value in found.items():
+            if not _BY_NAME[name].project_may_set:
+                remarks.append(("setting-refused", path, name))
+            elif name == "locations":
+                inside += [
+                    item for item in value if is_really_inside(os.path.join(project, item), project)
+                ]
+                remarks += [
+                    ("setting-refused", path, f"locations: {item}")
+                    for item in value
+                    if item not in inside
+                ]
+            else:
+                values[name] = value
+                if name in _REACHES_FAR:
+                    remarks.append(("project-setting", path, name))
+    for setting in SETTINGS:
+        text = env.get(setting.env)
+        if text is not None and text.strip():
+            values[setting.name] = _convert(setting, text, setting.env)
+    for name, value in given.items():
+        if name not in _BY_NAME:
+            raise SettingsError(
+                say("There is no setting `{name}`", name=name), say("See the settings reference")
+            )
+        values[name] = _convert(_BY_NAME[name], value, name)
+    return Settings(
+        project=project,
+        paths=paths,
+        project_locations=tuple(inside),
+        remarks=tuple(remarks),
+        **values,
+    )
+
+
+def find_paths(env: Mapping[str, str]) -> Paths:
+    """The folders for configuration, cache and state, as the platform wants them.
+
+    A base that is not absolute is no base: it would mean a folder of the project, and a project
+    must not decide about trust. Its path is empty then, and nothing is read or kept.
+
+    Raises:
+        SettingsError: `SATCHEL_HOME` is not an absolute path.
+    """
+    override = env.get("SATCHEL_HOME")
+    if override:
+        if not os.path.isabs(override):
+            raise SettingsError(
+                f"`SATCHEL_HOME` is `{override}`, which is not an absolute path",
+                "Write the whole path",
+            )
+        return Paths(*(os.path.join(override, part) for part in ("config.toml", "cache", "state")))
+    home = env.get("HOME") or os.path.expanduser("~")
+
+    def below(variable: str, usual: tuple[str, ...], *rest: str) -> str:
+        base = env.get(variable) or ""
+        if not os.path.isabs(base):
+            base = os.path.join(home, *usual)
+        return os.path.join(base, *rest) if os.path.isabs(base) else ""
+
+    return Paths(
+        below("XDG_CONFIG_HOME", (".config",), "satchel", "config.toml"),
+        below("XDG_CACHE_HOME", (".cache",), "satchel"),
+        below("XDG_STATE_HOME", (".local", "state"), "satchel"),
+    )
+
+
+def _read_file(path: str, *, stranger: bool) -> bytes:
+    """A settings file, or nothing when there is none.
+
+    A stranger's file is not waited for, not followed through links, and not read for ever.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+    if stranger:
+        flags |= getattr(os, "O_NOFOLLOW", 0)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as exc:
+        if stranger and os.path.islink(path):
+            raise SettingsError(f"`{path}` is a link", "Put the file itself there") from exc
+        return b""
+    try:
+        return read_small(descriptor, _MAX_FILE)
+    except OSError as exc:
+        raise SettingsError(f"`{path}` cannot be used: {exc.strerror}", "Correct the file") from exc
+    finally:
+        os.close(descriptor)
+
+
+def _file_values(path: str, table: tuple[str, ...], *, stranger: bool = False) -> dict[str, Any]:
+    data = _read_file(path, stranger=stranger)
+    if not data:
+        return {}
+    if table and b"satchel" not in data:
+        return {}
+    import tomllib
+
+    try:
+        found: Any = tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as exc:
+        raise SettingsError(
+            say("`{path}` is not valid TOML: {reason}", path=path, reason=exc),
+            say("Correct the file"),
+        ) from exc
+    for name in table:
+        found = cast("dict[str, Any]", found).get(name, {})
+        if not isinstance(found, dict):
+            heading = ".".join(table)
+            raise SettingsError(
+                say("`{path}` has `{name}`, which is no table", path=path, name=name),
+                say("Write `[{heading}]`", heading=heading),
+            )
+    values = cast("dict[str, Any]", found)
+    for name in values:
+        if name not in _BY_NAME:
+            raise SettingsError(
+                say("`{path}` sets `{name}`, which does not exist", path=path, name=name),
+                say("See the settings reference for the names"),
+            )
+    return {
+        name: _convert(_BY_NAME[name], value, f"{path}: {name}") for name, value in values.items()
+    }
+
+
+def _convert(setting: Setting, value: Any, where: str) -> Any:
+    """Bring a value into its setting's type."""
+    if setting.kind == "integer":
+        try:
+            number = int(value)
+        except (TypeError, ValueError, OverflowError):
+            number = -1
+        if isinstance(value, bool) or number < 0:
+            raise SettingsError(
+                say("`{where}` must be a whole number, not `{value}`", where=where, value=value),
+                say("Write `{value}`", value=setting.default),
+            )
+        return number
+    if setting.kind == "flag":
+        flag = value if isinstance(value, bool) else _FLAGS.get(str(value).strip().lower())
+        if flag is None:
+            raise SettingsError(
+                say("`{where}` must be true or false, not `{value}`", where=where, value=value),
+                say("Write `true` or `false`"),
+            )
+        return flag
+    if setting.kind == "list":
+        if isinstance(value, str):
+            value = [
+                part.strip()
+                for part in value.split(os.pathsep if setting.name == "locations" else ",")
+            ]
+        if not isinstance(value, (list, tuple)):
+            raise SettingsError(
+                say("`{where}` must be a list, not `{value}`", where=where, value=value),
+                say("Write a list of texts"),
+            )
+        if any("\0" in str(item) for item in value):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            raise SettingsError(f"`{where}` contains a NUL character", "Remove it")
+        return tuple(str(item) for item in value if str(item))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    text = str(value).strip()
+    if setting.choices and text not in setting.choices:
+        choices = listed(f"`{choice}`" for choice in setting.choices)
+        raise SettingsError(
+            say(
+                "`{where}` is `{text}`, which is not one of {choices}",
+                where=where, text=text, choices=choices,
+            ),
+            say("Write one of {choices}", choices=choices),
+        )  # fmt: skip
+    return text

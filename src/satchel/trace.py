@@ -1,0 +1,162 @@
+"""What happened to which skill, so that "why was it not used?" has an answer.
+
+A `Trace` keeps recent events in memory and writes those that matter later (offered, loaded,
+failed, searched) as JSON lines to the state folder. Listeners get every event. When OpenTelemetry
+is installed, tool calls are spans too.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from satchel._optional import available
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+Kind = Literal[
+    "discovered", "removed", "changed", "repaired", "shadowed", "untrusted", "broken",
+    "listed", "shortened", "named", "unlisted", "offered", "searched", "loaded", "failed",
+]  # fmt: skip
+
+KEPT: frozenset[str] = frozenset(("offered", "searched", "loaded", "failed"))
+"""Kinds that are written to the file."""
+_MAX_FILE = 8 * 1024 * 1024
+_MEMORY = 4_096
+
+
+class Event(NamedTuple):
+    """One thing that happened."""
+
+    kind: Kind
+    skills: Sequence[str]
+    """Names of the skills concerned. A large scan gives a count in `values` instead."""
+    values: dict[str, Any]
+    time: float
+    """Seconds since the epoch."""
+
+
+class Trace:
+    """Where events go."""
+
+    def __init__(
+        self, folder: str | None = None, project: str = "", *, enabled: bool = True
+    ) -> None:
+        """Write kept events below `folder`; None keeps everything in memory.
+
+        Args:
+            folder: The state folder.
+            project: Whose events these are; one file serves all projects.
+            enabled: False records nothing at all.
+        """
+        self._enabled = enabled
+        self._file = os.path.join(folder, "trace.jsonl") if folder else None
+        self._project = project
+        self._listeners: list[Callable[[Event], None]] = []
+        self._last_offer = ""
+        self.events: deque[Event] = deque(maxlen=_MEMORY)
+
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Call `listener` with each event from now on; returns the way to stop."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def record(self, kind: Kind, skills: Sequence[str] = (), **values: Any) -> None:
+        """Note that something happened."""
+        if not self._enabled:
+            return
+        event = Event(kind, skills, values, time.time())
+        self.events.append(event)
+        for listener in list(self._listeners):
+            try:
+                listener(event)
+            except Exception as exc:  # noqa: BLE001 - a listener must not stop the work
+                self._listeners.remove(listener)
+                self.record("failed", (), what="listener", reason=f"{type(exc).__name__}: {exc}")
+        if self._file is not None and kind in KEPT:
+            self._write(event, self._file)
+
+    def _write(self, event: Event, file: str) -> None:
+        import json
+
+        row: dict[str, Any] = {
+            "t": round(event.time, 3),
+            "kind": event.kind,
+            "project": self._project,
+        }
+        if event.kind == "offered":
+            # The same catalogue is offered again and again: write its names only once in a row.
+            digest = str(event.values.get("digest", ""))
+            row["digest"] = digest
+            if digest != self._last_offer:
+                row.update(event.values)
+                self._last_offer = digest
+        else:
+            row["skills"] = list(event.skills)
+            row.update(event.values)
+        line = (json.dumps(row) + "\n").encode()
+        try:
+            descriptor = _open_to_append(file)
+            try:
+                size = os.fstat(descriptor).st_size
+                os.write(descriptor, line)  # one write: lines of two processes never mix
+            finally:
+                os.close(descriptor)
+            if size > _MAX_FILE:
+                os.replace(file, file + ".1")
+                self._last_offer = ""
+        except (OSError, ValueError) as exc:
+            # A trace that cannot be written must not stop the work; the loss itself is an event.
+            self._file = None
+            self.record("failed", (), what="trace", reason=str(exc))
+
+    def history(self) -> Iterator[dict[str, Any]]:
+        """The kept events of this project, newest first, across processes."""
+        import json
+
+        if self._file is None:
+            return
+        rows: list[dict[str, Any]] = []
+        for path in (self._file + ".1", self._file):
+            try:
+                with open(path, encoding="utf-8", errors="replace") as stream:
+                    for line in stream:
+                        try:
+                            row = json.loads(line)
+                        except ValueError:
+                            continue  # a torn line: the process died while writing it
+                        if isinstance(row, dict) and row.get("project") == self._project:  # pyright: ignore[reportUnknownMemberType]
+                            rows.append(row)  # pyright: ignore[reportUnknownArgumentType]
+            except OSError:
+                continue
+        yield from reversed(rows)
+
+
+def _open_to_append(file: str) -> int:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+    try:
+        return os.open(file, flags, 0o600)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
+        return os.open(file, flags, 0o600)
+
+
+_tracer: Any = None
+
+
+@contextmanager
+def span(name: str, **attributes: Any) -> Generator[Callable[[str, Any], None]]:
+    """An OpenTelemetry span when its API is installed; yields a way to set attributes."""
+    global _tracer  # noqa: PLW0603 - found once
+    if _tracer is None:
+        module = available("opentelemetry.trace")
+        _tracer = module.get_tracer("satchel") if module is not None else False
+    if _tracer is False:
+        yield lambda _name, _value: None
+        return
+    with _tracer.start_as_current_span(name, attributes=attributes) as current:
+        yield current.set_attribute

@@ -1,0 +1,130 @@
+"""What happened to which skill: events, the file, listeners, spans."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from satchel import Satchel
+from satchel.testing import make_skill
+from satchel.trace import Trace
+
+
+@pytest.fixture
+def satchel(tmp_path, monkeypatch):
+    monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SATCHEL_TRUST", "all")
+    make_skill(tmp_path / "project/skills", "demo", "Demonstrates.")
+    make_skill(tmp_path / "project/.agents/skills", "demo", "Hides the other.")
+    text = "---\nname: odd\ndescription: Use when: odd\n---\n"
+    (tmp_path / "project/skills/odd").mkdir()
+    (tmp_path / "project/skills/odd/SKILL.md").write_text(text)
+    return Satchel.for_project(tmp_path / "project", builtin=False)
+
+
+def test_every_step_of_a_turn_is_an_event(satchel):
+    satchel.catalogue()
+    satchel.tools().call("Skill", {"name": "demo"})
+    satchel.tools().call("Skill", {"name": "nobody"})
+    satchel.tools().call("SkillSearch", {"query": "odd"})
+    kinds = {event.kind for event in satchel.trace.events}
+    assert kinds >= {
+        "discovered", "repaired", "shadowed", "listed", "offered", "loaded", "failed", "searched",
+    }  # fmt: skip
+
+
+def test_the_past_is_known_to_the_next_process(satchel, tmp_path):
+    satchel.catalogue()
+    satchel.catalogue()
+    satchel.tools().call("Skill", {"name": "demo"})
+    later = Satchel.for_project(tmp_path / "project", builtin=False)
+    facts = later.why("demo").to_dict()
+    assert facts["last_offered"]
+    assert facts["last_loaded"]
+    assert later.why("odd").to_dict()["last_loaded"] is None
+    other = Satchel.for_project(tmp_path, builtin=False)
+    assert list(other.trace.history()) == []
+
+
+def test_the_same_catalogue_is_written_out_once(satchel, tmp_path):
+    for _ in range(3):
+        satchel.catalogue()
+    lines = (tmp_path / "home/state/trace.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines if '"offered"' in line]
+    assert ["full" in row for row in rows] == [True, False, False]
+
+
+def test_listeners_hear_everything_until_they_stop(satchel):
+    heard = []
+    stop = satchel.trace.listen(heard.append)
+    satchel.catalogue()
+    count = len(heard)
+    assert count
+    stop()
+    satchel.catalogue()
+    assert len(heard) == count
+
+
+def test_a_listener_that_raises_is_dropped_and_said(satchel):
+    def broken(_event):
+        raise RuntimeError("no")
+
+    satchel.trace.listen(broken)
+    assert satchel.tools().call("Skill", {"name": "demo"}).status == "success"
+    assert any(event.values.get("what") == "listener" for event in satchel.trace.events)
+
+
+@pytest.mark.parametrize(("where", "kept"), [("off", 0), ("memory", 1)])
+def test_off_and_memory_write_no_file(tmp_path, monkeypatch, where, kept):
+    monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "home"))
+    satchel = Satchel.for_project(tmp_path, trace=where)
+    satchel.catalogue()
+    assert bool(satchel.trace.events) is bool(kept)
+    assert not (tmp_path / "home/state/trace.jsonl").exists()
+
+
+def test_a_trace_that_cannot_be_written_stops_nothing(tmp_path):
+    (tmp_path / "file").write_text("")
+    trace = Trace(str(tmp_path / "file" / "below"))
+    trace.record("loaded", ("demo",))
+    trace.record("loaded", ("demo",))
+    assert [event.kind for event in trace.events] == ["loaded", "failed", "loaded"]
+
+
+def test_torn_lines_are_passed_over(tmp_path):
+    trace = Trace(str(tmp_path), "p")
+    trace.record("loaded", ("demo",))
+    with open(tmp_path / "trace.jsonl", "a") as file:
+        file.write('{"t": 1, "ki\n[1]\n')
+    trace.record("loaded", ("demo",))
+    assert len(list(trace.history())) == 2
+
+
+def test_a_long_trace_is_cut(tmp_path, monkeypatch):
+    monkeypatch.setattr("satchel.trace._MAX_FILE", 1000)
+    trace = Trace(str(tmp_path), "p")
+    for _ in range(40):
+        trace.record("loaded", ("demo",))
+    assert os.path.getsize(tmp_path / "trace.jsonl") < 2000
+    assert (tmp_path / "trace.jsonl.1").exists()
+    assert 5 < len(list(trace.history())) <= 40
+
+
+def test_tool_calls_are_spans(satchel):
+    from opentelemetry import trace as api
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    api.set_tracer_provider(provider)
+    satchel.tools().call("Skill", {"name": "demo"})
+    satchel.tools().call("Skill", {"name": "nobody"})
+    spans = exporter.get_finished_spans()
+    attributes = [span.attributes or {} for span in spans]
+    assert [one["satchel.tool.name"] for one in attributes] == ["Skill", "Skill"]
+    assert [one["satchel.status"] for one in attributes] == ["success", "error"]
