@@ -1,0 +1,12 @@
+"""WHAT A SKILL IS: from the bytes of a SKILL.md to a record, its problems and its body.
+
+Reading order: `model` (the records), `head` (the fast scan), `split` and `frontmatter` (the real
+parser), `repair` (what broken files still say), `validate` (everything an author should know).
+"""
+
+from __future__ import annotations
+
+from satchel.skill.model import Document, Head, Origin, Skill
+from satchel.skill.problems import PROBLEMS, Problem, Rule, Severity
+
+__all__ = ["PROBLEMS", "Document", "Head", "Origin", "Problem", "Rule", "Severity", "Skill"]

@@ -1,0 +1,253 @@
+"""What can be wrong with a skill, in one table.
+
+A `Problem` says which rule, where, and with which values; the sentences live here once, so they
+can be translated, documented and tested. `error` means the skill is not offered, `warning` that
+it is but something was repaired, lost or hidden, `note` that other agents may read it otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from satchel._language import say
+
+Severity = Literal["error", "warning", "note"]
+_OURS = frozenset((
+    "before", "done", "found", "kind", "meaning", "wanted", "what", "where", "why",
+))  # fmt: skip
+"""Values that are phrases from this package, never text of a skill."""
+_PHRASES = (
+    "it begins with {part}",
+    "it comes only at line {part}",
+    "line {part}",
+    "more than {part} levels of nesting",
+    "text follows the {part} on its line",
+)
+"""Phrases with a number or a piece of code in them, which stays as it is in every language."""
+
+
+class Rule(NamedTuple):
+    """One kind of problem."""
+
+    code: str
+    severity: Severity
+    message: str
+    """A template; its `{fields}` are filled from the problem's values."""
+    fix: str
+    """What to do next, in the imperative; a template too."""
+
+
+class Problem(NamedTuple):
+    """One thing wrong, in one place."""
+
+    code: str
+    path: str = ""
+    """The file or folder, absolute."""
+    line: int = 0
+    """1-based line in the file; 0 when the problem has no line."""
+    values: dict[str, str] = {}  # noqa: RUF012 - a NamedTuple default, never changed
+    """What fills the sentence."""
+
+    @property
+    def severity(self) -> Severity:
+        """`error`, `warning` or `note`."""
+        return PROBLEMS[self.code].severity
+
+    @property
+    def message(self) -> str:
+        """What is wrong, in the reader's language."""
+        return say(PROBLEMS[self.code].message, **self._said())
+
+    @property
+    def fix(self) -> str:
+        """What to do next, in the reader's language."""
+        return say(PROBLEMS[self.code].fix, **self._said())
+
+    def for_model(self) -> tuple[str, str]:
+        """What is wrong and what to do, in English: a model's text must not follow the locale."""
+        rule = PROBLEMS[self.code]
+        return rule.message.format(**self.values), rule.fix.format(**self.values)
+
+    def _said(self) -> dict[str, str]:
+        """The values, those that are words of ours in the reader's language."""
+        return {
+            key: _phrase(value) if key in _OURS else value for key, value in self.values.items()
+        }
+
+    def at(self, path: str) -> Problem:
+        """The same problem in the file `path`."""
+        return self._replace(path=path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form for `--json`."""
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "path": self.path,
+            "line": self.line or None,
+            "message": self.message,
+            "fix": self.fix,
+        }
+
+
+def _phrase(value: str) -> str:
+    """A phrase of ours in the reader's language."""
+    import re
+
+    part = re.search(r"`[^`]*`|\d+", value)
+    if part is not None:
+        phrase = f"{value[: part.start()]}{{part}}{value[part.end() :]}"
+        if phrase in _PHRASES:
+            return say(phrase, part=part.group())
+    return say(value)
+
+
+_RULES = (
+    # The file is not a skill.
+    Rule("no-frontmatter", "error", "The file does not begin with a `---` line: {found}",
+         "Put `---`, `name:`, `description:` and `---` at the very top of the file"),
+    Rule("symlink-as-text", "error", "The file contains only the path `{target}`: a symlink that was checked out as text",
+         "Enable symlinks (`git config core.symlinks true`) and check the file out again"),
+    Rule("frontmatter-too-large", "error", "The frontmatter is larger than {limit} bytes",
+         "Move long text from the frontmatter into the body"),
+    Rule("not-a-mapping", "error", "The frontmatter is {kind}, not lines of `key: value`",
+         "Write `name: …` and `description: …`, each on its own line"),
+    Rule("description-missing", "error", "There is no `description`, so no model could know when to use the skill",
+         "Add `description:` saying what the skill does and when to use it"),
+    Rule("name-unusable", "error", "There is no usable `name`, and the folder's name cannot replace it",
+         "Add `name:` in lower-case letters, digits and hyphens"),
+    Rule("not-text", "error", "The file is binary, not Markdown",
+         "Save it as UTF-8 text"),
+    Rule("not-a-file", "error", "`{file}` is {kind}, not a regular file",
+         "Replace it with a regular file"),
+    Rule("unreadable", "error", "It cannot be read: {reason}",
+         "Check the permissions with `ls -l`, or remove it"),
+    Rule("outside-root", "error", "The link leads to `{target}`, outside a folder that is not trusted",
+         "Copy the skill in place of the link, or run `satchel trust` for the project"),
+    # Loaded, after a repair.
+    Rule("repaired-value", "warning", "`{key}` is not valid YAML ({why}); its text was used as written",
+         "Put the value of `{key}` in double quotes, or write it as a block with `|`"),
+    Rule("unclear-value", "warning", "`{key}` is not valid YAML ({why}); its text was used as written and may be wrong",
+         "Rewrite the value of `{key}` inside one pair of quotes"),
+    Rule("stray-text", "warning", "Line {at} belongs to no key; it was {done}",
+         "Indent the line below its key, or move it under the closing `---`"),
+    Rule("yaml-refused", "warning", "`{key}` uses {what}, which is not read; its text was used as written",
+         "Write the value out in plain YAML"),
+    Rule("unclosed-frontmatter", "warning", "The closing `---` line is missing; only the lines before {before} were read",
+         "Add a line `---` after the last key"),
+    Rule("doubled-frontmatter", "warning", "A second frontmatter follows the first; only the first was read",
+         "Merge the two blocks into one"),
+    Rule("control-characters", "warning", "{count} control characters were removed from the frontmatter",
+         "Delete them; an editor shows them as `^@` or boxes"),
+    Rule("broken-surrogates", "warning", "`{key}` contains `\\u` escapes that YAML does not know in pairs; they were joined",
+         "Write the characters themselves instead of `\\ud83d\\udcbc`"),
+    Rule("invalid-utf8", "warning", "{count} bytes are not UTF-8 and were replaced",
+         "Save the file as UTF-8"),
+    Rule("bom", "note", "The file begins with a byte order mark, which some agents refuse",
+         "Save it as UTF-8 without BOM"),
+    Rule("leading-blank", "note", "There are blank lines before the opening `---`, which some agents refuse",
+         "Begin the file with `---`"),
+    Rule("delimiter-spaces", "note", "A `---` line ends in spaces, which some agents refuse",
+         "Remove the spaces after `---`"),
+    Rule("wide-encoding", "note", "The file is {encoding}, which most agents cannot read",
+         "Save it as UTF-8"),
+    # Loaded, and YAML did something the author may not have meant.
+    Rule("duplicate-key", "warning", "`{key}` is there twice; YAML takes the last",
+         "Remove one of the two"),
+    Rule("hash-comment", "warning", "YAML reads ` #` in `{key}` as a comment: the rest of the line is lost",
+         "Put the value of `{key}` in quotes"),
+    Rule("number-value", "note", "`{key}: {text}` is the number {value} to YAML",
+         "Put it in quotes to keep it as text"),
+    Rule("date-value", "note", "`{key}: {text}` is a date to YAML, not text",
+         "Put it in quotes to keep it as text"),
+    Rule("key-spelling", "warning", "`{key}` was read as `{meant}`",
+         "Write `{meant}:`"),
+    Rule("bad-value", "warning", "`{key}: {text}` cannot be read as {kind}; its text was used as written",
+         "Put it in quotes"),
+    # Loaded, and the name or description wants attention.
+    Rule("name-missing", "warning", "There is no `name`; the folder's name `{name}` is used",
+         "Add `name: {name}`"),
+    Rule("name-mismatch", "warning", "The name `{name}` differs from its folder `{folder}`",
+         "Rename the folder or the skill, so that both agree"),
+    Rule("name-pattern", "warning", "The name `{name}` is not lower-case letters, digits and single hyphens",
+         "Rename it `{better}`"),
+    Rule("name-too-long", "warning", "The name has {length} characters; the specification allows 64",
+         "Shorten it"),
+    Rule("name-not-text", "warning", "The name is {kind} to YAML; `{name}` is used",
+         "Put the name in quotes"),
+    Rule("name-reserved", "note", "The name contains `{word}`, which one vendor's service refuses",
+         "Choose a name without it if the skill is to be uploaded there"),
+    Rule("description-not-text", "warning", "The description is {kind} to YAML; its text is used",
+         "Put the description in quotes"),
+    Rule("description-too-long", "warning", "The description has {length} characters; the specification allows 1024",
+         "Move the detail into the body"),
+    Rule("description-spaces", "note", "The description begins or ends with spaces, which were removed",
+         "Remove them"),
+    Rule("description-markup", "note", "The description contains the tag `{tag}`; it reaches the model escaped",
+         "Describe it in words"),
+    Rule("invisible-characters", "warning", "`{key}` contains {count} invisible characters ({names}); they were removed",
+         "Delete them: hidden text is a way to smuggle instructions"),
+    # Loaded, and other fields want attention.
+    Rule("unknown-field", "note", "`{key}` is not a field of any known agent; it is kept and does nothing",
+         "Move it under `metadata:`"),
+    Rule("not-in-spec", "warning", "`{key}` is not in the published specification; agents that know it read it",
+         "Keep it for those agents, or move it under `metadata:`"),
+    Rule("inert-field", "note", "`{key}` is kept but does nothing here: {meaning}",
+         "Keep it for the agents that read it, or remove it"),
+    Rule("field-type", "warning", "`{key}` should be {wanted}, but is {kind}",
+         "Write `{key}` as {wanted}"),
+    Rule("field-too-long", "warning", "`{key}` has {length} characters; the specification allows {limit}",
+         "Shorten it"),
+    Rule("metadata-nested", "note", "`metadata` has nested or non-text values ({keys}), which the specification does not allow",
+         "Use text values, or a JSON string"),
+    Rule("tools-list", "note", "`{key}` is a list; the specification wants one line separated by spaces",
+         "Write `{key}: {line}`"),
+    Rule("body-empty", "note", "There are no instructions after the frontmatter",
+         "Write what the agent should do"),
+    Rule("file-missing", "note", "The body names `{file}`, which is not in the skill's folder",
+         "Add the file, or correct the path"),
+    Rule("body-long", "note", "The body has {lines} lines; agents do better under 500",
+         "Move detail into `references/` and name the files in the body"),
+    # In the library.
+    Rule("duplicate-name", "warning", "`{name}` is defined twice here, by `{first}` and `{last}`; the last is used",
+         "Rename one of them"),
+    Rule("shadowed", "note", "`{name}` is hidden by `{winner}`, which goes before it",
+         "Rename one of them, or change the order of locations"),
+    Rule("untrusted", "warning", "`{name}` came with this project and is not offered until you trust it",
+         "Read it with `satchel show {name}`, then run `satchel trust {name}`"),
+    Rule("trust-off", "note", "`{name}` came with this project and is not offered: your setting `trust` is `none`",
+         "Set `{key}` to `ask` in {where}"),
+    Rule("file-case", "note", "The file is called `{file}`; other agents look only for `SKILL.md`",
+         "Rename it to `SKILL.md`"),
+    Rule("two-files", "warning", "Both `{used}` and `{other}` are here; `{used}` is used",
+         "Remove `{other}`"),
+    Rule("link-loop", "note", "The link leads back to `{target}`, which was already read; it was skipped",
+         "Remove the link"),
+    Rule("too-deep", "warning", "Folders deeper than {limit} levels were not searched",
+         "Move the skills up, or raise `max_depth`"),
+    Rule("too-many", "warning", "More than {limit} folders; the rest was not searched",
+         "Point the location at the folder that holds the skills, or raise `max_folders`"),
+    Rule("setting-refused", "warning", "A project may not set `{name}`; it was ignored",
+         "Set it in your own configuration or the environment"),
+    Rule("setting-broken", "warning", "The project's settings were passed over: {reason}",
+         "Correct the file, or remove it"),
+    Rule("project-setting", "note", "The project's file sets `{name}`, which holds for your own skills too",
+         "Set `{name}` yourself in the environment if you want it otherwise"),
+    Rule("index-damaged", "note", "The saved index could not be read ({reason}); everything was read again",
+         "Nothing to do; it was rebuilt"),
+    Rule("index-unsaved", "note", "The index could not be saved ({reason}); the next start reads everything again",
+         "Make the cache folder writable, or set `use_index = false`"),
+)  # fmt: skip
+
+PROBLEMS: dict[str, Rule] = {rule.code: rule for rule in _RULES}
+"""Every rule by its code."""
+
+NO_PROBLEMS: tuple[Problem, ...] = ()
+"""Shared by the many skills that have none."""
+
+
+def worst(problems: tuple[Problem, ...] | list[Problem]) -> Severity | None:
+    """The gravest severity among `problems`."""
+    found = {problem.severity for problem in problems}
+    order: tuple[Severity, ...] = ("error", "warning", "note")
+    return next((severity for severity in order if severity in found), None)

@@ -1,0 +1,307 @@
+"""A skill read whole -> everything its author should know, all at once.
+
+Two questions, two functions. `check` asks what real agents do with the file: most answers are
+warnings and notes. `violations` asks whether it keeps to the published Agent Skills specification,
+and equals the reference validator wherever that follows the specification itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+from satchel.errors import NotFound
+from satchel.skill.fields import FIELDS, SPEC_FIELDS, meant
+from satchel.skill.interpret import MAX_DESCRIPTION, MAX_NAME, as_flag, as_words
+from satchel.skill.load import load_document
+from satchel.skill.problems import Problem
+from satchel.skill.yaml_block import kind_of
+
+if TYPE_CHECKING:
+    from satchel.skill.fields import Field
+    from satchel.skill.model import Document, Skill
+
+MAX_COMPATIBILITY = 500
+_LONG_BODY = 500
+_TAG = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>")
+_RESERVED = ("anthropic", "claude")
+_FENCE = re.compile(r"\s*(?:```|~~~)")
+_LINK = re.compile(r"""\]\(\s*<?([^()<>\s]{1,400})>?(?:\s+["'][^()]*)?\)""")
+"""The target of a Markdown link."""
+_NAMED = re.compile(r"`((?:references|scripts|assets)/[^`\s]+)(?:\s[^`]*)?`")
+"""A path in backticks into one of the folders that a skill may have."""
+_NO_PATH = re.compile(r"[<>*{}$|\[\]…:\\]|\.\.\.|^[/#~?]|^path/to/|\b(?:YYYY|XXX?|NAME)\b")
+"""What is no path, or leads elsewhere: `references/<topic>.md`, `https://…`, `#top`."""
+_FOR_EXAMPLE = re.compile(r"\bexamples?\b|\be\.g\.|\bsuch as\b|例如|比如|示例", re.IGNORECASE)
+"""A line that names files nobody has to have."""
+
+_BREAKS_SPEC = frozenset(
+    (
+        "no-frontmatter",
+        "symlink-as-text",
+        "frontmatter-too-large",
+        "not-a-mapping",
+        "description-missing",
+        "name-unusable",
+        "not-text",
+        "repaired-value",
+        "unclear-value",
+        "stray-text",
+        "yaml-refused",
+        "unclosed-frontmatter",
+        "control-characters",
+        "broken-surrogates",
+        "invalid-utf8",
+        "bom",
+        "leading-blank",
+        "wide-encoding",
+        "duplicate-key",
+        "name-missing",
+        "name-too-long",
+        "field-too-long",
+        "key-spelling",
+    )
+)
+"""Problems that also break the published specification. Others are advice."""
+
+
+def validate_folder(folder: str, *, strict: bool = False) -> list[Problem]:
+    """Check the skill in `folder`, or the SKILL.md itself.
+
+    Args:
+        folder: A skill's folder or its SKILL.md.
+        strict: Only what breaks the published specification.
+
+    Raises:
+        NotFound: there is no SKILL.md.
+    """
+    file = ""
+    if os.path.isfile(folder):
+        folder, file = os.path.split(os.path.abspath(folder))
+    folder = os.path.abspath(folder)
+    if not file:
+        try:
+            names = [name for name in os.listdir(folder) if name.lower() == "skill.md"]
+        except OSError as exc:
+            raise NotFound(f"`{folder}` is not a folder", "Give the folder of a skill") from exc
+        if not names:
+            raise NotFound(f"There is no SKILL.md in `{folder}`", "Run `satchel init` to write one")
+        file = "SKILL.md" if "SKILL.md" in names else min(names)
+    document = load_document(folder, file)
+    name = os.path.basename(folder)
+    path = os.path.join(folder, file)
+    found = violations(document, name) if strict else check(document)
+    if not strict:
+        found += _file_names(folder, file) + _missing_files(document, folder, file)
+    return [problem.at(path) for problem in sorted(found, key=lambda problem: problem.line)]
+
+
+def _file_names(folder: str, file: str) -> list[Problem]:
+    """What is odd about how the file is called. A scan does not list every folder; this does."""
+    try:
+        others = [name for name in os.listdir(folder) if name.lower() == "skill.md"]
+    except OSError:
+        return []
+    if len(others) > 1:
+        other = next(name for name in sorted(others) if name != file)
+        return [Problem("two-files", values={"used": file, "other": other})]
+    return [] if file == "SKILL.md" else [Problem("file-case", values={"file": file})]
+
+
+def check_skill(skill: Skill) -> list[Problem]:
+    """Read a skill of a library whole and check it.
+
+    Raises:
+        SatchelError: it cannot be read any more.
+    """
+    document, folder, file = skill.read(), skill.base_dir, skill.head.file
+    found = check(document) + _file_names(folder, file) + _missing_files(document, folder, file)
+    return [problem.at(skill.path) for problem in sorted(found, key=lambda problem: problem.line)]
+
+
+def _missing_files(document: Document, folder: str, file: str) -> list[Problem]:
+    """Files that the body names and the folder does not have, each once, with its line.
+
+    Only what is surely meant as a file of this skill: a relative link, or a path in backticks that
+    begins with one of its folders. Code blocks and examples are skipped.
+    """
+    if document.head is None:
+        return []
+    missing: dict[str, int] = {}
+    fenced = False
+    for at, line in enumerate(document.body.split("\n")):
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif not fenced and ("](" in line or "`" in line) and not _FOR_EXAMPLE.search(line):
+            # `scripts/build.sh` is a project's as often, unless the skill has such a folder.
+            named = [
+                path
+                for path in _NAMED.findall(line)
+                if not path.startswith("scripts/") or _is_there(folder, "scripts")
+            ]
+            for target in (*_LINK.findall(line), *named):
+                path = _own_path(target)
+                if path and path not in missing and not _is_there(folder, path):
+                    missing[path] = at
+    if not missing:
+        return []
+    first = _first_line_of_body(os.path.join(folder, file), document.body)
+    return [
+        Problem("file-missing", line=first + at if first else 0, values={"file": path})
+        for path, at in missing.items()
+    ]
+
+
+def _own_path(target: str) -> str:
+    """The file that a link means, relative to the skill; nothing when it leads elsewhere."""
+    if _NO_PATH.search(target) or target.endswith("/"):
+        return ""
+    path = target.partition("#")[0].partition("?")[0].rstrip(",;.")
+    if "%" in path:
+        from urllib.parse import unquote
+
+        path = unquote(path)
+    path = os.path.normpath(path) if path else ""
+    # `[text](url)` is a placeholder: a file has an extension or lies in a folder.
+    if path.startswith("..") or ("/" not in path and "." not in path):
+        return ""
+    return path
+
+
+def _is_there(folder: str, path: str) -> bool:
+    return os.path.exists(os.path.join(folder, path))
+
+
+def _first_line_of_body(path: str, body: str) -> int:
+    """The line of the file on which the body begins; 0 when it cannot be told."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read().count(b"\n") - body.count("\n") + 1
+    except OSError:
+        return 0
+
+
+def check(document: Document) -> list[Problem]:
+    """Everything worth saying about a skill, in the order of the file."""
+    found = list(document.problems)
+    if document.head is None:
+        return found
+    fields, lines = document.fields, document.lines
+    for key, value in fields.items():
+        line = lines.get(key, 0)
+        field = FIELDS.get(key)
+        if field is None:
+            if meant(key) is None:
+                found.append(Problem("unknown-field", line=line, values={"key": key}))
+        else:
+            found += _check_field(field, value, line)
+    tag = _TAG.search(document.head.description)
+    if tag:
+        line = lines.get("description", 0)
+        found.append(Problem("description-markup", line=line, values={"tag": tag.group()}))
+    for word in _RESERVED:
+        if word in document.head.name.lower():
+            found.append(Problem("name-reserved", line=lines.get("name", 0), values={"word": word}))
+    if not document.body.strip():
+        found.append(Problem("body-empty"))
+    elif document.body.count("\n") > _LONG_BODY:
+        values = {"lines": str(document.body.count("\n"))}
+        found.append(Problem("body-long", values=values))
+    return sorted(found, key=lambda problem: problem.line)
+
+
+def _check_field(field: Field, value: Any, line: int) -> list[Problem]:
+    """One known field against its type, and whether it acts."""
+    found: list[Problem] = []
+    key = field.name
+    if key in ("name", "description"):
+        return found  # `interpret` has spoken
+    kind = kind_of(value)
+    wanted = {
+        "text": "text",
+        "flag": "true or false",
+        "list": "a list",
+        "map": "a mapping",
+        "any": "",
+    }[field.kind]
+    fits = {
+        "text": isinstance(value, str),
+        "flag": as_flag(value) is not None,
+        "list": isinstance(value, (str, list)),
+        "map": isinstance(value, dict),
+        "any": True,
+    }[field.kind]
+    if not fits and value is not None:
+        found.append(
+            Problem("field-type", line=line, values={"key": key, "wanted": wanted, "kind": kind})
+        )
+    if key == "compatibility" and isinstance(value, str) and len(value) > MAX_COMPATIBILITY:
+        values = {"key": key, "length": str(len(value)), "limit": str(MAX_COMPATIBILITY)}
+        found.append(Problem("field-too-long", line=line, values=values))
+    if key == "allowed-tools" and isinstance(value, list):
+        values = {"key": key, "line": " ".join(as_words(value))}
+        found.append(Problem("tools-list", line=line, values=values))
+    if key == "metadata" and isinstance(value, dict):
+        odd = [str(name) for name, item in value.items() if not isinstance(item, str)]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        if odd:
+            found.append(Problem("metadata-nested", line=line, values={"keys": ", ".join(odd[:5])}))
+    if field.status == "inert":
+        values = {"key": key, "meaning": field.meaning}
+        found.append(Problem("inert-field", line=line, values=values))
+    return found
+
+
+def violations(document: Document, folder: str) -> list[Problem]:
+    """What breaks the published specification; empty means valid.
+
+    The specification knows only text, so `name: 123` is the text `123` to it, and letters of any
+    script may be in a name as long as they are lower-case.
+    """
+    found = [problem for problem in document.problems if problem.code in _BREAKS_SPEC]
+    if document.head is None:
+        return found
+    fields, lines = document.fields, document.lines
+    for key, value in fields.items():
+        line = lines.get(key, 0)
+        if key not in SPEC_FIELDS:
+            code = "not-in-spec" if key in FIELDS else "unknown-field"
+            found.append(Problem(code, line=line, values={"key": key}))
+        elif key in ("name", "description", "compatibility") and isinstance(value, (list, dict)):
+            values = {"key": key, "wanted": "text", "kind": kind_of(value)}
+            found.append(Problem("field-type", line=line, values=values))
+        elif key == "compatibility" and isinstance(value, str) and len(value) > MAX_COMPATIBILITY:
+            values = {"key": key, "length": str(len(value)), "limit": str(MAX_COMPATIBILITY)}
+            found.append(Problem("field-too-long", line=line, values=values))
+    description = fields.get("description")
+    if isinstance(description, str) and len(description) > MAX_DESCRIPTION:
+        values = {"length": str(len(description))}
+        found.append(
+            Problem("description-too-long", line=lines.get("description", 0), values=values)
+        )
+    if "name" in fields:
+        found += _spec_name(document, folder)
+    return sorted(found, key=lambda problem: problem.line)
+
+
+def _spec_name(document: Document, folder: str) -> list[Problem]:
+    value = document.fields["name"]
+    raw = value if isinstance(value, str) else document.head.name if document.head else ""
+    name = unicodedata.normalize("NFKC", raw.strip())
+    line = document.lines.get("name", 0)
+    found: list[Problem] = []
+    shaped = all(char.isalnum() or char == "-" for char in name)
+    if name != name.lower() or name.strip("-") != name or "--" in name or not shaped:
+        from satchel.skill.interpret import slug
+
+        found.append(
+            Problem("name-pattern", line=line, values={"name": name, "better": slug(name)})
+        )
+    if len(name) > MAX_NAME and not any(
+        problem.code == "name-too-long" for problem in document.problems
+    ):
+        found.append(Problem("name-too-long", line=line, values={"length": str(len(name))}))
+    if unicodedata.normalize("NFKC", folder) != name:
+        found.append(Problem("name-mismatch", line=line, values={"name": name, "folder": folder}))
+    return found

@@ -1,0 +1,227 @@
+"""A block of YAML -> plain values, with bounds that hold for hostile input.
+
+`yaml.safe_load` is safe from code, not from cost: aliases multiply, nesting recurses. So the
+parser's events are walked once, counting. Aliases, anchors, tags and merges are refused. What is
+left is built into a small tree, and values are made from it only when somebody asks. They equal
+what PyYAML's safe loader makes, because PyYAML's own rules decide every scalar.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import yaml
+from yaml.constructor import ConstructorError, SafeConstructor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
+try:
+    from yaml import cyaml
+except ImportError:  # PyYAML without libyaml: slower, same answers
+    _Parser: Any = yaml.SafeLoader
+else:
+    _Parser = cast("Any", cyaml).CParser
+
+MAX_DEPTH = 16
+MAX_NODES = 2_000
+
+_STR = "tag:yaml.org,2002:str"
+_resolvers = cast(
+    "dict[str | None, list[tuple[str, Any]]]", yaml.SafeLoader.yaml_implicit_resolvers
+)
+_construct: Any = SafeConstructor()
+_rules = cast("dict[str, Any]", SafeConstructor.yaml_constructors)
+
+
+class Refusal(Exception):
+    """The block uses something that is not read; the message names it."""
+
+    def __init__(self, what: str, line: int) -> None:
+        super().__init__(what)
+        self.line = line
+
+
+class BadValue(Exception):
+    """A scalar looks like a number or a date and is none."""
+
+    def __init__(self, text: str, kind: str) -> None:
+        super().__init__(text)
+        self.text = text
+        self.kind = kind
+
+
+class Scalar(NamedTuple):
+    """One text, and whether it stood unquoted, so that YAML may read it as something else."""
+
+    text: str
+    plain: bool
+    line: int
+    start: int
+    end: int
+
+
+class Items(NamedTuple):
+    """A list."""
+
+    nodes: list[Node]
+    line: int
+    start: int
+
+
+class Pairs(NamedTuple):
+    """A mapping, in order, repeated keys and all."""
+
+    nodes: list[Node]
+    """Keys and values in turn."""
+    line: int
+    start: int
+
+
+Node = Scalar | Items | Pairs
+
+
+def compose(block: str, only: Container[str] | None = None) -> Node | None:
+    """Read one document.
+
+    Args:
+        block: The YAML.
+        only: Top-level keys whose values are wanted. The rest is parsed and counted, so that it
+            is known to be YAML within bounds, and stands in the result as `UNREAD`.
+
+    Raises:
+        Refusal: it goes over a bound or uses aliases, anchors, tags or merges.
+        yaml.YAMLError: it is not YAML.
+    """
+    parser = _Parser(block)
+    try:
+        return _build(parser.get_event, only)
+    finally:
+        parser.dispose()
+
+
+UNREAD = Scalar("", plain=False, line=0, start=0, end=0)
+"""Stands for a value that nobody asked for."""
+
+
+def _build(  # noqa: C901, PLR0912, PLR0915 - one loop, one branch an event
+    get: Callable[[], Any], only: Container[str] | None
+) -> Node | None:
+    stack: list[list[Node]] = []
+    top: list[Node] = []
+    into: list[Node] = top
+    count = depth = 0
+    unread = 0  # the depth at which an unwanted value began; 0 while reading
+    while True:
+        event = get()
+        kind = event.__class__
+        if kind is yaml.ScalarEvent:
+            if event.anchor is not None or event.tag is not None:
+                raise Refusal(_what(event), event.start_mark.line)
+            if not unread:
+                if depth == 1 and only is not None and len(into) & 1 and _unwanted(into[-1], only):
+                    into.append(UNREAD)
+                else:
+                    mark = event.start_mark
+                    into.append(
+                        Scalar(
+                            event.value,
+                            event.implicit[0],
+                            mark.line,
+                            mark.index,
+                            event.end_mark.index,
+                        )
+                    )
+        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+            if event.anchor is not None or event.tag is not None:
+                raise Refusal(_what(event), event.start_mark.line)
+            if depth >= MAX_DEPTH:
+                raise Refusal(f"more than {MAX_DEPTH} levels of nesting", event.start_mark.line)
+            depth += 1
+            if not unread:
+                if depth == 2 and only is not None and len(into) & 1 and _unwanted(into[-1], only):
+                    into.append(UNREAD)
+                    unread = depth
+                else:
+                    nodes: list[Node] = []
+                    mark = event.start_mark
+                    shape = Pairs if kind is yaml.MappingStartEvent else Items
+                    into.append(shape(nodes, mark.line, mark.index))
+                    stack.append(into)
+                    into = nodes
+        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+            if not unread:
+                into = stack.pop()
+            elif unread == depth:
+                unread = 0
+            depth -= 1
+            continue
+        elif kind is yaml.AliasEvent:
+            raise Refusal("an alias", event.start_mark.line)
+        elif kind is yaml.StreamEndEvent:
+            return top[0] if top else None
+        else:
+            if kind is yaml.DocumentStartEvent and top:
+                raise Refusal("a second document", event.start_mark.line)
+            continue
+        count += 1
+        if count > MAX_NODES:
+            raise Refusal(f"more than {MAX_NODES} values", event.start_mark.line)
+
+
+def _unwanted(key: Node, only: Container[str]) -> bool:
+    return isinstance(key, Scalar) and key.text not in only and key.text.lower() not in only
+
+
+def _what(event: Any) -> str:
+    return "an anchor" if event.anchor is not None else f"the tag `{event.tag}`"
+
+
+def value_of(node: Node) -> Any:
+    """The Python value of a node, as PyYAML's safe loader would make it.
+
+    Raises:
+        BadValue: a number or date that is none.
+        Refusal: a merge key, or a key that is a list or mapping.
+    """
+    if isinstance(node, Scalar):
+        return _scalar(node.text) if node.plain else node.text
+    if isinstance(node, Items):
+        return [value_of(item) for item in node.nodes]
+    found: dict[Any, Any] = {}
+    pairs = iter(node.nodes)
+    for key in pairs:
+        if not isinstance(key, Scalar):
+            raise Refusal("a list or mapping as a key", key.line)
+        if key.plain and key.text == "<<":
+            raise Refusal("a merge key", key.line)
+        found[value_of(key)] = value_of(next(pairs))
+    return found
+
+
+def _scalar(text: str) -> Any:
+    tag = next((tag for tag, pattern in _resolvers.get(text[:1], ()) if pattern.match(text)), _STR)
+    if tag == _STR:
+        return text
+    try:
+        # The rule itself, not `construct_object`: that one remembers every node it ever made.
+        return _rules[tag](_construct, yaml.ScalarNode(tag, text))
+    except (KeyError, ValueError, OverflowError, ConstructorError) as exc:
+        raise BadValue(text, tag.rpartition(":")[2]) from exc
+
+
+def kind_of(value: Any) -> str:
+    """How a value's type is called in a sentence."""
+    if value is None:
+        return "empty"
+    if isinstance(value, bool):
+        return "a yes-or-no value"
+    if isinstance(value, (int, float)):
+        return "a number"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, dict):
+        return "a mapping"
+    return "a date"

@@ -1,0 +1,212 @@
+"""Frontmatter: real YAML first, repair key by key, and nothing without a word."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from satchel.skill.load import parse_document
+from satchel.skill.problems import PROBLEMS
+
+
+def read(text: str | bytes, folder: str = "demo"):
+    data = text if isinstance(text, bytes) else text.encode()
+    return parse_document(data, folder, "SKILL.md", (0, 0, 0))
+
+
+def codes(text: str | bytes, folder: str = "demo") -> list[str]:
+    return [problem.code for problem in read(text, folder).problems]
+
+
+@pytest.mark.req("A2")
+def test_name_and_description_are_read_and_other_fields_kept():
+    document = read("---\nname: demo\ndescription: Does it.\nversion: 2\ntags: [a, b]\n---\nBody\n")
+    assert document.head is not None
+    assert (document.head.name, document.head.description) == ("demo", "Does it.")
+    assert document.fields["version"] == 2
+    assert document.fields["tags"] == ["a", "b"]
+    assert document.body == "Body\n"
+    assert document.problems == ()
+
+
+@pytest.mark.req("A9")
+@pytest.mark.parametrize(
+    ("text", "code", "description"),
+    [
+        ("name: demo\ndescription: Use when: asked", "repaired-value", "Use when: asked"),
+        ("name: demo\ndescription: > folded text", "repaired-value", "folded text"),
+        ("name: demo\ndescription: @here first", "repaired-value", "@here first"),
+        ("name: demo\ndescription: **bold** move", "repaired-value", "**bold** move"),
+        ('name: demo\ndescription: "quoted" then more', "unclear-value", '"quoted" then more'),
+        ("name: demo\ndescription: &a *a", "yaml-refused", "&a *a"),
+        ("name: demo\ndescription: 2024", "description-not-text", "2024"),
+        ("name: demo\ndescription: one # two", "hash-comment", "one"),
+        ("name: demo\ndescription: a\ndescription: b", "duplicate-key", "b"),
+        ("Name: demo\nDescription: x", "key-spelling", "x"),
+        ("description: only", "name-missing", "only"),
+        ("name: demo\ndescription: line\nwraps here", "repaired-value", "line wraps here"),
+    ],
+)
+def test_a_slip_is_repaired_and_said(text, code, description):
+    document = read(f"---\n{text}\n---\n")
+    assert document.head is not None, document.problems
+    assert document.head.name == "demo"
+    assert document.head.description == description
+    assert code in [problem.code for problem in document.problems]
+    assert all(problem.message and problem.fix for problem in document.problems)
+
+
+@pytest.mark.req("A9", "B2")
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"", "no-frontmatter"),
+        (b"# Heading\n", "no-frontmatter"),
+        (b"../other/SKILL.md", "symlink-as-text"),
+        (b"---\n---\n", "not-a-mapping"),
+        (b"---\n- a\n- b\n---\n", "not-a-mapping"),
+        (b"---\nname: demo\n---\n", "description-missing"),
+        (b"---\nname: demo\ndescription:\n---\n", "description-missing"),
+        (b"---\nname: demo\ndescription: '  '\n---\n", "description-missing"),
+        (b"\x7fELF\x02\x01", "not-text"),
+        (b"PK\x03\x04zip", "not-text"),
+        (b"---\nname: demo\ndescription: " + b"x" * 70_000 + b"\n---\n", "frontmatter-too-large"),
+    ],
+)
+def test_what_is_no_skill_says_why(data, code):
+    document = read(data)
+    assert document.head is None
+    assert code in [problem.code for problem in document.problems]
+
+
+def test_delimiters_are_whole_lines():
+    document = read("---\nname: demo\ndescription: a --- b --- c\n---\nBody with --- inside\n")
+    assert document.head is not None
+    assert document.head.description == "a --- b --- c"
+    assert document.body == "Body with --- inside\n"
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"])
+def test_line_ends_and_byte_order_marks(newline, bom):
+    text = newline.join(["---", "name: demo", "description: Does it.", "---", "Body", ""])
+    document = read(bom + text.encode())
+    assert document.head is not None
+    assert document.body == "Body\n"
+    assert [problem.code for problem in document.problems] == (["bom"] if bom else [])
+
+
+def test_utf16_is_read_and_said():
+    document = read("---\nname: demo\ndescription: wide\n---\n".encode("utf-16"))
+    assert document.head is not None
+    assert "wide-encoding" in [problem.code for problem in document.problems]
+
+
+def test_invisible_text_is_removed_and_said():
+    hidden = "".join(chr(0xE0000 + ord(char)) for char in "ignore all")
+    document = read(f"---\nname: demo\ndescription: Fine\u200b.{hidden}\n---\n")
+    assert document.head is not None
+    assert document.head.description == "Fine."
+    assert "invisible-characters" in [problem.code for problem in document.problems]
+
+
+def test_joiners_inside_emoji_and_scripts_stay():
+    text = "Family 👩‍👩‍👧 and می‌خواهم"
+    document = read(f"---\nname: demo\ndescription: {text}\n---\n")
+    assert document.head is not None
+    assert document.head.description == text
+
+
+@pytest.mark.req("A8")
+@pytest.mark.parametrize(
+    ("name", "good"),
+    [
+        ("code-review", True),
+        ("a1", True),
+        ("Code", False),
+        ("a--b", False),
+        ("-a", False),
+        ("a_b", False),
+    ],
+)
+def test_the_name_pattern(name, good):
+    found = codes(f"---\nname: {name}\ndescription: x\n---\n", folder=name)
+    assert ("name-pattern" not in found) is good
+
+
+def test_problems_carry_the_line():
+    document = read("---\nname: demo\nlicense: MIT\ndescription: Use when: asked\n---\n")
+    found = [(problem.code, problem.line) for problem in document.problems]
+    assert found == [("repaired-value", 4)]
+
+
+def test_every_rule_has_a_message_and_a_fix():
+    for rule in PROBLEMS.values():
+        assert rule.message
+        assert rule.fix
+        assert not rule.message.endswith(".")
+
+
+keys = st.from_regex(r"[a-z][a-z0-9_]{0,10}", fullmatch=True)
+leaves = st.one_of(
+    st.text(max_size=40),
+    st.integers(-(10**6), 10**6),
+    st.booleans(),
+    st.none(),
+    st.floats(allow_nan=False),
+)
+values = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(keys, values, max_size=6), st.booleans())
+def test_any_yaml_mapping_is_read_as_pyyaml_reads_it(mapping, flow):
+    block = yaml.safe_dump(mapping, allow_unicode=True, default_flow_style=flow)
+    document = read(f"---\n{block}---\n")
+    truth = yaml.safe_load(block)
+    for key, value in (truth or {}).items():
+        assert document.fields[key] == value
+
+
+@given(st.text(max_size=300))
+def test_no_text_raises(text):
+    read(f"---\n{text}\n---\n")
+    read(text)
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_raise(data):
+    read(data)
+    read(b"---\nname: demo\n" + data + b"\n---\n")
+
+
+@given(st.text(min_size=1, max_size=200))
+def test_a_quoted_description_survives(text):
+    document = read(f"---\nname: demo\ndescription: {json.dumps(text)}\n---\n")
+    value = document.fields.get("description")
+    assert value == text or document.problems
+
+
+def test_reading_forgets_what_it_read():
+    """A host reads for months: nothing may pile up."""
+    import tracemalloc
+
+    def read_many(start):
+        for number in range(start, start + 1500):
+            read(f"---\nname: demo\ndescription: x: y\nn: {number}.5\nd: 2024-01-01\n---\n")
+
+    read_many(0)
+    tracemalloc.start()
+    read_many(5_000)
+    before, _ = tracemalloc.get_traced_memory()
+    read_many(10_000)
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 50_000
