@@ -1,0 +1,311 @@
+"""The object callers hold: locations in, snapshots out.
+
+library = Library([Location("skills")])
+library.snapshot()      # what is there; reads the disk the first time
+library.refresh()       # reads only what changed; the same object when nothing did
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from satchel.errors import NotFound
+from satchel.library.filters import Filter
+from satchel.library.index import WORTH_IT
+from satchel.library.locations import Location
+from satchel.library.shelf import Bounds
+from satchel.library.snapshot import Snapshot
+from satchel.library.trust import TrustBook
+from satchel.library.walk import read_shelf, revise_shelf
+from satchel.skill.model import Skill
+from satchel.skill.problems import Problem
+from satchel.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from satchel.library.index import Index
+    from satchel.library.shelf import Shelf
+    from satchel.library.trust import Judge
+    from satchel.library.watch import Watcher
+    from satchel.skill.model import Head, Origin, State
+
+_new: Any = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+_FEW = 16
+"""So many files are sooner read again by the next process than the index is written."""
+_EACH = 200
+"""Up to this many skills, a scan is traced skill by skill; beyond it, as a count."""
+
+
+class Library:
+    """The skills of some locations."""
+
+    def __init__(
+        self,
+        locations: Iterable[Location | str],
+        *,
+        bounds: Bounds | None = None,
+        wanted: Filter | None = None,
+        trust: TrustBook | None = None,
+        index: Index | None = None,
+        trace: Trace | None = None,
+        problems: Sequence[Problem] = (),
+    ) -> None:
+        """Make a library; nothing is read yet.
+
+        Args:
+            locations: Where to look, first wins. A text is a folder that is trusted.
+            bounds: How far to search.
+            wanted: Which skills this agent is meant to have.
+            trust: Decides about locations whose `trusted` is None; without it they are not offered.
+            index: Remembers large locations between processes.
+            trace: Where events go.
+            problems: Problems found before, such as refused settings; every snapshot carries them.
+        """
+        self.locations = tuple(
+            Location(os.path.abspath(os.path.expanduser(item))) if isinstance(item, str) else item
+            for item in locations
+        )
+        self.trust = trust or TrustBook(None)
+        self.trace = trace or Trace()
+        self._bounds = bounds or Bounds()
+        self._wanted = wanted or Filter()
+        self._index = index
+        self._given = tuple(problems)
+        self._lock = threading.RLock()
+        self._shelves: list[Shelf] = []
+        self._trusted: Mapping[str, str] = {}
+        self._snapshot: Snapshot | None = None
+        self._watcher: Watcher | None = None
+        self._index_problems: list[Problem] = []
+
+    def snapshot(self) -> Snapshot:
+        """What the library holds, as of the last look; the first call reads the disk."""
+        return self._snapshot or self.refresh()
+
+    def discover(self) -> Snapshot:
+        """Look at every location now. The same as `refresh`, under the name some hosts expect."""
+        return self.refresh()
+
+    scan = discover
+
+    def refresh(self) -> Snapshot:
+        """Look for changes; the very same snapshot comes back when there are none."""
+        with self._lock:
+            if (
+                self._watcher is not None
+                and self._snapshot is not None
+                and not self._watcher.changed()
+                and self.trust.folders() == self._trusted
+            ):
+                return self._snapshot
+            # Thousands of small records at once: collecting garbage meanwhile finds none.
+            collecting = gc.isenabled()
+            gc.disable()
+            try:
+                changed = self._revise() if self._shelves else self._read()
+                folders = self.trust.folders()
+                if changed or self._snapshot is None or folders != self._trusted:
+                    self._trusted = dict(folders)
+                    before = self._snapshot
+                    self._snapshot = self._assemble()
+                    self._tell(before, self._snapshot)
+                return self._snapshot
+            finally:
+                if collecting:
+                    gc.enable()
+
+    refresh_if_stale = refresh
+
+    @property
+    def files_read(self) -> int:
+        """How many files the last look opened: none, when nothing changed."""
+        return sum(shelf.reads for shelf in self._shelves)
+
+    def list_skills(self, *, hidden: bool = False) -> list[Skill]:
+        """The offered skills; with `hidden` also those that are shadowed, untrusted or excluded."""
+        snapshot = self.snapshot()
+        return [*snapshot.skills, *snapshot.hidden] if hidden else list(snapshot.skills)
+
+    def get_skill(self, name: str) -> Skill | None:
+        """The offered skill of that name, or by its id or path."""
+        snapshot = self.snapshot()
+        found = snapshot.get(name)
+        if found is None:
+            found = next((skill for skill in snapshot.find(name, hidden=False)), None)
+        return found
+
+    def load_content(self, name: str) -> str:
+        """The body of a skill, read now.
+
+        Raises:
+            NotFound: there is no such skill.
+        """
+        skill = self.get_skill(name)
+        if skill is None:
+            raise NotFound(f"There is no skill `{name}`", "Run `satchel list` to see what there is")
+        return skill.read().body
+
+    def watch(self) -> Watcher:
+        """Watch the locations, so that `refresh` costs nothing while nothing changes.
+
+        Raises:
+            MissingExtra: the `watch` extra is not installed.
+        """
+        from satchel.library.watch import Watcher
+
+        with self._lock:
+            if self._watcher is None:
+                folders = [place.path for place in self.locations if not place.single]
+                files = [
+                    os.path.join(place.path, "SKILL.md") for place in self.locations if place.single
+                ]
+                self._watcher = Watcher(folders, files)
+            return self._watcher
+
+    def _read(self) -> bool:
+        """The first look: from the index where it serves, else from the disk."""
+        self._index_problems = []
+        shelves: list[Shelf] = []
+        for location in self.locations:
+            shelf = None
+            if self._index is not None and not location.single:
+                shelf, damage = self._index.load(location, self._bounds)
+                if damage:
+                    values = {"reason": damage}
+                    self._index_problems.append(
+                        Problem("index-damaged", location.path, values=values)
+                    )
+            if shelf is None:
+                shelf = read_shelf(location, self._bounds)
+                self._save(shelf)
+            else:
+                revise_shelf(shelf)
+                if shelf.reads > max(_FEW, len(shelf.heads) // 50):
+                    self._save(shelf)
+            shelves.append(shelf)
+        self._shelves = shelves  # all or none: an interrupted look is made again
+        return True
+
+    def _revise(self) -> bool:
+        changed = False
+        for shelf in self._shelves:
+            if revise_shelf(shelf):
+                changed = True
+                self._save(shelf)
+        return changed
+
+    def _save(self, shelf: Shelf) -> None:
+        if self._index is None or shelf.location.single or len(shelf.heads) < WORTH_IT:
+            return
+        reason = self._index.save(shelf)
+        if reason:
+            self._index_problems.append(
+                Problem("index-unsaved", shelf.location.path, values={"reason": reason})
+            )
+            self._index = None
+
+    def _assemble(self) -> Snapshot:
+        """Decide for every skill whether it is offered."""
+        by_name: dict[str, Skill] = {}
+        rest: list[tuple[Head, Origin, State]] = []
+        lost: list[tuple[Head, Origin, str]] = []
+        problems: list[Problem] = [*self._given, *self._index_problems]
+        sieve = self._wanted.compile()
+        for shelf in self._shelves:
+            location = shelf.location
+            origin = location.origin
+            trusted, judge = self._trust_in(shelf)
+            here: dict[str, Head] = {}
+            heads = shelf.heads
+            for skill_id in sorted(heads):
+                head = heads[skill_id]
+                if sieve is not None and not sieve.keeps(head):
+                    rest.append((head, origin, "excluded"))
+                    continue
+                if trusted is False or (
+                    trusted is None and not (judge and judge.approves(skill_id))
+                ):
+                    rest.append((head, origin, "untrusted"))
+                    continue
+                earlier = here.get(head.name)
+                if earlier is not None:
+                    # Twice in one location: the last one wins, and both are named.
+                    problems.append(_twice(origin, earlier, head))
+                    if by_name[head.name].head is earlier:
+                        del by_name[head.name]
+                    lost.append((earlier, origin, head.name))
+                here[head.name] = head
+                if head.name in by_name:
+                    lost.append((head, origin, head.name))
+                else:
+                    by_name[head.name] = _new(Skill, (head, origin, "active", ""))
+            for item in shelf.broken.values():
+                problems += item.problems
+            for notes in shelf.notes.values():
+                problems += notes
+        hidden = [Skill(head, origin, state) for head, origin, state in rest]
+        for head, origin, name in lost:
+            winner = by_name[name]
+            hidden.append(Skill(head, origin, "shadowed", winner.ref))
+        # What ships with Satchel wins a name, yet is named last: it is the least special here.
+        skills = tuple(by_name.values())
+        if any(shelf.location.source == "builtin" for shelf in self._shelves):
+            ours = [skill for skill in skills if skill.origin.source == "builtin"]
+            skills = (*(skill for skill in skills if skill.origin.source != "builtin"), *ours)
+        return Snapshot(skills, by_name, tuple(hidden), tuple(problems))
+
+    def _trust_in(self, shelf: Shelf) -> tuple[bool | None, Judge | None]:
+        """Whether a location is trusted; None when each skill has to be judged."""
+        if shelf.location.trusted is not None:
+            return shelf.location.trusted, None
+        judge = self.trust.judge(shelf.location.path, shelf.followed)
+        return (True if judge.everything else False if judge.nothing else None), judge
+
+    def _tell(self, before: Snapshot | None, after: Snapshot) -> None:
+        """Record what the look found."""
+        self._tell_changes(before, after)
+        self._tell_oddities(after)
+
+    def _tell_changes(self, before: Snapshot | None, after: Snapshot) -> None:
+        old = {skill.ref: skill.head for skill in before.skills} if before is not None else {}
+        fresh = [skill for skill in after.skills if skill.ref not in old] if old else after.skills
+        if len(fresh) <= _EACH:
+            for skill in fresh:
+                self.trace.record("discovered", (skill.name,), ref=skill.ref)
+        else:
+            self.trace.record("discovered", (), count=len(fresh))
+        if old:
+            now = {skill.ref: skill for skill in after.skills}
+            for ref, head in old.items():
+                skill = now.get(ref)
+                if skill is None:
+                    self.trace.record("removed", (head.name,), ref=ref)
+                elif skill.head is not head:
+                    self.trace.record("changed", (head.name,), ref=ref)
+
+    def _tell_oddities(self, after: Snapshot) -> None:
+        odd = [skill for skill in after.skills if skill.head.problems]
+        for skill in odd[:_EACH]:
+            for problem in skill.head.problems:
+                if problem.severity == "warning":
+                    self.trace.record("repaired", (skill.name,), ref=skill.ref, code=problem.code)
+        for skill in after.hidden[:_EACH]:
+            if skill.state == "shadowed":
+                self.trace.record("shadowed", (skill.name,), ref=skill.ref, by=skill.winner)
+            elif skill.state == "untrusted":
+                self.trace.record("untrusted", (skill.name,), ref=skill.ref)
+        for problem in after.problems[:_EACH]:
+            self.trace.record("broken", (), path=problem.path, code=problem.code)
+
+
+def _twice(origin: Origin, first: Head, last: Head) -> Problem:
+    values = {
+        "name": last.name,
+        "first": f"{origin.label}/{first.id}",
+        "last": f"{origin.label}/{last.id}",
+    }
+    return Problem("duplicate-name", os.path.join(origin.root, last.id), values=values)

@@ -1,0 +1,87 @@
+"""What a library holds at one moment: immutable, cheap to share, the same for all who have it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from satchel.skill.model import Skill
+    from satchel.skill.problems import Problem
+
+
+class Snapshot:
+    """The skills of a library, frozen.
+
+    `skills` are the offered ones, in the order of their locations and then of their ids; what ships
+    with Satchel comes last. `hidden`
+    are known but not offered: shadowed, untrusted or excluded. `problems` says why files are not
+    skills and what else is odd.
+    """
+
+    def __init__(
+        self,
+        skills: Sequence[Skill],
+        by_name: Mapping[str, Skill],
+        hidden: Sequence[Skill],
+        problems: Sequence[Problem],
+    ) -> None:
+        self.skills = skills
+        self.hidden = hidden
+        self.problems = problems
+        self.withheld = tuple(
+            skill.name for skill in skills if skill.head.extra and not skill.for_model
+        )
+        """Offered to people only, by their authors' `disable-model-invocation`."""
+        self._by_name = by_name
+        self._digest = ""
+        self._by_id: dict[str, list[Skill]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.skills)
+
+    def __iter__(self) -> Iterator[Skill]:
+        return iter(self.skills)
+
+    def get(self, name: str) -> Skill | None:
+        """The offered skill of that name, in constant time."""
+        return self._by_name.get(name)
+
+    def find(self, reference: str, *, hidden: bool = True) -> list[Skill]:
+        """Skills by name, id, ref or path; offered ones first."""
+        exact = self._by_name.get(reference)
+        found = [exact] if exact is not None else []
+        if self._by_id is None:
+            # Built once, on the first question that a name alone does not answer.
+            table: dict[str, list[Skill]] = {}
+            for skill in (*self.skills, *self.hidden):
+                for key in {skill.id, skill.ref, skill.name, skill.base_dir, skill.path}:
+                    table.setdefault(key, []).append(skill)
+            self._by_id = table
+        keys = [reference, reference.rstrip("/")]
+        if os.sep in reference or reference.startswith("."):
+            keys.append(os.path.abspath(reference))
+        for key in keys:
+            for skill in self._by_id.get(key, ()):
+                if skill not in found and (hidden or skill.state == "active"):
+                    found.append(skill)
+        return found
+
+    @property
+    def digest(self) -> str:
+        """Changes exactly when what a model is told could change; the same in every process."""
+        if not self._digest:
+            from hashlib import blake2b
+
+            total = blake2b(digest_size=16)
+            for skill in self.skills:
+                head = skill.head
+                total.update(
+                    f"{head.name}\0{head.description}\0{skill.ref}\0{head.extra}\n".encode(
+                        "utf-8", "replace"
+                    )
+                )
+            self._digest = total.hexdigest()
+        return self._digest

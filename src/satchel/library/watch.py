@@ -1,0 +1,97 @@
+"""Hot reload: a thread that notices changes, so that nobody has to look (`watch` extra)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from satchel._optional import require
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Watcher:
+    """Knows whether anything changed below some folders since it was last asked."""
+
+    def __init__(self, folders: Sequence[str], files: Sequence[str] = ()) -> None:
+        """Start watching. Folders that do not exist yet are looked for at each question.
+
+        Args:
+            folders: Watched with everything below them.
+            files: Looked at when asked: watching their folders could mean a whole project.
+
+        Raises:
+            MissingExtra: the `watch` extra is not installed.
+        """
+        watchfiles: Any = require("watchfiles", "watch")
+        self._files = {file: _stamp(file) for file in files}
+        self._watched = [folder for folder in folders if os.path.isdir(folder)]
+        self._missing = [folder for folder in folders if not os.path.isdir(folder)]
+        self._dirty = threading.Event()
+        self._dirty.set()  # what happened before we watched is unknown
+        self._stop = threading.Event()
+        self._ready = threading.Event()
+        self._watch = watchfiles.watch
+        self._start()
+
+    def _start(self) -> None:
+        self._ready.clear()
+        self._thread = threading.Thread(target=self._run, name="satchel-watch", daemon=True)
+        self._thread.start()
+        self._ready.wait(5)
+
+    def changed(self) -> bool:
+        """Whether to look; asking clears the mark."""
+        appeared = [folder for folder in self._missing if os.path.isdir(folder)]
+        if appeared:
+            self._missing = [folder for folder in self._missing if folder not in appeared]
+            self._watched += appeared
+            self.close()
+            self._stop.clear()
+            self._start()
+            self._dirty.set()
+        for file, before in self._files.items():
+            now = _stamp(file)
+            if now != before:
+                self._files[file] = now
+                self._dirty.set()
+        if not self._thread.is_alive():
+            return True  # a watcher that died must not hide changes
+        if self._dirty.is_set():
+            self._dirty.clear()
+            return True
+        return False
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._stop.set()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        if not self._watched:
+            self._ready.set()
+            self._stop.wait()
+            return
+        changes = self._watch(
+            *self._watched,
+            stop_event=self._stop,
+            debounce=50,
+            step=20,
+            rust_timeout=200,
+            yield_on_timeout=True,
+            watch_filter=None,
+        )
+        for change in changes:
+            self._ready.set()
+            if change:
+                self._dirty.set()
+
+
+def _stamp(file: str) -> tuple[int, int] | None:
+    try:
+        info = os.stat(file)
+    except OSError:
+        return None
+    return info.st_ctime_ns, info.st_size

@@ -1,0 +1,51 @@
+"""Helpers for people who test agents and skills: write skills, make a project, count reads.
+
+project = make_project(tmp_path, "code-review", "write-docs")
+satchel = Satchel.for_project(project, trust="all")
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+
+def make_skill(
+    folder: str | os.PathLike[str],
+    name: str,
+    description: str = "",
+    *,
+    body: str = "Do the thing.\n",
+    **fields: Any,
+) -> str:
+    """Write a valid skill below `folder`; returns its SKILL.md.
+
+    Args:
+        folder: A location, such as `.agents/skills`.
+        name: The skill's name and folder; `a/b` nests.
+        description: What it does; a sentence is made up when empty.
+        body: The instructions.
+        fields: Further frontmatter; `_` in a key becomes `-` except in `when_to_use`.
+    """
+    import json
+
+    base = os.path.join(os.fspath(folder), name)
+    short = name.rpartition("/")[2]
+    os.makedirs(base, exist_ok=True)
+    lines = [f"name: {short}", f"description: {json.dumps(description or f'Helps with {short}.')}"]
+    for key, value in fields.items():
+        field = key if key == "when_to_use" else key.replace("_", "-")
+        lines.append(f"{field}: {json.dumps(value, ensure_ascii=False)}")
+    path = os.path.join(base, "SKILL.md")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("---\n" + "\n".join(lines) + "\n---\n\n" + body)
+    return path
+
+
+def make_project(folder: str | os.PathLike[str], *names: str) -> str:
+    """Make a project folder with skills in `.agents/skills`; returns the folder."""
+    location = os.path.join(os.fspath(folder), ".agents", "skills")
+    os.makedirs(location, exist_ok=True)
+    for name in names:
+        make_skill(location, name)
+    return os.fspath(folder)
