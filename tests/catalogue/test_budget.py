@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from catalogue.blocks import hostile, skill
+from satchel.catalogue import Account, Budget, build_catalogue
+from satchel.errors import InvalidInput
+
+
+@pytest.mark.req("A11")
+def test_a_budget_is_characters_tokens_or_a_share_of_the_window():
+    assert Budget.of(12_000) == (12_000, "characters")
+    assert Budget.tokens(3_000) == (3_000, "tokens")
+    assert Budget.share(0.02, window=200_000) == (4_000, "tokens")
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", 0),
+        ("a", 1),
+        ("four", 1),
+        ("fours", 2),
+        ("Привет", 3),
+        ("代码审查", 4),
+        ("คน", 2),
+        ("👍", 1),
+    ],
+)
+def test_tokens_are_estimated_and_wide_scripts_count_more(text, tokens):
+    assert Budget.tokens(9).measure(text) == tokens
+
+
+@given(hostile, hostile)
+def test_parts_weigh_what_the_whole_weighs(one, other):
+    for budget in (Budget.of(1), Budget.tokens(1)):
+        assert budget.weigh(one + other) == budget.weigh(one) + budget.weigh(other)
+
+
+def test_chinese_skills_take_more_of_a_token_budget_than_of_a_character_budget():
+    skills = [skill(f"s{n}", "审查代码的质量和风险，给出可执行的修改建议。" * 5) for n in range(40)]
+    characters = build_catalogue(skills, budget=Budget.of(4_000))
+    tokens = build_catalogue(skills, budget=Budget.tokens(1_000))
+    assert len(tokens.text) < 0.8 * len(characters.text)
+    assert tokens.account.unit == "tokens"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Budget.of(-1),
+        lambda: Budget.tokens(-1),
+        lambda: Budget.share(1.5, window=10),
+        lambda: Budget.share(-0.1, window=10),
+        lambda: Budget.share(0.5, window=-10),
+        lambda: Budget(1, "pages").checked(),  # pyright: ignore[reportArgumentType]
+    ],
+)
+def test_a_budget_that_makes_no_sense_is_refused(make):
+    with pytest.raises(InvalidInput):
+        make()
+
+
+@pytest.mark.req("A11")
+def test_the_account_knows_how_each_skill_stands():
+    account = Account(100, 90, 7, ("a",), ("b",), ("c",), 2, ("e", "f"))
+    stands = [account.standing(name) for name in "abcde"]
+    assert stands == ["full", "shortened", "named", "unlisted", "withheld"]
+
+
+def test_the_summary_is_one_sentence():
+    account = Account(100, 90, 7, ("a",), ("b",), ("c",), 2, ("e", "f"))
+    assert account.summary() == (
+        "7 skills: 1 in full, 1 shortened, 1 by name, 2 not listed, 2 withheld from models; "
+        "90 of 100 characters"
+    )
+    assert account._replace(unit="tokens").summary().endswith("; about 90 of 100 tokens")
+
+
+@pytest.mark.parametrize(
+    ("account", "words"),
+    [
+        (Account(100, 0, 0), "no skills; 0 of 100 characters"),
+        (Account(100, 9, 1, ("a",)), "1 skill, listed in full; 9 of 100 characters"),
+        (Account(100, 9, 2, ("a", "b")), "2 skills, all listed in full; 9 of 100 characters"),
+        (Account(100, 9, 1, named=("a",)), "1 skill: 1 by name; 9 of 100 characters"),
+        (
+            Account(100, 9, 3, ("a",), withheld=("b", "c")),
+            "3 skills: 1 in full, 2 withheld from models; 9 of 100 characters",
+        ),
+    ],
+)
+def test_the_summary_names_only_what_there_is(account, words):
+    assert account.summary() == words
