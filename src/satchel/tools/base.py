@@ -1,0 +1,107 @@
+"""What a tool is, and what it is given and gives back.
+
+A tool has a name, a description, a JSON Schema of its parameters, and `run`, which answers a
+checked `Call` with an envelope. It may raise any `SatchelError`: the toolset turns it into one.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from satchel.envelope import answer, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from satchel.envelope import Envelope, ErrorCode
+
+
+class Call(NamedTuple):
+    """One call of a tool, its arguments checked against the schema."""
+
+    arguments: dict[str, Any]
+    given: dict[str, Any]
+    """The arguments as the caller wrote them, for the reply."""
+    started: float
+    stack: tuple[str, ...] = ()
+    """Names of the skills within which the call is made, outermost first. Set by the host."""
+    as_person: bool = False
+    """A person asks, not a model. Set by the host."""
+
+    def answer(
+        self,
+        text: str,
+        data: dict[str, Any],
+        *,
+        partial: bool = False,
+        stats: dict[str, Any] | None = None,
+        path: str = "",
+    ) -> Envelope:
+        """A usable result."""
+        return answer(
+            text,
+            data,
+            params=self.given,
+            time_ms=self.elapsed(),
+            partial=partial,
+            stats=stats,
+            context={"path_resolved": path} if path else None,
+        )
+
+    def fail(
+        self,
+        code: ErrorCode,
+        message: str,
+        next_step: str,
+        data: dict[str, Any] | None = None,
+        *,
+        path: str = "",
+    ) -> Envelope:
+        """No usable result, and what to do instead."""
+        return failure(
+            code,
+            message,
+            next_step,
+            params=self.given,
+            time_ms=self.elapsed(),
+            data=data,
+            context={"path_resolved": path} if path else None,
+        )
+
+    def elapsed(self) -> int:
+        """Milliseconds since the call began."""
+        return round((time.perf_counter() - self.started) * 1000)
+
+
+class Tool(Protocol):
+    """Something an agent may call."""
+
+    @property
+    def name(self) -> str:
+        """What the model calls it."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What the model is told about it, without any list of skills."""
+        ...
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """A JSON Schema of type `object`."""
+        ...
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Other names of parameters that are accepted but not shown."""
+        ...
+
+    @property
+    def about_skills(self) -> bool:
+        """Whether the tool serves only where there are skills."""
+        ...
+
+    def run(self, call: Call) -> Envelope:
+        """Do it."""
+        ...

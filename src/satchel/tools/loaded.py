@@ -1,0 +1,142 @@
+"""What was loaded before, so that nothing is read twice.
+
+With refresh on, a kept text is used only while the file's stamp is the one it was read at. With
+refresh off, what was loaded stays as it was at the last look, files and all.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+from satchel.errors import SkillBroken
+from satchel.tools.arguments import argument_names
+from satchel.tools.folder import list_folder
+from satchel.tools.frame import disarm
+
+if TYPE_CHECKING:
+    from satchel.library import Snapshot
+    from satchel.skill import Skill
+    from satchel.tools.folder import Folder
+
+_ENTRIES = 256
+_CHARACTERS = 16_000_000
+_RACY_NS = 50_000_000
+"""A file changed this recently may change again without its stamp showing it."""
+
+Stamp = tuple[int, int, int, int]
+
+
+Key = tuple[str, str, str]
+"""Location, id and file: what makes the path, without the cost of joining it."""
+
+
+class Loaded(NamedTuple):
+    """A skill's text and folder as they were read."""
+
+    path: str
+    base_dir: str
+    body: str
+    """Without blank lines at either end."""
+    safe: str
+    """The body with our tags disarmed."""
+    disarmed: int
+    names: tuple[str, ...]
+    folder: Folder
+    look: Snapshot
+    """The snapshot in which it was last seen."""
+    stamp: Stamp
+    """Of the SKILL.md; all zero when it must be read again next time."""
+    changed: bool
+    """The file was no longer the one that the last look saw."""
+
+
+class LoadedSkills:
+    """Keeps the skills loaded last."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[Key, Loaded] = OrderedDict()
+        self._characters = 0
+        self._lock = threading.Lock()
+
+    def folders(self) -> list[str]:
+        """The folders of what is kept, latest first."""
+        with self._lock:
+            return [kept.base_dir for kept in reversed(self._entries.values())]
+
+    def load(self, skill: Skill, look: Snapshot, *, fresh: bool) -> Loaded:
+        """The skill's text and folder.
+
+        Args:
+            skill: Which one.
+            look: The snapshot it is from.
+            fresh: Whether what is on disk now counts; else what was there at the last look.
+
+        Raises:
+            SatchelError: it cannot be read, or is no skill any more.
+        """
+        head = skill.head
+        key = (skill.origin.root, head.id, head.file)
+        kept = self._entries.get(key)
+        if kept is None:
+            loaded = _read(skill, look, skill.path)
+        elif not fresh and kept.look is look:
+            loaded = kept
+        elif any(kept.stamp) and kept.stamp == _stamp(kept.path):
+            folder = list_folder(kept.base_dir, head.file)
+            loaded = kept._replace(folder=folder, look=look, changed=False)
+        else:
+            loaded = _read(skill, look, kept.path)
+        self._keep(key, loaded)
+        return loaded
+
+    def _keep(self, key: Key, loaded: Loaded) -> None:
+        with self._lock:
+            old = self._entries.pop(key, None)
+            self._characters += len(loaded.body) - (len(old.body) if old else 0)
+            self._entries[key] = loaded
+            while len(self._entries) > _ENTRIES or (
+                self._characters > _CHARACTERS and len(self._entries) > 1
+            ):
+                _, dropped = self._entries.popitem(last=False)
+                self._characters -= len(dropped.body)
+
+
+def _stamp(path: str) -> Stamp:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return (0, 0, 0, 0)
+    return (info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino)
+
+
+def _read(skill: Skill, look: Snapshot, path: str) -> Loaded:
+    stamp = _stamp(path)
+    document = skill.read()
+    if document.head is None:
+        problem = next((item for item in document.problems if item.severity == "error"), None)
+        why = problem.message if problem else "it is no skill"
+        fix = problem.fix if problem else "Run `satchel doctor`"
+        raise SkillBroken(f"`{path}` can no longer be read as a skill: {why}", fix)
+    if time.time_ns() - stamp[1] < _RACY_NS:
+        stamp = (0, 0, 0, 0)
+    head = skill.head
+    new = document.head
+    body = document.body.strip("\n")
+    safe, disarmed = disarm(body)
+    base_dir = skill.base_dir
+    return Loaded(
+        path,
+        base_dir,
+        body,
+        safe,
+        disarmed,
+        argument_names(document.fields.get("arguments")),
+        list_folder(base_dir, head.file),
+        look,
+        stamp,
+        changed=(new.mtime_ns, new.size) != (head.mtime_ns, head.size),
+    )

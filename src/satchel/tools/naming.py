@@ -1,0 +1,132 @@
+"""Which skill a caller means, and what to say when there is none by that name."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from satchel.skill.interpret import NAME
+from satchel.tools.frame import one_line, plural, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from satchel.envelope import Envelope
+    from satchel.library import Snapshot
+    from satchel.skill import Problem, Skill
+    from satchel.tools.base import Call
+
+_LISTED = 20
+_SAMPLE = 1_000
+"""Names that are compared for likeness: comparing is slow."""
+
+
+def find_skill(look: Snapshot, wanted: str, project: str) -> Skill | None:
+    """The skill of that name, id, ref or path; of several, an offered one.
+
+    A leading `$` or `/`, as people write mentions, is let pass.
+    """
+    wanted = wanted.strip()
+    plain = wanted.lstrip("$/").rstrip("/")
+    found = look.get(wanted) or look.get(plain)
+    if found is not None:
+        return found
+    path = ""
+    if "/" in wanted or os.sep in wanted:
+        path = os.path.normpath(os.path.join(project, os.path.expanduser(wanted)))
+    for skill in (*look.skills, *look.hidden):
+        head = skill.head
+        if head.id == plain or (skill.state != "active" and head.name in (wanted, plain)):
+            return skill
+        if path and (skill.ref in (wanted, plain) or path in (skill.base_dir, skill.path)):
+            return skill
+    return None
+
+
+def not_offered(call: Call, look: Snapshot, skill: Skill) -> Envelope:
+    """The answer for a skill that is known but not active."""
+    name = one_line(skill.name, 100)
+    if skill.state == "untrusted":
+        where = one_line(skill.origin.label, 200)
+        # A name is a stranger's word: it enters a command only when it is harmless in one.
+        command = f"satchel trust {name}" if NAME.fullmatch(skill.name) else "satchel trust"
+        return call.fail(
+            "PERMISSION_DENIED",
+            f"The skill `{name}` came with `{where}` and is not trusted yet",
+            f"Only a person can change that, by running `{command}`. Ask the user, and go on "
+            "without it meanwhile",
+        )
+    if skill.state == "shadowed":
+        return call.fail(
+            "NOT_FOUND",
+            f"The skill at `{one_line(skill.ref, 200)}` is shadowed",
+            f"Load `{name}`: that is the one at `{one_line(skill.winner, 200)}`",
+        )
+    return absent(call, look, skill.name)
+
+
+def absent(call: Call, look: Snapshot, wanted: str) -> Envelope:
+    """The answer for a name that nothing has, or only a broken file."""
+    broken = _broken(look.problems, wanted)
+    shown = one_line(wanted, 100)
+    if broken is not None:
+        return _broken_skill(call, broken, shown)
+    names = [skill.name for skill in look.skills if skill.for_model or call.as_person]
+    near, rest = nearest(wanted, names)
+    listed = [one_line(name, 100) for name in (*near, *rest)]
+    data = {"available": listed, "available_total": len(names)}
+    if not names:
+        return call.fail("NOT_FOUND", f"There is no skill `{shown}`", "There are none at all", data)
+    steps = f"Available: {', '.join(listed)}"
+    if len(names) > len(listed):
+        steps += f", and {plural(len(names) - len(listed), 'more skill')}"
+        steps += ". Find others with SkillSearch"
+    if near:
+        steps = f"Nearest: {', '.join(listed[: len(near)])}. {steps}"
+    return call.fail("NOT_FOUND", f"There is no skill `{shown}`", steps, data)
+
+
+def nearest(wanted: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The names most like the one asked for, and others to fill the list, in their order."""
+    from difflib import get_close_matches
+
+    low = wanted.casefold()
+    pool: Sequence[str] = names
+    if len(names) > _SAMPLE:
+        pieces = [piece for piece in low.replace("_", "-").split("-") if len(piece) > 2]
+        start = low[:2]
+        # Most likely first: it shares a word, or its beginning.
+        alike = [name for name in names if any(piece in name for piece in pieces)]
+        alike += [name for name in names if name.startswith(start)]
+        pool = list(dict.fromkeys(alike))[:_SAMPLE]
+    folded = {name.casefold(): name for name in reversed(pool)}
+    near = [folded[key] for key in get_close_matches(low, list(folded), n=5, cutoff=0.6)]
+    rest = [name for name in names[: _LISTED + len(near)] if name not in near]
+    return near, rest[: _LISTED - len(near)]
+
+
+def _broken(problems: Iterable[Problem], wanted: str) -> Problem | None:
+    """The problem of a folder of that name that is no skill because of an error."""
+    wanted = wanted.strip().strip("$/").rpartition("/")[2]
+    for problem in problems:
+        if problem.severity != "error":
+            continue
+        folder, file = os.path.split(problem.path)
+        if file.lower() == "skill.md" and os.path.basename(folder) == wanted:
+            return problem
+    return None
+
+
+def _broken_skill(call: Call, problem: Problem, shown: str) -> Envelope:
+    reason = problem.values.get("reason", "")
+    code = "INTERNAL_ERROR"
+    if problem.code == "unreadable":
+        denied = os.strerror(13) in reason or os.strerror(1) in reason
+        code = "PERMISSION_DENIED" if denied else "EXECUTION_ERROR"
+    where = f"line {problem.line}: " if problem.line else ""
+    wrong, fix = (one_line(text, 300) for text in problem.for_model())
+    message = f"The skill `{shown}` cannot be read: {where}{wrong}"
+    path = printable(problem.path)
+    return call.fail(
+        code, message, f"Go on without it. The user can repair it: {fix} (`{path}`)", path=path
+    )

@@ -1,0 +1,285 @@
+"""ReadFile: reads text below the project and below the folders of offered skills, nothing else.
+
+A path is relative to the project. The folder of a skill that is offered from elsewhere (the user's
+own, the built-in ones) may be read too, since its instructions speak of its files. Each of these is
+a root, and a path never leaves its root. Which kinds of file may be read is a setting; files with
+no extension may be read when everybody knows them (`README`, `LICENSE`, `Makefile` …).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+from satchel._fs import is_inside, open_beneath
+from satchel.errors import AccessDenied, InvalidInput
+from satchel.tools.frame import attribute, disarm, encodable, one_line, plural, printable
+from satchel.tools.pages import cut_page, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from satchel.envelope import Envelope
+    from satchel.library import Library, Snapshot
+    from satchel.settings import Settings
+    from satchel.tools.base import Call
+    from satchel.tools.loaded import LoadedSkills
+    from satchel.tools.pages import Page
+
+MAX_BYTES = 16 * 1024 * 1024
+"""What is read of a file; the rest of a longer one cannot be reached."""
+_WELL_KNOWN = (
+    "authors changelog citation codeowners contributing contributors copying dockerfile gemfile "
+    "jenkinsfile justfile license licence makefile notice procfile rakefile readme todo version"
+)
+KNOWN_NAMES = frozenset(_WELL_KNOWN.split())
+"""Names without an extension that are text wherever they stand."""
+_ENTRIES = 100
+
+
+class ReadFileTool:
+    """Reads one text file."""
+
+    name = "ReadFile"
+    about_skills = False
+    description = (
+        "Read a text file of the project, or of a skill's folder. Paths are relative to the "
+        "project; for a skill's file join the skill's base directory and the file's path. "
+        "On a folder it answers with what is in it."
+    )
+    aliases = {"relativePath": "path", "relative_path": "path"}  # noqa: RUF012 - read only
+    parameters: dict[str, Any] = {  # noqa: RUF012 - read only, as the protocol says
+        "type": "object",
+        "properties": {
+            "path": {
+                "type": "string",
+                "description": "The file's path",
+                "minLength": 1,
+                "maxLength": 4096,
+            },
+            "offset": {
+                "type": "integer",
+                "description": "First line to read, counted from 1",
+                "minimum": 1,
+            },
+            "limit": {"type": "integer", "description": "How many lines to read", "minimum": 1},
+            "column": {
+                "type": "integer",
+                "description": "First character of that line, counted from 1; for very long lines",
+                "minimum": 1,
+            },
+        },
+        "required": ["path"],
+        "additionalProperties": False,
+    }
+
+    def __init__(self, library: Library, settings: Settings, loaded: LoadedSkills) -> None:
+        self._library = library
+        self._settings = settings
+        self._loaded = loaded
+        self._real_project = os.path.realpath(settings.project)
+        self._kinds = frozenset(item.lower().lstrip(".") for item in settings.read_extensions)
+        self._folders: tuple[Snapshot, set[str]] | None = None
+
+    def run(self, call: Call) -> Envelope:
+        """Read it."""
+        wanted = str(call.arguments["path"])
+        shown = one_line(wanted, 300)
+        try:
+            descriptor, root, path = self._open(wanted)
+        except AccessDenied:
+            return call.fail(
+                "ACCESS_DENIED",
+                f"`{shown}` leads outside the project",
+                "Give a path below the project or below a skill's base directory",
+            )
+        except OSError as exc:
+            return self._failed(call, exc, wanted, shown)
+        try:
+            return self._read(call, descriptor, root, path, shown)
+        except OSError as exc:
+            return self._failed(call, exc, wanted, shown)
+        finally:
+            os.close(descriptor)
+
+    def _open(self, wanted: str) -> tuple[int, str, str]:
+        """A descriptor, the root it was opened below, and the path from there."""
+        denied = AccessDenied(f"`{wanted}` leads outside")
+        for root, path in self._roots(wanted):
+            try:
+                return open_beneath(root, path), root, path
+            except AccessDenied as exc:
+                denied = exc
+        raise denied
+
+    def _roots(self, wanted: str) -> Iterator[tuple[str, str]]:
+        """Where the path may be read from: a root and the path below it, the project first."""
+        project = self._settings.project
+        if wanted.startswith("~/"):
+            wanted = os.path.expanduser(wanted)
+        full = os.path.normpath(os.path.join(project, wanted))
+        if not os.path.isabs(wanted):
+            yield project, wanted
+        for base in (project, self._real_project):
+            if is_inside(full, base):
+                # What the project's own root denies, no folder inside it may allow.
+                if os.path.isabs(wanted):
+                    yield project, os.path.relpath(full, base)
+                return
+        folder = "" if "\0" in wanted else self._skill_above(full)
+        if folder:
+            yield folder, os.path.relpath(full, folder)
+
+    def _skill_above(self, full: str) -> str:
+        """The folder of the innermost offered skill that holds the path, or nothing."""
+        look = self._library.snapshot()
+        if self._folders is None or self._folders[0] is not look:
+            self._folders = (look, {skill.base_dir for skill in look.skills})
+        folders = self._folders[1]
+        while full not in folders:
+            parent = str(os.path.dirname(full))
+            if parent == full:
+                return ""
+            full = parent
+        return full
+
+    def _read(self, call: Call, descriptor: int, root: str, path: str, shown: str) -> Envelope:
+        info = os.fstat(descriptor)
+        full = os.path.join(root, path)
+        where = printable(os.path.normpath(path) if root == self._settings.project else full)
+        if stat.S_ISDIR(info.st_mode):
+            return _folder(call, descriptor, shown, where)
+        if not stat.S_ISREG(info.st_mode):
+            return call.fail(
+                "ACCESS_DENIED", f"`{shown}` is not a regular file", "Give another path", path=where
+            )
+        # Also by its real name: a link called `notes.md` may point at something else.
+        real = os.path.realpath(full)
+        if not self._allowed(path) or not self._allowed(real):
+            kinds = ", ".join(sorted(self._kinds)[:12])
+            return call.fail(
+                "ACCESS_DENIED",
+                f"`{shown}` is not of a kind that may be read",
+                f"Only text files may: {kinds} and others of the setting `read_extensions`",
+                path=where,
+            )
+        if not _same(real, info):
+            return call.fail("CONFLICT", f"`{shown}` changed meanwhile", "Try again", path=where)
+        with os.fdopen(descriptor, "rb", closefd=False) as stream:
+            data = stream.read(MAX_BYTES)
+        text, fallback = decode(data, cut=info.st_size > MAX_BYTES)
+        if text is None:
+            return call.fail(
+                "BINARY_FILE", f"`{shown}` is not text", "Give the path of a text file", path=where
+            )
+        given = call.arguments
+        page = cut_page(
+            text,
+            first=int(given.get("offset", 1)),
+            count=given.get("limit"),
+            column=int(given.get("column", 1)),
+            limit=max(self._settings.read_limit, 1),
+        )
+        if page.lines and page.first > page.lines:
+            raise InvalidInput(
+                f"`{shown}` has {plural(page.lines, 'line')}; `offset` is {page.first}",
+                "Give a smaller offset",
+            )
+        return _reply(call, page, where, info.st_size, fallback)
+
+    def _in_loaded(self, wanted: str) -> str:
+        """The file in the folder of a skill loaded lately: models forget the base directory."""
+        for folder in self._loaded.folders()[:8]:
+            path = os.path.normpath(os.path.join(folder, wanted))
+            if is_inside(path, folder) and os.path.isfile(path):
+                return path
+        return ""
+
+    def _allowed(self, path: str) -> bool:
+        name = os.path.basename(path).lower()
+        stem, dot, kind = name.rpartition(".")
+        if dot and stem:
+            return kind in self._kinds
+        return not dot and name in KNOWN_NAMES
+
+    def _failed(self, call: Call, exc: OSError, wanted: str, shown: str) -> Envelope:
+        if exc.errno in (errno.ENOENT, errno.ENOTDIR):
+            step = "Check the path; it is relative to the project"
+            meant = "" if os.path.isabs(wanted) else self._in_loaded(wanted)
+            if meant:
+                step = f"Did you mean `{printable(meant)}`, in the skill's folder?"
+            return call.fail("NOT_FOUND", f"There is no `{shown}`", step)
+        if exc.errno in (errno.EACCES, errno.EPERM):
+            return call.fail(
+                "PERMISSION_DENIED",
+                f"`{shown}` may not be read: {exc.strerror}",
+                "Ask the user to change its permissions",
+            )
+        if exc.errno in (errno.ENAMETOOLONG, errno.EINVAL):
+            return call.fail("INVALID_PARAM", f"`{shown}` is no usable path", "Give another path")
+        return call.fail(
+            "EXECUTION_ERROR", f"`{shown}` cannot be read: {exc.strerror}", "Try another file"
+        )
+
+
+def _same(path: str, info: os.stat_result) -> bool:
+    """Whether the path still leads to the opened file."""
+    try:
+        return os.path.samestat(os.stat(path), info)
+    except OSError:
+        return False
+
+
+def _folder(call: Call, descriptor: int, shown: str, where: str) -> Envelope:
+    entries: list[dict[str, str]] = []
+    total = 0
+    with os.scandir(descriptor if os.scandir in os.supports_fd else where) as found:
+        for entry in found:
+            total += 1
+            link = entry.is_symlink()
+            kind = "link" if link else "dir" if entry.is_dir(follow_symlinks=False) else "file"
+            entries.append({"path": printable(entry.name), "type": kind})
+            if total >= 10 * _ENTRIES:
+                break
+    entries.sort(key=lambda entry: entry["path"])
+    del entries[_ENTRIES:]
+    names = [entry["path"] + ("/" if entry["type"] == "dir" else "") for entry in entries]
+    more = f" and {total - _ENTRIES} more" if total > _ENTRIES else ""
+    step = f"Read a file in it: {disarm(', '.join(names))[0]}{more}" if names else "It is empty"
+    data = {"entries": entries, "entries_total": total}
+    return call.fail("IS_DIRECTORY", f"`{shown}` is a folder", step, data, path=where)
+
+
+def _reply(call: Call, page: Page, where: str, size: int, fallback: str) -> Envelope:
+    data: dict[str, Any] = {
+        "content": page.content,
+        "path": encodable(where),
+        "first_line": page.first if page.lines else 0,
+        "last_line": page.last,
+        "lines": page.lines,
+    }
+    notes: list[str] = []
+    if page.next_line:
+        data["truncated"] = True
+        column = f" and column {page.next_column}" if page.next_column > 1 else ""
+        notes.append(
+            f"There is more. Call ReadFile again with offset {page.next_line}{column} for the rest."
+        )
+    elif size > MAX_BYTES:
+        data["truncated"] = True
+        notes.append(f"The file has {size:,} bytes; what is beyond {MAX_BYTES:,} cannot be read.")
+    if fallback:
+        data["fallback"] = fallback
+        notes.append("Some bytes were not valid text and are shown as `\ufffd`.")
+    safe, disarmed = disarm(page.content)
+    lines = f"{data['first_line']}-{page.last} of {page.lines}"
+    ending = "" if safe.endswith("\n") or not safe else "\n"
+    text = f'<file-read path="{attribute(where)}" lines="{lines}">\n{safe}{ending}</file-read>'
+    stats: dict[str, Any] = {"bytes": size, "characters": len(page.content)}
+    if disarmed:
+        stats["disarmed_tags"] = disarmed
+    return call.answer(
+        "\n".join((text, *notes)), data, partial=bool(notes), stats=stats, path=encodable(where)
+    )

@@ -1,0 +1,114 @@
+"""SkillSearch: finds what the catalogue had no room for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from satchel.tools.frame import encodable, one_line, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from satchel.detect import Detector
+    from satchel.envelope import Envelope
+    from satchel.library import Library, Snapshot
+    from satchel.settings import Settings
+    from satchel.skill import Skill
+    from satchel.tools.base import Call
+    from satchel.trace import Trace
+
+DEFAULT_LIMIT = 10
+MAX_LIMIT = 50
+_DESCRIPTION = 200
+_QUERY_IN_TRACE = 200
+
+
+class SearchTool:
+    """Finds skills by words about the task."""
+
+    name = "SkillSearch"
+    about_skills = True
+    description = (
+        "Find skills by a few words about the task, also those that are not listed. "
+        "Returns names and descriptions; load one with Skill."
+    )
+    aliases: dict[str, str] = {}  # noqa: RUF012 - read only, as the protocol says
+    parameters: dict[str, Any] = {  # noqa: RUF012 - same
+        "type": "object",
+        "properties": {
+            "query": {
+                "type": "string",
+                "description": "A few words that say what is to be done, or a skill's name",
+                "minLength": 1,
+                "maxLength": 2000,
+            },
+            "limit": {
+                "type": "integer",
+                "description": f"How many to return; {DEFAULT_LIMIT} if left out",
+                "minimum": 1,
+                "maximum": MAX_LIMIT,
+            },
+        },
+        "required": ["query"],
+        "additionalProperties": False,
+    }
+
+    def __init__(
+        self, library: Library, settings: Settings, detector: Detector, trace: Trace
+    ) -> None:
+        self._library = library
+        self._settings = settings
+        self._detector = detector
+        self._trace = trace
+        self._last: tuple[Snapshot, Sequence[Skill]] | None = None
+
+    def run(self, call: Call) -> Envelope:
+        """Search."""
+        query = str(call.arguments["query"])
+        limit = int(call.arguments.get("limit", DEFAULT_LIMIT))
+        fresh = self._settings.refresh_on_call
+        look = self._library.refresh() if fresh else self._library.snapshot()
+        skills = self._for_model(look)
+        found = self._detector.detect(query, skills)[:limit]
+        self._trace.record(
+            "searched",
+            [match.name for match in found],
+            query=query[:_QUERY_IN_TRACE],
+            detector=type(self._detector).__name__,
+            reasons=[match.reason for match in found],
+        )
+        rows: list[dict[str, Any]] = []
+        lines: list[str] = []
+        for number, match in enumerate(found, 1):
+            description = one_line(match.skill.description, _DESCRIPTION)
+            reason = one_line(match.reason, _DESCRIPTION)
+            rows.append(
+                {
+                    "name": encodable(match.name),
+                    "description": description,
+                    "score": match.score,
+                    "reason": reason,
+                }
+            )
+            name = one_line(match.name, _DESCRIPTION)
+            lines.append(f"{number}. {name}: {description} ({reason})")
+        stats = {"searched": len(skills), "matches": len(rows)}
+        asked = one_line(query, 100)
+        if not rows:
+            text = (
+                f"None of {plural(len(skills), 'skill')} has a word of `{asked}`. Try other or "
+                "fewer words, or go on without a skill."
+            )
+            return call.answer(text, {"matches": []}, stats=stats)
+        head = f"{plural(len(rows), 'skill')} of {len(skills):,} for `{asked}`, best first. "
+        text = "\n".join((f"{head}Load one with Skill and its name.", *lines))
+        return call.answer(text, {"matches": rows}, stats=stats)
+
+    def _for_model(self, look: Snapshot) -> Sequence[Skill]:
+        """What a model may load, the same object for the same snapshot: detectors keep it."""
+        if self._last is None or self._last[0] is not look:
+            skills = look.skills
+            if any(not skill.for_model for skill in skills):
+                skills = tuple(skill for skill in skills if skill.for_model)
+            self._last = (look, skills)
+        return self._last[1]

@@ -1,0 +1,237 @@
+"""The tools of one agent: described for a provider, called by name, and never raising.
+
+A host asks for `definitions` before each request, hands each call of the model to `call`, and
+gives whoever works inside a skill the toolset `within` it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from satchel.envelope import failure
+from satchel.errors import NotFound, SatchelError, SettingsError
+from satchel.tools.base import Call
+from satchel.tools.definitions import describe, tell_offer
+from satchel.tools.frame import one_line
+from satchel.tools.loaded import LoadedSkills
+from satchel.tools.parameters import check, echo, read_arguments
+from satchel.tools.read_file import ReadFileTool
+from satchel.tools.search_tool import SearchTool
+from satchel.tools.skill_tool import SkillTool
+from satchel.trace import span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from satchel.catalogue import Catalogue
+    from satchel.detect import Detector
+    from satchel.envelope import Envelope
+    from satchel.library import Library, Snapshot
+    from satchel.settings import Settings
+    from satchel.tools.base import Tool
+    from satchel.trace import Trace
+
+
+def make_toolset(
+    library: Library,
+    settings: Settings,
+    *,
+    trace: Trace | None = None,
+    detector: Detector | None = None,
+) -> Toolset:
+    """The tools `Skill`, `ReadFile` and `SkillSearch` over a library.
+
+    Args:
+        library: Which skills there are.
+        settings: The project's folder, limits and habits.
+        trace: Where events go; the library's own when None.
+        detector: What searches; the one by words when None.
+    """
+    if detector is None:
+        from satchel.detect import LexicalDetector
+
+        detector = LexicalDetector()
+    trace = trace or library.trace
+    loaded = LoadedSkills()
+    tools: tuple[Tool, ...] = (
+        SkillTool(library, settings, loaded, trace),
+        ReadFileTool(library, settings, loaded),
+        SearchTool(library, settings, detector, trace),
+    )
+    return Toolset(tools, library, settings, trace)
+
+
+class Toolset:
+    """Some tools under one roof."""
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        library: Library,
+        settings: Settings,
+        trace: Trace | None = None,
+        *,
+        prefix: str = "",
+        stack: tuple[str, ...] = (),
+    ) -> None:
+        """Gather tools.
+
+        Args:
+            tools: The tools, in the order in which they are described.
+            library: Whose skills the descriptions list.
+            settings: Budget and form of that list.
+            trace: Where events go; the library's own when None.
+            prefix: Put before every name.
+            stack: Names of the skills within which the tools are used, outermost first.
+        """
+        self._tools = {prefix + tool.name: tool for tool in tools}
+        self._library = library
+        self._settings = settings
+        self._trace = trace or library.trace
+        self._prefix = prefix
+        self._stack = stack
+        self._told: tuple[Snapshot, Catalogue] | None = None
+        self._described: dict[tuple[str, bool], list[dict[str, Any]]] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What can be called."""
+        return tuple(self._tools)
+
+    def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        *,
+        stack: Sequence[str] | None = None,
+        as_person: bool = False,
+    ) -> Envelope:
+        """Call a tool. Whatever is wrong comes back as an envelope, never as an exception.
+
+        Args:
+            name: Which tool.
+            arguments: Its arguments, as a table or as the JSON text that some providers send.
+            stack: Names of the skills within which the call is made; `within` sets it for good.
+            as_person: A person asks: what only people may load is loaded.
+        """
+        started = time.perf_counter()
+        given: dict[str, Any] = {}
+        asked = ""
+        with span("satchel.tool", **{"satchel.tool.name": str(name)}) as note:
+            try:
+                table = read_arguments(arguments)
+                given = echo(table)
+                tool = self._tool(name)
+                checked = check(table, tool.parameters, tool.aliases)
+                asked = str(checked.get("name", ""))
+                within = self._stack if stack is None else tuple(stack)
+                reply = tool.run(Call(checked, given, started, within, as_person))
+            except SettingsError as exc:
+                # Not the caller's parameters are wrong but a file of the user's.
+                reply = _failure("EXECUTION_ERROR", exc.message, exc.hint, given, started)
+            except SatchelError as exc:
+                reply = _failure(exc.code, exc.message, exc.hint, given, started)
+            except Exception as exc:  # noqa: BLE001 - a tool must answer, whatever happens
+                message = f"{type(exc).__name__} in the tool `{one_line(str(name), 60)}`"
+                hint = "This is a fault of the tool, not of the call: do not repeat it"
+                reply = _failure("INTERNAL_ERROR", message, hint, given, started)
+            note("satchel.status", reply.status)
+            if reply.error is not None:
+                note("satchel.error", reply.error.code)
+                self._trace.record(
+                    "failed",
+                    (asked,) if asked else (),
+                    tool=str(name),
+                    code=reply.error.code,
+                    reason=reply.error.message,
+                )
+        return reply
+
+    def _tool(self, name: str) -> Tool:
+        tool = self._tools.get(str(name))
+        if tool is None:
+            known = ", ".join(f"`{item}`" for item in self._tools) or "none"
+            shown = one_line(str(name), 60)
+            raise NotFound(f"There is no tool `{shown}`", f"The tools are {known}")
+        return tool
+
+    def definitions(
+        self, provider: str = "anthropic", *, catalogue: bool = True
+    ) -> list[dict[str, Any]]:
+        """The tools as a provider wants them described; for the next request, ask again.
+
+        While the library does not change the answer does not change by a byte. Where there are no
+        skills to load, the tools that are about skills are left out.
+
+        Args:
+            provider: `anthropic`, `openai` (Chat Completions), `openai-responses` or `mcp`.
+            catalogue: Whether the description of `Skill` lists the skills. Leave it out where the
+                system prompt has the list.
+
+        Raises:
+            InvalidInput: nobody knows that provider.
+        """
+        fresh = self._settings.refresh_on_call
+        look = self._library.refresh() if fresh else self._library.snapshot()
+        told = self._tell(look)
+        any_skill = told.account.total > len(told.account.withheld)
+        if catalogue and any_skill:
+            tell_offer(self._trace, told)
+        key = (provider, catalogue)
+        if key not in self._described:
+            self._described[key] = [
+                describe(
+                    tool,
+                    provider,
+                    name,
+                    told.text if catalogue and tool.name == SkillTool.name else "",
+                )
+                for name, tool in self._tools.items()
+                if not tool.about_skills or any_skill
+            ]
+        return list(self._described[key])
+
+    def filtered(self, names: Iterable[str]) -> Toolset:
+        """The same with only these tools, in their own order."""
+        wanted = set(names)
+        tools = [tool for name, tool in self._tools.items() if name in wanted]
+        return self._with(tools, self._prefix, self._stack)
+
+    def with_prefix(self, prefix: str) -> Toolset:
+        """The same with `prefix` before each name, for hosts that have tools of these names."""
+        return self._with(list(self._tools.values()), prefix + self._prefix, self._stack)
+
+    def within(self, *skills: str) -> Toolset:
+        """The same for whoever works inside these skills, so that cycles are seen.
+
+        A model cannot say within which skill it works, or not be believed; the host knows.
+        """
+        return self._with(list(self._tools.values()), self._prefix, (*self._stack, *skills))
+
+    def _with(self, tools: Sequence[Tool], prefix: str, stack: tuple[str, ...]) -> Toolset:
+        library, settings = self._library, self._settings
+        return Toolset(tools, library, settings, self._trace, prefix=prefix, stack=stack)
+
+    def _tell(self, look: Snapshot) -> Catalogue:
+        """The catalogue of a snapshot, made once."""
+        if self._told is None or self._told[0] is not look:
+            from satchel.catalogue import build_catalogue
+
+            given = self._settings
+            told = build_catalogue(
+                look.skills,
+                budget=given.budget,
+                form=given.form,
+                pin=given.pin,
+                withheld=look.withheld,
+                get=look.get,
+            )
+            self._told = (look, told)
+            self._described.clear()
+        return self._told[1]
+
+
+def _failure(code: Any, message: str, hint: str, given: dict[str, Any], started: float) -> Envelope:
+    elapsed = round((time.perf_counter() - started) * 1000)
+    return failure(code, message, hint, params=given, time_ms=elapsed)

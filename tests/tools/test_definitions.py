@@ -1,0 +1,160 @@
+"""What providers are told of the tools."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import jsonschema
+import pytest
+
+from satchel.errors import InvalidInput
+from satchel.tools import PROVIDERS
+
+
+def parts(definition: dict) -> tuple[str, str, dict]:
+    """Name, description and schema, whatever the form."""
+    inner = definition.get("function", definition)
+    keys = ("input_schema", "inputSchema", "parameters")
+    schema = next(inner[key] for key in keys if key in inner)
+    return inner["name"], inner["description"], schema
+
+
+SHAPES = {
+    "anthropic": {"name", "description", "input_schema"},
+    "openai": {"type", "function"},
+    "openai-responses": {"type", "name", "description", "parameters", "strict"},
+    "mcp": {"name", "description", "inputSchema", "annotations"},
+}
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_each_provider_gets_its_own_form(desk, provider):
+    desk.skill("demo")
+    found = desk.tools.definitions(provider)
+    assert [parts(item)[0] for item in found] == ["Skill", "ReadFile", "SkillSearch"]
+    for item in found:
+        assert set(item) == SHAPES[provider]
+        _, _, schema = parts(item)
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert schema["type"] == "object"
+        assert schema["additionalProperties"] is False
+    json.dumps(found)
+    if provider == "openai":
+        assert {item["type"] for item in found} == {"function"}
+        assert set(found[0]["function"]) == {"name", "description", "parameters"}
+    if provider == "openai-responses":
+        assert {item["strict"] for item in found} == {False}
+    if provider == "mcp":
+        assert all(item["annotations"]["readOnlyHint"] for item in found)
+
+
+def test_an_unknown_provider_is_refused(desk):
+    with pytest.raises(InvalidInput, match="nobody"):
+        desk.tools.definitions("nobody")
+
+
+@pytest.mark.req("A3")
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_the_description_of_skill_lists_the_skills(desk, provider):
+    desk.skill("code-review", description="Review code.")
+    listing = parts(desk.tools.definitions(provider)[0])[1]
+    assert "code-review" in listing
+    assert "Review code." in listing
+    bare = parts(desk.tools.definitions(provider, catalogue=False)[0])[1]
+    assert "code-review" not in bare
+
+
+@pytest.mark.req("A3")
+def test_the_list_keeps_to_the_budget(make_desk):
+    desk = make_desk(budget=2_000)
+    for number in range(200):
+        desk.skill(f"skill-{number}", description="Does a thing with great care. " * 5)
+    listed = parts(desk.tools.definitions("anthropic")[0])[1]
+    bare = parts(desk.tools.definitions("anthropic", catalogue=False)[0])[1]
+    assert len(listed) <= len(bare) + 2 + 2_000
+
+
+@pytest.mark.req("D5")
+def test_without_skills_there_are_no_tools_about_skills(desk):
+    assert [parts(item)[0] for item in desk.tools.definitions()] == ["ReadFile"]
+    desk.skill("people", disable_model_invocation=True)
+    assert [parts(item)[0] for item in desk.tools.definitions()] == ["ReadFile"]
+    desk.skill("demo")
+    assert len(desk.tools.definitions()) == 3
+
+
+@pytest.mark.req("B9")
+def test_definitions_follow_the_library(desk):
+    desk.skill("one")
+    before = desk.tools.definitions("anthropic")
+    assert desk.tools.definitions("anthropic") == before
+    desk.skill("two")
+    after = desk.tools.definitions("anthropic")
+    assert "two" in after[0]["description"]
+    desk.skill("two", description="Another text.")
+    assert "Another text." in desk.tools.definitions("anthropic")[0]["description"]
+
+
+@pytest.mark.req("B9")
+def test_without_refresh_definitions_stay_until_somebody_looks(make_desk):
+    desk = make_desk(refresh_on_call=False)
+    desk.skill("one")
+    before = desk.tools.definitions()
+    desk.skill("two")
+    assert desk.tools.definitions() == before
+    desk.library.refresh()
+    assert desk.tools.definitions() != before
+
+
+@pytest.mark.req("D6")
+def test_definitions_are_the_same_bytes_in_any_process(desk, root):
+    for name in ("b", "a", "c"):
+        desk.skill(name, description=f"Text of {name} — 中文.")
+    code = (
+        "import json, sys\n"
+        "from satchel.library import Library, default_locations\n"
+        "from satchel.settings import load_settings\n"
+        "from satchel.tools import make_toolset\n"
+        "s = load_settings(sys.argv[1], trust='all', builtin=False)\n"
+        "t = make_toolset(Library(default_locations(s)), s)\n"
+        "print(json.dumps(t.definitions('anthropic')))\n"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code, desk.project],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={
+                "PYTHONPATH": f"{root}/src",
+                "PYTHONHASHSEED": seed,
+                "HOME": desk.project,
+                "LANG": lang,
+            },
+        ).stdout
+        for seed, lang in (("1", "C.UTF-8"), ("2", "zh_CN.UTF-8"))
+    }
+    assert outputs == {json.dumps(desk.tools.definitions("anthropic")) + "\n"}
+
+
+def test_what_a_caller_adds_stays_with_the_caller(desk):
+    desk.skill("one")
+    desk.tools.definitions().append({"name": "mine"})
+    assert len(desk.tools.definitions()) == 3
+
+
+def test_an_offer_is_traced(make_desk):
+    desk = make_desk(budget=1_900)
+    for number in range(40):
+        desk.skill(f"skill-{number}", description="Does a thing with great care and much joy. " * 8)
+    desk.tools.definitions()
+    kinds = [event.kind for event in desk.trace.events]
+    offered = desk.trace.events[-1]
+    assert offered.kind == "offered"
+    assert offered.values["total"] == 40
+    assert {"named", "offered"} <= set(kinds)
+    before = len(desk.trace.events)
+    desk.tools.definitions(catalogue=False)
+    assert len(desk.trace.events) == before
