@@ -1,0 +1,230 @@
+"""Why is a skill as it is, and what is wrong here? why, doctor."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from satchel._language import say
+from satchel.cli.counting import checked, count_problems, counted
+from satchel.cli.listing import find_broken
+from satchel.cli.output import SEVERITIES, clean, one_line, write_json
+from satchel.cli.session import command, complete_names
+from satchel.cli.showing import show_problems
+from satchel.cli.values import WholeNumber
+from satchel.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from satchel.cli.output import Screen
+    from satchel.cli.session import Session
+    from satchel.library import Location
+    from satchel.skill.model import Skill
+    from satchel.skill.problems import Problem
+    from satchel.why import Story
+
+MANY = 3
+"""A problem that a location has more often is shown by this many examples."""
+_PATIENCE = 1.0
+"""Seconds before a progress bar appears."""
+_MOODS = {
+    "good": ("●", "green"),
+    "bad": ("▲", "yellow"),
+    "plain": ("·", "dim"),
+    "broken": ("✗", "red"),
+}
+
+
+# --- why ----------------------------------------------------------------------------------
+
+
+@command(
+    say("Tell the whole story of one skill, and what to do next.")
+    + "\n\n"
+    + say(
+        "Where it was found, what hides it, what was repaired, how the catalogue lists it, and "
+        "when it was last offered and loaded."
+    ),
+    "satchel why write-a-skill",
+    "satchel why write-a-skill --budget 2000",
+)
+@click.argument("name", shell_complete=complete_names)
+@click.option(
+    "--budget",
+    type=WholeNumber(),
+    metavar="N",
+    help=say(
+        "Characters that the catalogue may take; by default {value}, the setting `budget`.",
+        value=Settings._field_defaults["budget"],
+    ),
+)
+def why(session: Session, name: str, budget: int | None, as_json: bool) -> int:
+    """The story, coloured by how it went."""
+    story = session.satchel.why(name, budget)
+    if as_json:
+        write_json(story.to_dict())
+    else:
+        _tell(session.out, story)
+    if story.facts["found"]:
+        return 0
+    return 5 if story.facts.get("problems") else 3
+
+
+def _tell(out: Screen, story: Story) -> None:
+    out.line(one_line(story.verdict), lead=[(one_line(story.name) + say(": "), "bold")])
+    for chapter in story.chapters:
+        mark, colour = _MOODS[chapter.mood]
+        out.write(f"\n{out.paint(mark, colour)} {out.paint(chapter.title, 'bold')}\n")
+        for line in chapter.lines:
+            text = clean(line, keep="")
+            deeper = len(text) - len(text.lstrip(" "))
+            out.line(text.lstrip(" "), "", "  " + " " * deeper)
+    if story.advice:
+        out.title(say("What to do next"))
+        for line in story.advice:
+            out.line(clean(line, keep=""), "", "  → ")
+
+
+# --- doctor -------------------------------------------------------------------------------
+
+
+class Ward(NamedTuple):
+    """The problems of one location."""
+
+    title: str
+    root: str
+    problems: list[Problem]
+
+
+@command(
+    say("Show every problem of every location, grouped, with fixes.")
+    + "\n\n"
+    + say("Exits with 1 when there are errors; with `--strict` also when there are warnings."),
+    "satchel doctor",
+    "satchel doctor --all",
+    "satchel doctor --strict --json",
+)
+@click.option(
+    "--all", "everything", is_flag=True, help=say("Every problem one by one, however many repeat.")
+)
+@click.option("--strict", is_flag=True, help=say("Warnings count as errors."))
+def doctor(session: Session, everything: bool, strict: bool, as_json: bool) -> int:
+    """Reads every skill whole."""
+    satchel = session.satchel
+    snapshot = satchel.library.refresh()
+    skills = [*snapshot.skills, *snapshot.hidden]
+    problems = satchel.problems(deep=True, progress=_with_progress(skills))
+    wards = _admit(satchel.library.locations, problems, satchel.settings.project)
+    counts = count_problems(problems)
+    files = len(skills) + len(find_broken(snapshot, satchel.library.locations))
+    if as_json:
+        rows = [
+            {"location": ward.title, **problem.to_dict()}
+            for ward in wards
+            for problem in ward.problems
+        ]
+        write_json({**counts, "files": files, "skills": len(skills), "problems": rows})
+    else:
+        for at, ward in enumerate(wards):
+            if at:
+                session.out.line()
+            _visit(session.out, ward, everything=everything)
+        session.err.line(checked(files, counts))
+    return 1 if counts["errors"] or (strict and counts["warnings"]) else 0
+
+
+def _with_progress(skills: Sequence[Skill]) -> Iterator[Skill]:
+    """The skills one by one; who waits longer than a second sees how far it is."""
+    if not sys.stderr.isatty():
+        yield from skills
+        return
+    import time
+
+    began = time.monotonic()
+    at = 0
+    while at < len(skills) and time.monotonic() - began < _PATIENCE:
+        yield skills[at]
+        at += 1
+    if at < len(skills):
+        label = say("Reading skills")
+        with click.progressbar(length=len(skills), label=label, file=sys.stderr) as bar:
+            bar.update(at)
+            for skill in skills[at:]:
+                yield skill
+                bar.update(1)
+
+
+def _admit(locations: Iterable[Location], problems: Iterable[Problem], project: str) -> list[Ward]:
+    """Sort problems by the location they belong to, in the order of locations."""
+    wards = [Ward(location.name, location.path, []) for location in locations]
+    singles = {location.name for location in locations if location.single}
+    rest = Ward(say("settings and the rest"), project, [])
+    # The deepest folder wins: `.agents/skills` lies inside `.`.
+    deepest = sorted(wards, key=lambda ward: -len(ward.root))
+    for problem in dict.fromkeys(map(_Key, problems)):
+        path = problem.problem.path
+        for ward in deepest:
+            inside = path == ward.root or path.startswith(ward.root + os.sep)
+            if inside and (ward.title not in singles or os.path.dirname(path) == ward.root):
+                if ward.title in singles and os.path.basename(path).lower() != "skill.md":
+                    continue
+                ward.problems.append(problem.problem)
+                break
+        else:
+            rest.problems.append(problem.problem)
+    return [ward for ward in (*wards, rest) if ward.problems]
+
+
+class _Key:
+    """A problem as a key: the same one may be found by the scan and by the deep look."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._key = (*problem[:3], tuple(sorted(problem.values.items())))
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self._key == other._key
+
+
+def _visit(out: Screen, ward: Ward, *, everything: bool) -> None:
+    """Print one location: first what is there once, file by file, then what repeats."""
+    words = counted(count_problems(ward.problems))
+    out.line(words, "dim", hang="  ", lead=[(one_line(ward.title), "bold"), ("  ", "")])
+    by_code: dict[str, list[Problem]] = {}
+    for problem in ward.problems:
+        by_code.setdefault(problem.code, []).append(problem)
+    many = {} if everything else {code: rows for code, rows in by_code.items() if len(rows) > MANY}
+    by_file: dict[str, list[Problem]] = {}
+    for problem in ward.problems:
+        if problem.code not in many:
+            by_file.setdefault(problem.path, []).append(problem)
+    for path, rows in by_file.items():
+        out.line(_within(ward.root, path), "cyan", "  ")
+        show_problems(out, rows, "    ")
+    order = list(SEVERITIES)
+    for code, rows in sorted(many.items(), key=lambda pair: order.index(pair[1][0].severity)):
+        mark, colour = SEVERITIES[rows[0].severity]
+        lead = [(f"{mark} {say(rows[0].severity)}", colour), (f" {code} ×{len(rows)}", "bold")]
+        out.line("", "", "  ", lead=lead)
+        shared = len({problem.fix for problem in rows}) == 1
+        for problem in rows[:MANY]:
+            where = _within(ward.root, problem.path) + (f":{problem.line}" if problem.line else "")
+            out.line(one_line(problem.message), "", "    ", "      ", [(where + say(": "), "cyan")])
+            if not shared:
+                out.line(one_line(problem.fix), "", "      → ")
+        out.line(
+            say("… and {count} more: `satchel doctor --all`", count=len(rows) - MANY), "dim", "    "
+        )
+        if shared:
+            out.line(one_line(rows[0].fix), "", "    → ")
+
+
+def _within(root: str, path: str) -> str:
+    return one_line(path[len(root) + 1 :] if path.startswith(root + os.sep) else path)

@@ -1,0 +1,117 @@
+"""The terminal's entry: which lane answers, and how every failure leaves.
+
+Importing click alone takes longer than listing a hundred skills. So the two things people run most,
+`satchel --version` and a plain `satchel list`, are answered before click is imported. All lanes
+share `guarded`: one place decides what an error looks like and which exit code it has.
+
+Exit codes: 0 done, 1 problems found, 2 wrong usage, 3 not found, 4 refused, 5 broken skill,
+6 an extra is missing, 70 a bug in Satchel, 130 stopped by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from satchel.cli import COMPLETE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_FAST_OPTIONS = frozenset(("--json", "--all"))
+
+
+def main() -> None:
+    """Run `satchel` with the words of the command line, then exit."""
+    status = run(sys.argv[1:])
+    if status:
+        sys.exit(status)
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command and return its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        # A character that the terminal cannot show must not end the program.
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+    if words == ["--version"]:
+        return guarded(_version)
+    plain = bool(words) and words[0] == "list" and _FAST_OPTIONS.issuperset(words[1:])
+    if plain and COMPLETE not in os.environ:
+        return guarded(lambda: _list(words[1:]))
+    return guarded(lambda: _click(words))
+
+
+def _version() -> int:
+    from satchel import __version__
+
+    sys.stdout.write(f"satchel {__version__}\n")
+    return 0
+
+
+def _list(options: Sequence[str]) -> int:
+    from satchel.cli.listing import show_list
+    from satchel.facade import Satchel
+
+    satchel = Satchel.for_project(".")
+    return show_list(satchel, everything="--all" in options, as_json="--json" in options)
+
+
+def _click(words: Sequence[str]) -> int:
+    from satchel.cli.app import run_click
+
+    return run_click(list(words))
+
+
+def guarded(call: Callable[[], int]) -> int:
+    """Run `call`; whatever goes wrong becomes words on stderr and an exit code."""
+    from satchel.errors import SatchelError
+
+    try:
+        status = call()
+        sys.stdout.flush()
+        return status
+    except SatchelError as exc:
+        from satchel.cli.output import complain
+        from satchel.cli.retelling import retell
+
+        _flush()
+        complain(retell(exc.message), retell(exc.hint))
+        return exc.exit_code
+    except BrokenPipeError:
+        # The reader has seen enough, as `head` does. Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        if sys.stderr.isatty():
+            sys.stderr.write("\n")  # the shell's next line begins on a line of its own
+        return 130
+    except Exception as exc:  # noqa: BLE001 - the border: nothing leaves as a bare traceback
+        return _bug(exc)
+
+
+def _flush() -> None:
+    """What was printed before an error comes before it."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _bug(exc: Exception) -> int:
+    """An error nobody foresaw: show where it happened and ask for a report."""
+    import traceback
+
+    from satchel._language import say
+    from satchel.cli.output import clean, complain
+    from satchel.errors import InternalError
+
+    _flush()
+    sys.stderr.write(clean("".join(traceback.format_exception(exc))))
+    complain(
+        say("Satchel failed: {reason}", reason=f"{type(exc).__name__}: {exc}"),
+        say("This is a bug in Satchel: please report it with the lines above"),
+    )
+    return InternalError.exit_code

@@ -1,0 +1,176 @@
+"""Where do skills live? init, locations."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from satchel._language import listed, say
+from satchel.cli.output import one_line, write_json
+from satchel.cli.session import command
+from satchel.facade import FIRST
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from satchel.cli.session import Session
+    from satchel.library import Location, Snapshot
+
+
+# --- init ---------------------------------------------------------------------------------
+
+
+@command(
+    say("Write a first skill into `.agents/skills`, and trust it."),
+    "satchel init",
+    "satchel init release-notes",
+)
+@click.argument("name", default=FIRST)
+def init(session: Session, name: str, as_json: bool) -> int:
+    """The path on stdout, the next steps on stderr."""
+    path = session.satchel.init(name)
+    if as_json:
+        write_json({"name": name, "path": path})
+        return 0
+    session.out.data(path)
+    err = session.err
+    err.line(say("Edit the file: say what the skill does, and when to use it"), "", "1. ")
+    err.line(say("See it listed: `satchel list`"), "", "2. ")
+    # The greeting takes a name; what the others take, their author will know.
+    example = (
+        say("Try it: `satchel load {name} --args Ada`", name=name)
+        if name == FIRST
+        else say("Read it as a model does: `satchel load {name}`", name=name)
+    )
+    err.line(example, "", "3. ")
+    return 0
+
+
+# --- locations ----------------------------------------------------------------------------
+
+
+@command(
+    say("Show where skills are looked for, in order: the first place wins."),
+    "satchel locations",
+    "satchel locations --json",
+)
+def locations(session: Session, as_json: bool) -> int:
+    """The table of places, and what one setting would add."""
+    satchel = session.satchel
+    snapshot = satchel.library.snapshot()
+    records = [_record(location, snapshot) for location in satchel.library.locations]
+    nearby = _one_setting_away(session)
+    if as_json:
+        write_json({"locations": records, "one_setting_away": nearby})
+        return 0
+    rows: list[list[str]] = []
+    styles: list[list[str]] = []
+    for at, record in enumerate(records, 1):
+        rows.append([
+            str(at),
+            one_line(record["label"]) + ("" if not record["single"] else "/SKILL.md"),
+            record["source"],
+            say("yes") if record["exists"] else say("no"),
+            str(record["skills"]) if record["exists"] else "",
+            _trust_word(record),
+            say("yes") if record["writable"] else say("no"),
+        ])  # fmt: skip
+        dim = "" if record["exists"] else "dim"
+        doubt = "yellow" if record["untrusted"] else dim
+        styles.append(["dim", dim or "bold", dim, dim, dim, doubt, dim])
+    head = [
+        "",
+        say("location"),
+        say("source"),
+        say("exists"),
+        say("skills"),
+        say("trusted"),
+        say("writable"),
+    ]
+    session.out.table(head, rows, styles)
+    _tell_nearby(session, nearby)
+    return 0
+
+
+def _record(location: Location, snapshot: Snapshot) -> dict[str, Any]:
+    here = [
+        skill
+        for skill in (*snapshot.skills, *snapshot.hidden)
+        if skill.origin.root == location.path and skill.origin.label == location.name
+    ]
+    exists = os.path.isdir(location.path)
+    if location.single:
+        exists = any(
+            os.path.exists(os.path.join(location.path, name)) for name in ("SKILL.md", "skill.md")
+        )
+    return {
+        "label": location.name,
+        "path": location.path,
+        "source": location.source,
+        "single": location.single,
+        "exists": exists,
+        "skills": len(here),
+        "untrusted": sum(skill.state == "untrusted" for skill in here),
+        "trusted": {True: "yes", False: "no", None: "ask"}[location.trusted],
+        "writable": location.writable and (not exists or os.access(location.path, os.W_OK)),
+    }
+
+
+def _trust_word(record: dict[str, Any]) -> str:
+    """Whether its skills are offered: what was decided, or that nobody was asked yet."""
+    if record["trusted"] != "ask":
+        return say("yes") if record["trusted"] == "yes" else say("no")
+    if not record["skills"]:
+        return say("ask")
+    if not record["untrusted"]:
+        return say("yes")
+    trusted = record["skills"] - record["untrusted"]
+    return (
+        say("{count} of {total}", count=trusted, total=record["skills"])
+        if trusted
+        else say("not yet")
+    )
+
+
+def _one_setting_away(session: Session) -> list[dict[str, Any]]:
+    """For each switch that is off: the existing places it would add, and their skills."""
+    from satchel.library import Library, default_locations
+
+    satchel = session.satchel
+    settings = satchel.settings
+    known = {location.path for location in satchel.library.locations}
+    found: list[dict[str, Any]] = []
+    for name in ("ecosystem", "ancestors"):
+        if getattr(settings, name):
+            continue
+        wider = default_locations(settings._replace(**{name: True}))
+        new = [
+            item
+            for item in wider
+            if item.path not in known and os.path.isdir(item.path) and not item.single
+        ]
+        snapshot = Library([item._replace(trusted=True) for item in new]).snapshot()
+        places = [
+            {"label": item.name, "path": item.path, "skills": _record(item, snapshot)["skills"]}
+            for item in new
+        ]
+        found.append({"setting": name, "places": [place for place in places if place["skills"]]})
+    return found
+
+
+def _tell_nearby(session: Session, nearby: Sequence[dict[str, Any]]) -> None:
+    err = session.err
+    purposes = {
+        "ecosystem": say("also reads other agents' places"),
+        "ancestors": say("also reads the folders above, up to the git root"),
+    }
+    for item in nearby:
+        places = [
+            say("{label} ({count})", label=one_line(place["label"]), count=place["skills"])
+            for place in item["places"]
+        ]
+        there = listed(places) or say("there are none here now")
+        lead = [(f"{item['setting']} = true", "cyan"), (" ", "")]
+        err.line(purposes[item["setting"]] + say(": ") + there, "", "", "  ", lead)

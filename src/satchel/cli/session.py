@@ -1,0 +1,252 @@
+"""What every command shares: the project, the two screens, and how a command is declared."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from satchel._language import listed, say
+from satchel.cli.helping import Command, help_text
+from satchel.cli.output import Screen, one_line
+from satchel.cli.values import AnyPath
+from satchel.errors import InternalError, NotFound, SkillBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from click.shell_completion import CompletionItem
+
+    from satchel.envelope import Envelope
+    from satchel.facade import Satchel
+    from satchel.skill.model import Skill
+
+_EXIT_CODES = {
+    "NOT_FOUND": 3,
+    "ACCESS_DENIED": 4,
+    "PERMISSION_DENIED": 4,
+    "INVALID_PARAM": 2,
+    "IS_DIRECTORY": 2,
+    "BINARY_FILE": 4,
+    "INTERNAL_ERROR": 5,
+}
+"""Error code of an envelope -> exit code; the others are 1. The exceptions carry the same."""
+_BUG = re.compile(r"\w+ in the tool `")
+"""How an envelope begins that tells of an exception nobody foresaw."""
+
+
+class Session:
+    """One run of the terminal."""
+
+    def __init__(self, project: str = ".", colour: bool | None = None) -> None:
+        self.project = project
+        self.colour = colour
+        self._satchel: Satchel | None = None
+
+    @property
+    def satchel(self) -> Satchel:
+        """The project's skills, found when first asked for."""
+        if self._satchel is None:
+            from satchel.facade import Satchel
+
+            folder = os.path.expanduser(self.project)
+            if not os.path.isdir(folder):
+                raise NotFound(
+                    say("There is no folder `{path}`", path=self.project),
+                    say("Give `--project` a folder that exists"),
+                )
+            self._satchel = Satchel.for_project(folder)
+        return self._satchel
+
+    @property
+    def out(self) -> Screen:
+        """For data."""
+        return Screen(sys.stdout, self.colour)
+
+    @property
+    def err(self) -> Screen:
+        """For people."""
+        sys.stdout.flush()  # what was printed before stands before
+        return Screen(sys.stderr, self.colour)
+
+    def find(self, name: str) -> list[Skill]:
+        """The skills called `name` (or by id, ref or path), offered ones first.
+
+        Raises:
+            NotFound: there is none; the hint names similar ones.
+            SkillBroken: there is a file, but it is not a skill.
+        """
+        snapshot = self.satchel.library.snapshot()
+        found = snapshot.find(name)
+        if found:
+            return found
+        raise self._nothing(name)
+
+    def _nothing(self, name: str) -> NotFound | SkillBroken:
+        """Why there is no such skill: its file is broken, or the name is a slip."""
+        from satchel.why import names_like, problems_named
+
+        snapshot = self.satchel.library.snapshot()
+        shown = one_line(name)
+        broken = [item for item in problems_named(name, snapshot) if item.severity == "error"]
+        if broken:
+            first = broken[0]
+            where = short_path(first.path) + (f":{first.line}" if first.line else "")
+            return SkillBroken(
+                say(
+                    "`{name}` is not a skill yet: {problem}",
+                    name=shown,
+                    problem=one_line(first.message),
+                ),
+                say("{fix} (`{path}`)", fix=one_line(first.fix), path=one_line(where)),
+            )
+        near = [f"`{one_line(item)}`" for item in names_like(name, snapshot)]
+        hint = (
+            say("Did you mean {names}?", names=listed(near))
+            if near
+            else say("Run `satchel list --all` to see what there is")
+        )
+        return NotFound(say("There is no skill `{name}`", name=shown), hint)
+
+
+def short_path(path: str) -> str:
+    """A path as short as it can be from here."""
+    near = os.path.relpath(path)
+    return path if near.startswith("..") else near
+
+
+def answer_with(session: Session, reply: Envelope, *, as_json: bool) -> int:
+    """Print a tool's answer as a person or a script wants it; returns the exit code."""
+    from satchel.cli.output import complain, write_json
+
+    if as_json:
+        write_json(reply.to_dict())
+    elif reply.error is not None:
+        from satchel.cli.retelling import retell
+
+        # The text is the message and then the next step.
+        hint = reply.text.removeprefix(reply.error.message).lstrip(". ").rstrip(".")
+        complain(retell(reply.error.message), retell(hint), session.colour)
+    else:
+        session.out.data(reply.text)
+    return exit_code(reply)
+
+
+def exit_code(reply: Envelope) -> int:
+    """What the terminal exits with after a tool's answer."""
+    if reply.error is None:
+        return 0
+    code, message = reply.error
+    if code == "INTERNAL_ERROR" and _BUG.match(message):
+        return InternalError.exit_code
+    return _EXIT_CODES.get(code, 1)
+
+
+def command(
+    purpose: str,
+    *examples: str,
+    name: str | None = None,
+    hidden: bool = False,
+    more: str = "",
+    json: bool = True,
+) -> Callable[[Callable[..., int]], click.Command]:
+    """Declare a command that takes the session and returns its exit code.
+
+    `--project` and `--color` may be given before or after its name.
+
+    Args:
+        purpose: What it is for; the first line is its place in the list of commands.
+        examples: Lines that can be run.
+        name: What it is called, if not as the function is.
+        hidden: Left out of the list of commands.
+        more: What there is to say after the examples.
+        json: Whether `--json` is one of its options, as it is wherever there is data.
+    """
+    text = help_text(purpose, *examples, more=more)
+    first = purpose.split("\n", 1)[0]
+
+    def declare(function: Callable[..., int]) -> click.Command:
+        function = click.pass_obj(function)
+        # The text after the first sentence is for `--help`, not for the list of commands.
+        made = click.command(name, cls=Command, help=text, short_help=first, hidden=hidden)(
+            function
+        )
+        if json:
+            words = say("Print JSON, for scripts.")
+            made.params.append(click.Option(["--json", "as_json"], is_flag=True, help=words))
+        made.params += global_options(hidden=True)
+        return made
+
+    return declare
+
+
+def global_options(*, hidden: bool) -> list[click.Option]:
+    """The options that every command understands."""
+
+    def set_project(context: click.Context, _option: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            context.ensure_object(Session).project = value
+
+    def set_colour(context: click.Context, _option: click.Parameter, value: bool | None) -> None:
+        if value is not None:
+            context.ensure_object(Session).colour = value
+
+    return [
+        click.Option(
+            ["--project"],
+            metavar="DIR",
+            type=AnyPath(file_okay=False),
+            expose_value=False,
+            is_eager=True,
+            callback=set_project,
+            hidden=hidden,
+            help=say("The project's folder; the current one by default."),
+        ),
+        click.Option(
+            ["--color/--no-color", "colour"],
+            default=None,
+            expose_value=False,
+            is_eager=True,
+            callback=set_colour,
+            hidden=hidden,
+            help=say(
+                "Colours always or never; by default on a terminal, unless `NO_COLOR` is set."
+            ),
+        ),
+    ]
+
+
+def complete_names(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Names of skills for the shell."""
+    return completions(context, incomplete, lambda _satchel, _skill: True)
+
+
+def completions(
+    context: click.Context, incomplete: str, wanted: Callable[[Satchel, Skill], bool]
+) -> list[CompletionItem]:
+    """Names of the skills that are wanted; a project that cannot be read completes nothing."""
+    from click.shell_completion import CompletionItem
+
+    from satchel.errors import SatchelError
+
+    session = context.find_object(Session) or Session()
+    try:
+        satchel = session.satchel
+        skills = satchel.list_skills(hidden=True)
+        named = {
+            skill.name: skill
+            for skill in skills
+            if skill.name.startswith(incomplete) and wanted(satchel, skill)
+        }
+    except SatchelError:
+        return []
+    return [
+        CompletionItem(name, help=one_line(skill.description)[:60])
+        for name, skill in sorted(named.items())
+        if name == skill.typed
+    ]

@@ -1,0 +1,189 @@
+"""What is in a skill? Its fields, its problems, its files and its text: `satchel show`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from satchel._language import listed, say
+from satchel.cli.output import SEVERITIES, STATES, clean, cut, one_line, pad, width_of
+from satchel.cli.session import command, complete_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from satchel.cli.output import Screen
+    from satchel.cli.session import Session
+    from satchel.skill.model import Document, Skill
+    from satchel.skill.problems import Problem
+
+MAX_FILES = 200
+"""More files of a skill are counted, not listed."""
+_TOLD_BY_FIELDS = frozenset(("inert-field", "unknown-field"))
+"""What the table of fields says already."""
+
+
+class FileRow:
+    """One file of a skill."""
+
+    def __init__(self, path: str, size: int) -> None:
+        self.path = path
+        self.size = size
+
+
+@command(
+    say("Show one skill: where it is, its fields, its problems, its files and its text.")
+    + "\n\n"
+    + say("Untrusted skills are shown too: this is how to read one before trusting it."),
+    "satchel show write-a-skill",
+    "satchel show write-a-skill --body",
+    "satchel show write-a-skill --json",
+)
+@click.argument("name", shell_complete=complete_names)
+@click.option("--body", is_flag=True, help=say("Print the instructions and nothing else."))
+def show(session: Session, name: str, body: bool, as_json: bool) -> int:
+    """Everything about one skill."""
+    from satchel.skill.validate import check
+
+    found = session.find(name)
+    skill = found[0]
+    document = skill.read()
+    if body and not as_json:
+        session.out.data(document.body.lstrip("\n"))
+        return 0
+    problems = [problem.at(skill.path) for problem in check(document)]
+    files, more = files_of(skill.base_dir)
+    if as_json:
+        from satchel.cli.output import write_json
+
+        write_json({
+            **skill.to_dict(),
+            "problems": [problem.to_dict() for problem in problems],
+            "fields": list(_fields(document)),
+            "files": [{"path": file.path, "size": file.size} for file in files],
+            "files_not_listed": more,
+            "body": document.body,
+            "others": [other.ref for other in found[1:]],
+        })  # fmt: skip
+        return 0
+    out = session.out
+    _introduce(out, skill)
+    _show_fields(out, document)
+    told = [problem for problem in problems if problem.code not in _TOLD_BY_FIELDS]
+    if told:
+        out.title(say("Problems"))
+        show_problems(out, told, "  ")
+    _show_files(out, files, more)
+    out.title(say("Instructions"))
+    out.write(clean(document.body).strip("\n") + "\n")
+    if len(found) > 1:
+        refs = listed(f"`{one_line(other.ref)}`" for other in found[1:])
+        session.err.line(say("Others of that name: {refs}", refs=refs))
+    return 0
+
+
+def _introduce(out: Screen, skill: Skill) -> None:
+    mark, colour = STATES[skill.state]
+    state = f"{mark} {say(skill.state)}"
+    name = out.paint(one_line(skill.name), "bold")
+    out.write(f"{name}  {out.paint(state, colour)}  {out.paint(skill.source, 'dim')}\n")
+    if skill.winner:
+        out.line(say("hidden by {ref}, which goes before it", ref=one_line(skill.winner)), "dim")
+    out.line(one_line(skill.path), "dim")
+    out.line()
+    out.line(one_line(skill.description))
+
+
+def _fields(document: Document) -> Iterable[dict[str, Any]]:
+    from satchel.skill.fields import FIELDS, meant
+
+    for key, value in document.fields.items():
+        field = FIELDS.get(key) or FIELDS.get(meant(key) or "")
+        yield {
+            "name": key,
+            "value": value,
+            "status": field.status if field else "unknown",
+            "meaning": say(field.meaning) if field else say("no known agent reads it"),
+            "line": document.lines.get(key),
+        }
+
+
+def _show_fields(out: Screen, document: Document) -> None:
+    colours = {"honoured": "green", "inert": "dim", "unknown": "yellow"}
+    rows: list[list[str]] = []
+    styles: list[list[str]] = []
+    for field in _fields(document):
+        value = field["value"]
+        text = value if isinstance(value, str) else _plain(value)
+        said = {"honoured": say("honoured"), "inert": say("inert"), "unknown": say("unknown")}
+        rows.append(["", one_line(field["name"]), said[field["status"]], one_line(text)])
+        styles.append(["", "bold", colours[field["status"]]])
+        if field["status"] != "honoured":
+            rows.append(["", "", "", one_line(field["meaning"])])
+            styles.append(["", "", "", "dim"])
+    out.title(say("Fields"))
+    out.table(["", say("field"), say("here"), say("value")], rows, styles)
+
+
+def _plain(value: Any) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def files_of(folder: str) -> tuple[list[FileRow], int]:
+    """The files of a skill, named but not read, and how many more there are."""
+    found: list[FileRow] = []
+    more = 0
+    for here, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in {".git", "node_modules"})
+        for name in sorted(names):
+            path = os.path.join(here, name)
+            if len(found) >= MAX_FILES:
+                more += 1
+                continue
+            try:
+                size = os.lstat(path).st_size
+            except OSError:
+                size = 0
+            found.append(FileRow(os.path.relpath(path, folder).replace(os.sep, "/"), size))
+        if more > 10 * MAX_FILES:
+            break  # a folder of that size is not listed to its end
+    return found, more
+
+
+def _show_files(out: Screen, files: list[FileRow], more: int) -> None:
+    out.title(say("Files"))
+    wide = max((width_of(one_line(file.path)) for file in files), default=0)
+    for file in files:
+        size = f"{file.size:,} B"
+        room = out.width - 16 if out.width else 0
+        name = cut(one_line(file.path), room)
+        out.write(f"  {pad(name, min(wide, room) if room else wide)}  {out.paint(size, 'dim')}\n")
+    if more:
+        out.line(say("… and {count} more", count=more), "dim", "  ")
+
+
+def show_problems(
+    out: Screen, problems: Iterable[Problem], indent: str, *, as_errors: bool = False
+) -> None:
+    """One problem after the other, each with its fix.
+
+    Args:
+        out: Where to.
+        problems: What to show.
+        indent: What goes before each.
+        as_errors: Whatever they are elsewhere, here each of them is an error.
+    """
+    for problem in problems:
+        severity = "error" if as_errors else problem.severity
+        mark, colour = SEVERITIES[severity]
+        at = say(" (line {line})", line=problem.line) if problem.line else ""
+        lead = [
+            (f"{mark} {say(severity)}", colour),
+            (f" {problem.code}{at}{say(': ')}", ""),
+        ]
+        out.line(one_line(problem.message), "", indent, indent + "  ", lead)
+        out.line(one_line(problem.fix), "", f"{indent}  → ")

@@ -1,0 +1,92 @@
+"""What may follow an option? Numbers, choices and folders; a slip is told in our words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from satchel._language import listed, say
+from satchel.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class WholeNumber(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - generic since 8.4
+    """A number without a fraction, and not below `least`."""
+
+    name = "number"
+
+    def __init__(self, least: int = 0) -> None:
+        self.least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number.
+
+        Raises:
+            InvalidInput: it is none, or too small.
+        """
+        try:
+            number = int(value)
+        except ValueError as exc:
+            raise InvalidInput(
+                say("`{option}` needs a whole number, not `{value}`", **_said(param, value)),
+                help_hint(ctx),
+            ) from exc
+        if number < self.least:
+            raise InvalidInput(
+                say(
+                    "`{option}` must be at least {least}, not `{value}`",
+                    least=self.least,
+                    **_said(param, value),
+                ),
+                help_hint(ctx),
+            )
+        return number
+
+
+class OneOf(click.Choice):  # pyright: ignore[reportMissingTypeArgument] - generic since 8.2
+    """One of some words."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        super().__init__(words)  # pyright: ignore[reportUnknownMemberType] - same
+        self.words = tuple(words)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The word.
+
+        Raises:
+            InvalidInput: it is another one.
+        """
+        if value in self.words:
+            return value
+        words = listed(f"`{word}`" for word in self.words)
+        raise InvalidInput(
+            say("`{option}` is one of {words}, not `{value}`", words=words, **_said(param, value)),
+            help_hint(ctx),
+        )
+
+
+class AnyPath(click.Path):
+    """A path that shells complete. Whether it exists is for the command to say."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The path as it was given."""
+        del param, ctx
+        return str(value)
+
+
+def help_hint(context: click.Context | None) -> str:
+    """Where the command is explained."""
+    return say("Run `{command} --help`", command=context.command_path if context else "satchel")
+
+
+def _said(param: click.Parameter | None, value: object) -> dict[str, object]:
+    if param is None:
+        option = "value"
+    elif param.param_type_name == "option":
+        option = param.opts[0]
+    else:
+        option = param.human_readable_name.upper()
+    return {"option": option, "value": value}

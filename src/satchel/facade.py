@@ -1,0 +1,326 @@
+"""One object for people who want one object. It composes the parts and has no logic of its own.
+
+satchel = Satchel.for_project(".")
+satchel.catalogue().text                               # what the model is told
+satchel.tools().call("Skill", {"name": "code-review"}) # what it calls
+print(satchel.why("code-review"))                      # what became of it
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from satchel._language import say
+from satchel.errors import AccessDenied, InvalidInput, NotFound, Refused
+from satchel.library import Bounds, Filter, Index, Library, TrustBook, default_locations
+from satchel.library.locations import user_folder
+from satchel.settings import SETTINGS, load_settings
+from satchel.skill.problems import Problem
+from satchel.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from satchel.catalogue import Budget, Catalogue
+    from satchel.detect import Detector, Match
+    from satchel.library import Snapshot
+    from satchel.settings import Form, Settings
+    from satchel.skill.model import Skill
+    from satchel.tools import Toolset
+    from satchel.why import Story
+
+FIRST = "hello-skill"
+"""What `init` writes when it is given no name."""
+
+
+class Satchel:
+    """The skills of a project, ready for an agent."""
+
+    def __init__(
+        self, library: Library, settings: Settings, *, detector: Detector | None = None
+    ) -> None:
+        """Compose parts made elsewhere; `for_project` makes them all."""
+        self.library = library
+        self.settings = settings
+        self.trace = library.trace
+        self._detector = detector
+        self._tools: Toolset | None = None
+        self._catalogues: dict[tuple[Any, ...], Catalogue] = {}
+        self._seen: Snapshot | None = None
+
+    @classmethod
+    def for_project(cls, path: str | os.PathLike[str] = ".", **settings: Any) -> Satchel:
+        """The skills an agent in this folder has.
+
+        Args:
+            path: The project's folder.
+            settings: Any setting by name (`budget=8_000`, `trust="all"`); they win over files and
+                environment.
+
+        Raises:
+            SettingsError: a setting cannot be used.
+        """
+        chosen = load_settings(os.fspath(path), **settings)
+        folder = chosen.paths.state
+        where = folder or None if chosen.trace == "file" else None
+        trace = Trace(where, chosen.project, enabled=chosen.trace != "off")
+        remarks = [
+            Problem(code, file, values={"name": value, "reason": value})
+            for code, file, value in chosen.remarks
+        ]
+        if not os.path.isdir(chosen.project):
+            values = {"reason": "there is no such folder"}
+            remarks.append(Problem("unreadable", chosen.project, values=values))
+        library = Library(
+            default_locations(chosen),
+            bounds=Bounds(chosen.max_depth, chosen.max_folders),
+            wanted=Filter(chosen.include, chosen.exclude, chosen.tags),
+            trust=TrustBook(os.path.join(folder, "trust.json") if folder else None),
+            index=Index(chosen.paths.cache) if chosen.use_index and chosen.paths.cache else None,
+            trace=trace,
+            problems=remarks,
+        )
+        if chosen.create_missing:
+            os.makedirs(user_folder(chosen), exist_ok=True)
+        return cls(library, chosen)
+
+    def refresh(self) -> Snapshot:
+        """Look for changes on disk; reads only what changed."""
+        return self.library.refresh()
+
+    def list_skills(self, *, hidden: bool = False) -> list[Skill]:
+        """The offered skills; with `hidden` also the shadowed, untrusted and excluded ones."""
+        return self.library.list_skills(hidden=hidden)
+
+    def get_skill(self, name: str) -> Skill | None:
+        """An offered skill by name, id or path."""
+        return self.library.get_skill(name)
+
+    def load_content(self, name: str) -> str:
+        """A skill's body, read now."""
+        return self.library.load_content(name)
+
+    get_skill_content = load_content
+
+    def get_descriptions(self) -> str:
+        """The catalogue's text at the configured budget."""
+        return self.catalogue().text
+
+    def catalogue(self, budget: int | Budget | None = None, form: Form | None = None) -> Catalogue:
+        """What the model is told, with an account of what was listed, shortened and left out."""
+        from satchel.tools.definitions import tell_offer
+
+        catalogue = self.preview(budget, form)
+        tell_offer(self.trace, catalogue)
+        return catalogue
+
+    def preview(self, budget: int | Budget | None = None, form: Form | None = None) -> Catalogue:
+        """The same catalogue for a person to look at: nothing is recorded as offered."""
+        from satchel.catalogue import build_catalogue
+
+        fresh = self.settings.refresh_on_call
+        snapshot = self.library.refresh() if fresh else self.library.snapshot()
+        if snapshot is not self._seen:
+            self._seen = snapshot
+            self._catalogues.clear()
+        chosen = self.settings
+        key = (chosen.budget if budget is None else budget, form or chosen.form)
+        if key not in self._catalogues:
+            self._catalogues[key] = build_catalogue(
+                snapshot.skills,
+                budget=key[0],
+                form=key[1],
+                pin=chosen.pin,
+                withheld=snapshot.withheld,
+                get=snapshot.get,
+            )
+        return self._catalogues[key]
+
+    def fill(self, template: str) -> str:
+        """Put the catalogue in place of `{{skills}}`."""
+        from satchel.catalogue import fill_template
+
+        return fill_template(template, self.catalogue())
+
+    def tools(self) -> Toolset:
+        """What an agent may call: Skill, ReadFile, SkillSearch."""
+        from satchel.tools import make_toolset
+
+        if self._tools is None:
+            self._tools = make_toolset(
+                self.library, self.settings, trace=self.trace, detector=self._detector
+            )
+        return self._tools
+
+    def search(self, words: str, limit: int = 10) -> list[Match]:
+        """Skills that fit some words, best first."""
+        from satchel.detect import LexicalDetector
+
+        detector = self._detector or LexicalDetector()
+        return detector.detect(words, self.library.snapshot().skills)[:limit]
+
+    def why(self, name: str, budget: int | Budget | None = None) -> Story:
+        """The whole story of one skill."""
+        from satchel.why import tell_why
+
+        snapshot = self.library.refresh()
+        account = self.preview(budget).account
+        way = self.how_to_ask() if self.settings.trust == "none" else ""
+        return tell_why(name, snapshot, account, self.trace, way_to_ask=way)
+
+    def problems(
+        self, *, deep: bool = False, progress: Iterable[Any] | None = None
+    ) -> list[Problem]:
+        """Everything that is wrong or odd in any location.
+
+        Args:
+            deep: Also read every skill whole and check it as an author would want.
+            progress: Wraps the skills to be read, to show how far it is.
+        """
+        snapshot = self.library.refresh()
+        found = list(snapshot.problems)
+        skills = [*snapshot.skills, *snapshot.hidden]
+        if deep:
+            from satchel.errors import SatchelError
+            from satchel.skill.validate import check_skill
+
+            for skill in progress if progress is not None else skills:
+                try:
+                    found += check_skill(skill)
+                except SatchelError as exc:
+                    values = {"reason": exc.message}
+                    found.append(Problem("unreadable", skill.path, values=values))
+        else:
+            for skill in skills:
+                found += skill.problems
+        off = self.settings.trust == "none"
+        for skill in snapshot.hidden:
+            if skill.state == "shadowed":
+                values = {"name": skill.name, "winner": skill.winner}
+                found.append(Problem("shadowed", skill.path, values=values))
+            elif skill.state == "untrusted":
+                values = {"name": skill.typed, **(self._where_trust_is_set() if off else {})}
+                found.append(Problem("trust-off" if off else "untrusted", skill.path, 0, values))
+        return found
+
+    def how_to_ask(self) -> str:
+        """How to be asked about skills of a project, where the setting `trust` is `none`."""
+        return Problem("trust-off", values={"name": "", **self._where_trust_is_set()}).fix
+
+    def _where_trust_is_set(self) -> dict[str, str]:
+        setting = next(item for item in SETTINGS if item.name == "trust")
+        if os.environ.get(setting.env):
+            return {"key": setting.env, "where": "the environment"}
+        return {"key": setting.name, "where": f"`{self.settings.paths.config}`"}
+
+    def trust(self, skill: Skill | str | None = None) -> str:
+        """Offer the project's skills, or one of them; returns the folder that is trusted now.
+
+        Args:
+            skill: The very skill that was looked at; a text is looked up by name, id or path.
+                None means the project, with what it has now and what it will have.
+
+        Raises:
+            NotFound: there is no such skill.
+            Refused: the approval cannot be kept, or the setting `trust` is `none`.
+        """
+        if self.settings.trust == "none":
+            raise Refused(
+                say("The setting `trust` is `none`: skills of a project are never offered"),
+                self.how_to_ask(),
+            )
+        folder = self._folder_of(skill)
+        self.library.trust.approve(folder, "project" if skill is None else "skill")
+        self.library.refresh()
+        return folder
+
+    def untrust(self, skill: Skill | str | None = None) -> bool:
+        """Take trust back; True when there was any."""
+        revoked = self.library.trust.revoke(self._folder_of(skill))
+        self.library.refresh()
+        return revoked
+
+    def _folder_of(self, skill: Skill | str | None) -> str:
+        if skill is None:
+            return self.settings.project
+        if isinstance(skill, str):
+            found = self.library.refresh().find(skill)
+            if not found:
+                raise NotFound(
+                    say("There is no skill `{name}`", name=skill),
+                    say("Run `satchel list --all` to see what there is"),
+                )
+            skill = found[0]
+        return skill.base_dir
+
+    def init(self, name: str = FIRST) -> str:
+        """Write a first skill into the user's folder and trust it; returns its SKILL.md.
+
+        Raises:
+            InvalidInput: the name cannot be a skill's name, or the skill exists.
+        """
+        from satchel._fs import is_really_inside, write_atomic
+        from satchel.skill.interpret import MAX_NAME, NAME, slug
+
+        if not NAME.fullmatch(name):
+            raise InvalidInput(
+                say(
+                    "`{name}` cannot be a skill's name: use a-z, 0-9 and single hyphens", name=name
+                ),
+                say("Try `{name}`", name=slug(name)),
+            )
+        if len(name) > MAX_NAME:
+            raise InvalidInput(
+                say("A skill's name has at most {limit} characters", limit=MAX_NAME),
+                say("Try `{name}`", name=slug(name)),
+            )
+        folder = os.path.join(user_folder(self.settings), name)
+        path = os.path.join(folder, "SKILL.md")
+        if os.path.lexists(folder):
+            # Whatever is in there is not ours: making it trusted would trust that too.
+            raise InvalidInput(
+                say("The skill `{name}` exists already", name=name),
+                say("Edit `{path}`", path=os.path.relpath(path, self.settings.project)),
+            )
+        title = name.replace("-", " ").capitalize()
+        text = _FIRST_SKILL if name == FIRST else _NEW_SKILL
+        if not is_really_inside(user_folder(self.settings), self.settings.project):
+            raise AccessDenied(
+                say("`{path}` leads outside the project", path=user_folder(self.settings)),
+                say("Replace the link by a folder"),
+            )
+        try:
+            write_atomic(path, text.format(name=name, title=title).encode())
+        except OSError as exc:
+            raise Refused(
+                say("`{path}` cannot be written: {reason}", path=path, reason=exc.strerror or exc),
+                say("Check the permissions of the project's folder"),
+            ) from exc
+        self.library.trust.approve(folder, "skill")
+        self.library.refresh()
+        return path
+
+
+_FIRST_SKILL = """\
+---
+name: {name}
+description: Greets somebody by name. Use when the user asks for a greeting or a welcome.
+---
+# {title}
+
+Write one friendly sentence that greets: $ARGUMENTS
+
+If no name was given, ask for one.
+"""
+_NEW_SKILL = """\
+---
+name: {name}
+description: To be written. Say what this skill does and when to use it, in one or two sentences.
+---
+# {title}
+
+To be written: the steps to take, in order, and how to know that the work is done.
+
+What the user gave: $ARGUMENTS
+"""

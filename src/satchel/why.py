@@ -1,0 +1,306 @@
+"""The whole story of one skill: found where, hidden by what, told to the model how, used when.
+
+Everything here is gathered from the parts that know it; this module only asks and arranges. The
+story is for people (`str(story)`), for scripts (`to_dict()`) and later for a web page.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from satchel._language import listed, say
+from satchel.errors import SatchelError
+from satchel.skill.fields import FIELDS
+
+if TYPE_CHECKING:
+    from satchel.catalogue import Account
+    from satchel.library import Snapshot
+    from satchel.skill.model import Skill
+    from satchel.skill.problems import Problem
+    from satchel.trace import Trace
+
+
+class Chapter(NamedTuple):
+    """One part of the story."""
+
+    title: str
+    lines: tuple[str, ...]
+    mood: str = "plain"
+    """`good`, `bad`, `broken`, `plain`: how a terminal may colour it."""
+
+
+class Story(NamedTuple):
+    """What became of a skill, and what to do next."""
+
+    name: str
+    verdict: str
+    """One sentence: is it offered, and how."""
+    chapters: tuple[Chapter, ...]
+    advice: tuple[str, ...]
+    """Next steps, most useful first."""
+    facts: dict[str, Any]
+    """The same for scripts."""
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}{say(': ')}{self.verdict}"]
+        for chapter in self.chapters:
+            lines += ["", chapter.title, *(f"  {line}" for line in chapter.lines)]
+        if self.advice:
+            lines += ["", say("What to do next"), *(f"  {line}" for line in self.advice)]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form for `--json`."""
+        return {
+            "name": self.name,
+            "verdict": self.verdict,
+            **self.facts,
+            "advice": list(self.advice),
+        }
+
+
+def tell_why(
+    name: str, snapshot: Snapshot, account: Account, trace: Trace, *, way_to_ask: str = ""
+) -> Story:
+    """Tell the story of the skill called `name` (or by id, ref or path).
+
+    Args:
+        name: Which one.
+        snapshot: What there is.
+        account: What the catalogue made of it.
+        trace: What happened.
+        way_to_ask: Where the setting `trust` is `none`, how to change it: nobody can be asked then.
+    """
+    found = snapshot.find(name)
+    if not found:
+        return _unknown(name, snapshot)
+    skill = found[0]
+    standing = account.standing(skill.name) if skill.state == "active" else ""
+    chapters = [_where(skill, found), _health(skill)]
+    if skill.state == "active":
+        chapters.append(_in_catalogue(skill, account, standing))
+    offered, loaded, failed = _past(skill.name, trace)
+    chapters.append(_use(offered, loaded, failed))
+    facts: dict[str, Any] = {
+        "found": True,
+        "state": skill.state,
+        "ref": skill.ref,
+        "path": skill.path,
+        "source": skill.source,
+        "winner": skill.winner or None,
+        "others": [other.ref for other in found[1:]],
+        "problems": [problem.to_dict() for problem in skill.problems],
+        "standing": standing or None,
+        "catalogue": {"budget": account.budget, "used": account.used, "total": account.total},
+        "last_offered": offered,
+        "last_loaded": loaded,
+        "last_failure": failed,
+    }
+    return Story(
+        skill.name,
+        _verdict(skill, standing, trust_off=bool(way_to_ask)),
+        tuple(chapters),
+        tuple(_advice(skill, standing, way_to_ask)),
+        facts,
+    )
+
+
+def _verdict(skill: Skill, standing: str, *, trust_off: bool) -> str:
+    if skill.state == "shadowed":
+        return say("not offered, hidden by `{winner}`", winner=skill.winner)
+    if skill.state == "untrusted" and trust_off:
+        return say("not offered, because your setting `trust` is `none`")
+    if skill.state == "untrusted":
+        return say("not offered, because it is not trusted")
+    if skill.state == "excluded":
+        return say("not offered, because a filter leaves it out")
+    return {
+        "full": say("offered, with its whole description"),
+        "shortened": say("offered, with a shortened description"),
+        "named": say("offered by name only: the budget has no room for its description"),
+        "unlisted": say("offered, but not listed: the budget has no room; `SkillSearch` finds it"),
+        "withheld": say(
+            "kept from the model by its own `disable-model-invocation`; a person can load it"
+        ),
+    }[standing]
+
+
+def _where(skill: Skill, found: list[Skill]) -> Chapter:
+    lines = [
+        skill.path,
+        say("location {label} ({source})", label=skill.origin.label, source=skill.source),
+    ]
+    for other in found[1:]:
+        if other.state == "shadowed":
+            lines.append(say("hides {ref}", ref=other.ref))
+        else:
+            lines.append(say("also found: {ref} ({state})", ref=other.ref, state=say(other.state)))
+    if skill.winner:
+        lines.append(say("hidden by {ref}, which goes before it", ref=skill.winner))
+    return Chapter(
+        say("Where it was found"), tuple(lines), "bad" if skill.state != "active" else "good"
+    )
+
+
+def _health(skill: Skill) -> Chapter:
+    lines: list[str] = []
+    try:
+        document = skill.read()
+    except SatchelError as exc:
+        return Chapter(say("How it was read"), (exc.message,), "bad")
+    for problem in skill.problems:
+        lines.append(_told(problem))
+        if not _is_advised(skill, problem):
+            lines.append(f"  → {problem.fix}")
+    inert = [key for key in document.fields if key in FIELDS and FIELDS[key].status == "inert"]
+    unknown = [key for key in document.fields if key not in FIELDS]
+    if inert:
+        lines.append(say("kept but inert here: {fields}", fields=listed(inert)))
+    if unknown:
+        lines.append(say("unknown fields, kept: {fields}", fields=listed(unknown)))
+    if not lines:
+        return Chapter(say("How it was read"), (say("cleanly, nothing repaired"),), "good")
+    return Chapter(say("How it was read"), tuple(lines), "bad" if skill.problems else "plain")
+
+
+def _told(problem: Problem) -> str:
+    at = f":{problem.line}" if problem.line else ""
+    return f"{problem.code}{at}{say(': ')}{problem.message}"
+
+
+def _is_advised(skill: Skill, problem: Problem) -> bool:
+    """Whether the fix is among the next steps: it is told once."""
+    return skill.state == "active" and problem.severity != "note"
+
+
+def _in_catalogue(skill: Skill, account: Account, standing: str) -> Chapter:
+    cost = len(skill.description) + len(skill.when_to_use)
+    lines = (
+        account.summary(),
+        say("its description has {count} characters", count=cost),
+    )
+    return Chapter(
+        say("What the model is told"), lines, "good" if standing in ("full", "shortened") else "bad"
+    )
+
+
+def _past(name: str, trace: Trace) -> tuple[float | None, float | None, dict[str, Any] | None]:
+    """When it was last offered and loaded, and how it last failed."""
+    offered: float | None = None
+    loaded: float | None = None
+    failed: dict[str, Any] | None = None
+    waiting: dict[str, float] = {}
+    for row in trace.history():
+        kind = row.get("kind")
+        if kind == "offered" and offered is None:
+            digest = str(row.get("digest"))
+            waiting.setdefault(digest, float(row["t"]))
+            if "full" in row:  # the row that names the skills; later ones repeat its digest
+                if any(name in row.get(key, ()) for key in ("full", "shortened", "named")):
+                    offered = waiting[digest]
+                waiting.pop(digest)
+        elif kind == "loaded" and loaded is None and name in row.get("skills", ()):
+            loaded = float(row["t"])
+        elif kind == "failed" and failed is None and name in row.get("skills", ()):
+            failed = {
+                "time": float(row["t"]),
+                "code": row.get("code"),
+                "message": row.get("reason"),
+            }
+        if offered and loaded and failed:
+            break
+    return offered, loaded, failed
+
+
+def _use(offered: float | None, loaded: float | None, failed: dict[str, Any] | None) -> Chapter:
+    lines = [
+        say("last offered to a model: {when}", when=_when(offered)),
+        say("last loaded: {when}", when=_when(loaded)),
+    ]
+    if failed is not None:
+        told = say(
+            "last failure: {when}, {message}", when=_when(failed["time"]), message=failed["message"]
+        )
+        if loaded is not None and failed["time"] < loaded:
+            told += say(" (before the last load)")
+        lines.append(told)
+    return Chapter(say("When it was used"), tuple(lines))
+
+
+def _when(moment: float | None) -> str:
+    if moment is None:
+        return say("never, as far as the trace goes back")
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
+
+
+def _advice(skill: Skill, standing: str, way_to_ask: str) -> list[str]:
+    if skill.state == "untrusted" and way_to_ask:
+        return [way_to_ask]
+    if skill.state == "untrusted":
+        return [
+            say("Read it: `satchel show {name}`", name=skill.typed),
+            say("Then offer it: `satchel trust {name}`", name=skill.typed),
+        ]
+    if skill.state == "shadowed":
+        return [say("Rename it, or remove `{winner}`", winner=skill.winner)]
+    if skill.state == "excluded":
+        return [say("Change `include`, `exclude` or `tags` in `satchel.toml`")]
+    advice = [problem.fix for problem in skill.problems if _is_advised(skill, problem)]
+    if standing == "unlisted":
+        advice.append(
+            say(
+                "Pin it: add `{name}` to `pin`, raise `budget`, or leave others out with `exclude`",
+                name=skill.name,
+            )
+        )
+    elif standing in ("named", "shortened"):
+        advice.append(
+            say("Put what matters for choosing it into the first sentence of its description")
+        )
+        advice.append(say("Pin it: add `{name}` to `pin`, or raise `budget`", name=skill.name))
+    elif standing == "full" and not advice:
+        advice.append(
+            say('Nothing to mend. If a model passes it by, try its request: `satchel search "…"`')
+        )
+    return advice
+
+
+def _unknown(name: str, snapshot: Snapshot) -> Story:
+    """No such skill: perhaps its file is broken, or the name is a slip."""
+    related = problems_named(name, snapshot)
+    if related:
+        lines: list[str] = []
+        for problem in related:
+            lines += [problem.path, f"  {_told(problem)}"]
+        grave = any(problem.severity == "error" for problem in related)
+        chapter = Chapter(say("What is wrong"), tuple(lines), "broken" if grave else "bad")
+        advice = tuple(dict.fromkeys(problem.fix for problem in related))
+        facts = {"found": False, "problems": [problem.to_dict() for problem in related]}
+        return Story(name, say("found, but it is not a skill"), (chapter,), advice, facts)
+    near = names_like(name, snapshot)
+    advice = (
+        [say("Did you mean {names}?", names=listed(f"`{item}`" for item in near))] if near else []
+    )
+    advice.append(say("See where skills are looked for: `satchel locations`"))
+    facts = {"found": False, "near": near}
+    return Story(name, say("no skill of that name in any location"), (), tuple(advice), facts)
+
+
+def problems_named(name: str, snapshot: Snapshot) -> list[Problem]:
+    """What is wrong in a folder of that name."""
+    return [
+        problem
+        for problem in snapshot.problems
+        if f"{os.sep}{name}{os.sep}" in problem.path + os.sep
+        or os.path.basename(problem.path) == name
+    ]
+
+
+def names_like(name: str, snapshot: Snapshot) -> list[str]:
+    """Names that may have been meant."""
+    import difflib
+
+    names = [skill.name for skill in (*snapshot.skills[:20_000], *snapshot.hidden[:5_000])]
+    return difflib.get_close_matches(name, dict.fromkeys(names), n=3, cutoff=0.6)

@@ -1,0 +1,152 @@
+"""A project with one of everything, and the terminal run in it as people run it.
+
+`SNAPSHOTS=write pytest tests/cli` writes the snapshots anew; read the diff before you keep it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from typing import NamedTuple
+
+import pytest
+
+from satchel.library import TrustBook
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SNAPSHOTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "snapshots")
+
+
+class Run(NamedTuple):
+    """What a command did."""
+
+    words: tuple[str, ...]
+    status: int
+    out: str
+    err: str
+
+
+class Terminal:
+    """A project, a home, and a shell between them."""
+
+    def __init__(self, base) -> None:
+        self.project = base / "project"
+        self.home = base / "home"
+        self.project.mkdir()
+        self.home.mkdir()
+
+    def skill(self, path: str, text: str) -> None:
+        """Write `SKILL.md` into a folder of the project."""
+        folder = self.project / path
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "SKILL.md").write_text(text, encoding="utf-8")
+
+    def trust(self, path: str) -> None:
+        """Trust a folder of the project, as `satchel trust` does."""
+        book = TrustBook(str(self.home / ".local/state/satchel/trust.json"))
+        folder = self.project / path
+        book.approve(str(folder), "skill" if (folder / "SKILL.md").exists() else "project")
+
+    def env(self, **more: str) -> dict[str, str]:
+        return {
+            **os.environ,
+            "HOME": str(self.home),
+            "COLUMNS": "88",
+            "PYTHONPATH": os.path.join(ROOT, "src"),
+            "SATCHEL_BUILTIN": "false",
+            **more,
+        }
+
+    def command(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "satchel", *words]
+
+    def run(self, *words: str, stdin: str | None = None, **env: str) -> Run:
+        done = subprocess.run(
+            self.command(*words),
+            cwd=self.project,
+            env=self.env(**env),
+            input=stdin or "",
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+        return Run(words, done.returncode, done.stdout, done.stderr)
+
+    def filtered(self, text: str) -> str:
+        """`text` without what differs from run to run."""
+        for path, name in ((self.project, "<project>"), (self.home, "<home>"), (ROOT, "<root>")):
+            text = text.replace(str(path), name)
+        return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "<time>", text)
+
+    def check(self, name: str, run: Run) -> None:
+        """Compare a whole run with its snapshot."""
+        shown = " ".join(f'"{word}"' if " " in word else word for word in run.words)
+        text = f"$ satchel {shown}\n[exit {run.status}]\n"
+        for title, part in (("stdout", run.out), ("stderr", run.err)):
+            if part:
+                text += f"--- {title}\n{self.filtered(part)}"
+        path = os.path.join(SNAPSHOTS, f"{name}.txt")
+        if os.environ.get("SNAPSHOTS") == "write":
+            with open(path, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+        with open(path, encoding="utf-8") as file:
+            assert text == file.read()
+
+
+@pytest.fixture
+def empty(tmp_path) -> Terminal:
+    """A project without any skill."""
+    return Terminal(tmp_path)
+
+
+@pytest.fixture
+def terminal(empty) -> Terminal:
+    """A project with one of everything; the user's own skills are trusted."""
+    empty.skill(
+        ".agents/skills/code-review",
+        "---\nname: code-review\n"
+        "description: Reviews code for bugs, security and style. Use when the user asks for a"
+        " review of a diff or a pull request.\n"
+        "license: MIT\nallowed-tools: Read Grep\ncolour: blue\n---\n"
+        "# Code review\n\nLook at $ARGUMENTS.\n",
+    )
+    references = empty.project / ".agents/skills/code-review/references"
+    references.mkdir()
+    (references / "checklist.md").write_text("- bugs\n", encoding="utf-8")
+    empty.skill(
+        ".agents/skills/chinese-writing",
+        "---\nname: chinese-writing\n"
+        "description: 把中文写得自然、准确、有条理。用户要求润色、改写或校对中文文本时使用。\n"
+        "tags: [writing]\n---\n写得自然。\n",
+    )
+    empty.skill(
+        ".agents/skills/fix-yaml",
+        "---\nname: fix-yaml\n"
+        "description: Repairs YAML: quotes, indents and colons. Use when a file does not parse.\n"
+        "---\nBody\n",
+    )
+    empty.skill(
+        ".agents/skills/team/style-guide",
+        "---\nname: style-guide\ndescription: The style of the house. Use when writing docs.\n"
+        "---\nBody\n",
+    )
+    empty.skill(
+        "skills/code-review",
+        "---\nname: code-review\ndescription: Another review that came along.\n---\nBody\n",
+    )
+    empty.skill(
+        "skills/release-notes",
+        "---\nname: release-notes\n"
+        "description: Writes release notes from commits. Use when a version is released.\n"
+        "---\nRun scripts/collect.py\n",
+    )
+    scripts = empty.project / "skills/release-notes/scripts"
+    scripts.mkdir()
+    (scripts / "collect.py").write_text("print(1)\n", encoding="utf-8")
+    empty.skill("skills/plain-text", "# Just a heading\n")
+    for name in ("code-review", "chinese-writing", "fix-yaml", "team/style-guide"):
+        empty.trust(f".agents/skills/{name}")
+    empty.trust("skills/code-review")
+    return empty

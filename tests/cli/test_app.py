@@ -1,0 +1,186 @@
+"""Options before and after, slips, completion, and help that can be run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import click
+import pytest
+
+from satchel.cli.app import cli
+from satchel.cli.output import width_of
+
+COMMANDS = {
+    name: cli.get_command(click.Context(cli), name)
+    for name in cli.list_commands(click.Context(cli))
+}
+WITHOUT_JSON = {"completion", "help"}
+
+
+@pytest.mark.parametrize("words", [("--project", "{}", "list"), ("list", "--project", "{}")])
+def test_global_options_may_stand_before_or_after(terminal, words, tmp_path):
+    words = [word.format(terminal.project) for word in words]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    terminal.project, project = elsewhere, terminal.project
+    assert "code-review" in terminal.run(*words).out
+    terminal.project = project
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_with_data_takes_json(name):
+    options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
+    assert {"--project", "--color"} <= options
+    assert ("--json" in options) is (name not in WITHOUT_JSON)
+
+
+def _examples() -> list[str]:
+    found: list[str] = []
+    for command in COMMANDS.values():
+        text = command.help or ""
+        found += re.findall(r"^  (satchel .*)$", text.partition("Example:")[2], re.MULTILINE)
+    return found
+
+
+@pytest.mark.parametrize("line", _examples())
+def test_every_example_of_the_help_can_be_run(line, terminal):
+    (terminal.project / "README.md").write_text("hello\n")
+    words = shlex.split(line)[1:]
+    if words[0] != "init":
+        terminal.run("init")
+    env = {"SATCHEL_BUILTIN": "true"}
+    if "--revoke" in words:
+        terminal.run("trust", "--yes")
+    done = terminal.run(*words, **env)
+    # Some examples are meant to find something, and one to ask a person.
+    allowed = {"doctor": {0, 1}, "validate": {0, 1}, "trust": {0, 4}}.get(words[0], {0})
+    assert done.status in allowed, done.err
+
+
+def _complete(terminal, line: str) -> list[str]:
+    """What bash is offered, each with its kind."""
+    words = line.split(" ")
+    env = {
+        "_SATCHEL_COMPLETE": "bash_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    done = terminal.run(**env)
+    assert done.status == 0, done.err
+    return [row.removeprefix("plain,") for row in done.out.split()]
+
+
+def test_names_and_commands_complete(terminal):
+    assert "catalogue" in _complete(terminal, "satchel c")
+    assert _complete(terminal, "satchel show co") == ["code-review"]
+    assert _complete(terminal, "satchel list --al") == ["--all"]
+    assert _complete(terminal, "satchel catalogue --form m") == ["markdown"]
+
+
+def test_trust_completes_what_waits_and_revoke_what_is_trusted(terminal):
+    assert _complete(terminal, "satchel trust ") == ["release-notes"]
+    trusted = _complete(terminal, "satchel trust --revoke ")
+    assert trusted == ["chinese-writing", "code-review", "fix-yaml", "style-guide"]
+
+
+def test_paths_and_global_options_complete_too(terminal):
+    assert _complete(terminal, "satchel validate ski") == ["file,ski"]
+    assert _complete(terminal, "satchel read REA") == ["file,REA"]
+    assert _complete(terminal, "satchel list --p") == ["--project"]
+    assert _complete(terminal, "satchel list --no") == ["--no-color"]
+    assert _complete(terminal, "satchel list --project d") == ["dir,d"]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_the_lines_that_install_completion_can_be_run(empty):
+    """Only those of the shells that there are could be tried whole; bash runs all three lines."""
+    text = (COMMANDS["completion"].help or "").partition("\b\n")[2].partition("\n\n")[0]
+    lines = "\n".join(line.strip() for line in text.splitlines()[1:])
+    bin_ = empty.home / "bin"
+    bin_.mkdir()
+    program = bin_ / "satchel"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m satchel "$@"\n')
+    program.chmod(0o755)
+    env = empty.env(PATH=f"{bin_}{os.pathsep}{os.environ['PATH']}")
+    script = f"set -e\n{lines}\n. ~/.bashrc\ncomplete -p satchel\n"
+    done = subprocess.run(
+        ["bash", "-c", script], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "_satchel_completion" in done.stdout
+    assert (empty.home / ".zfunc/_satchel").read_text().startswith("#compdef satchel")
+    assert "satchel" in (empty.home / ".config/fish/completions/satchel.fish").read_text()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_for_a_shell_is_printed(empty, shell):
+    done = empty.run("completion", shell)
+    assert done.status == 0
+    assert f"_SATCHEL_COMPLETE={shell}_complete" in done.out
+
+
+def test_no_words_mean_help(empty):
+    assert empty.run() == empty.run("--help")._replace(words=())
+
+
+def test_help_is_also_a_command(empty):
+    assert empty.run("help").out == empty.run("--help").out
+    assert empty.run("help", "why").out == empty.run("why", "--help").out
+    wrong = empty.run("help", "wy")
+    assert (wrong.status, wrong.out) == (2, "")
+    assert "Did you mean `satchel why`?" in wrong.err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_speaks_chinese_within_the_width(name, empty):
+    done = empty.run(name, "--help", SATCHEL_LANG="zh", COLUMNS="80")
+    assert done.out.startswith("用法：satchel")
+    assert "示例：" in done.out
+    assert "选项：" in done.out
+    assert "显示本帮助并退出" in done.out
+    wide = [line for line in done.out.splitlines() if width_of(line) > 78]
+    assert [line for line in wide if "PATH" not in line and "fish" not in line] == []
+
+
+def test_the_commands_are_those_that_were_promised():
+    shown = [name for name, command in COMMANDS.items() if not command.hidden]
+    promised = "init list show load read search catalogue why doctor validate locations trust"
+    assert shown == [*promised.split(), "completion"]
+    assert isinstance(COMMANDS["catalog"], click.Command)
+
+
+def test_a_command_waits_for_no_other(empty):
+    code = "import sys; from satchel.cli.main import run; run(['locations']); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=empty.project,
+        env=empty.env(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(done.stdout.split())
+    assert "satchel.cli.places" in loaded
+    assert not loaded & {"satchel.cli.explaining", "satchel.cli.inspecting", "yaml", "json"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("list", "--all=3"), "`--all` takes no value"),
+        (("why", "x", "--budget", "-1"), "`--budget` must be at least 0, not `-1`"),
+        (("read", "x", "--limit", "1.5"), "`--limit` needs a whole number, not `1.5`"),
+        (("completion", "tcsh"), "`SHELL` is one of `bash`, `zsh`, `fish`, not `tcsh`"),
+        (("search",), "`WORDS` is missing"),
+        (("list", "--verbose"), "There is no option `--verbose`"),
+    ],
+)
+def test_slips_are_told_in_our_words(words, message, empty):
+    done = empty.run(*words)
+    assert done.status == 2
+    assert done.err.startswith(f"error: {message}\n\nhint: ")

@@ -1,0 +1,122 @@
+"""why and doctor: what is so, what is wrong, and what to do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+def test_why_is_the_same_story_for_scripts(terminal):
+    story = json.loads(terminal.run("why", "code-review", "--json").out)
+    assert story["state"] == "active"
+    assert story["standing"] == "full"
+    assert story["others"] == ["skills/code-review"]
+    short = json.loads(terminal.run("why", "code-review", "--budget", "300", "--json").out)
+    assert short["standing"] != "full"
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [("code-review", 0), ("plain-text", 5), ("nothing", 3)]
+)
+def test_why_exits_by_what_it_found(terminal, name, status):
+    assert terminal.run("why", name).status == status
+    assert terminal.run("why", name, "--json").status == status
+
+
+def test_doctor_exits_by_the_gravest(terminal):
+    assert terminal.run("doctor").status == 1
+    (terminal.project / "skills/plain-text/SKILL.md").unlink()
+    assert terminal.run("doctor").status == 0
+    assert terminal.run("doctor", "--strict").status == 1
+
+
+def test_doctor_with_nothing_to_say(empty):
+    done = empty.run("doctor")
+    assert (done.status, done.out) == (0, "")
+    assert done.err == "0 files checked: no problems\n"
+
+
+def test_what_repeats_is_counted_and_shown_by_examples(empty):
+    for number in range(12):
+        empty.skill(
+            f"skills/folder-{number}", f"---\nname: name-{number}\ndescription: b\n---\nx\n"
+        )
+    empty.trust("skills")
+    short = empty.run("doctor").out
+    assert "name-mismatch ×12" in short
+    assert short.count("differs from its folder") == 3
+    assert "… and 9 more: `satchel doctor --all`" in short
+    assert short.count("→ Rename the folder") == 1
+    assert empty.run("doctor", "--all").out.count("differs from its folder") == 12
+
+
+def test_a_fix_is_told_once(terminal):
+    for name in ("plain-text", "fix-yaml"):
+        story = terminal.run("why", name).out
+        fixes = [line.strip() for line in story.splitlines() if "→" in line]
+        assert len(fixes) == len(set(fixes)) == 1
+
+
+def test_a_failure_that_was_overcome_is_said_to_be_old(terminal):
+    terminal.run("load", "release-notes")
+    assert "(before the last load)" not in terminal.run("why", "release-notes").out
+    terminal.run("trust", "release-notes", "--yes")
+    terminal.run("load", "release-notes")
+    story = terminal.run("why", "release-notes", COLUMNS="").out
+    assert "is not trusted yet (before the last load)" in story
+
+
+@pytest.mark.parametrize("place", ["file", "environment"])
+def test_where_trust_is_off_nobody_is_told_to_trust(terminal, place):
+    config = terminal.home / ".config/satchel/config.toml"
+    env = {"COLUMNS": ""}
+    if place == "file":
+        config.parent.mkdir(parents=True)
+        config.write_text('trust = "none"\n')
+        fix = f"Set `trust` to `ask` in `{config}`"
+    else:
+        env["SATCHEL_TRUST"] = "none"
+        fix = "Set `SATCHEL_TRUST` to `ask` in the environment"
+    why = terminal.run("why", "release-notes", **env)
+    assert "not offered, because your setting `trust` is `none`" in why.out
+    doctor = terminal.run("doctor", **env)
+    assert "note trust-off" in doctor.out
+    load = terminal.run("load", "release-notes", **env)
+    assert load.status == 4
+    refused = terminal.run("trust", **env)
+    listed = terminal.run("list", **env)
+    assert "not offered (`trust` is `none`)" in listed.err
+    for said in (why.out, doctor.out, load.err, refused.err):
+        assert fix in said
+        assert "satchel trust" not in said
+    assert "satchel trust" not in listed.err
+
+
+def test_doctor_counts_the_files_it_looked_at(terminal):
+    found = json.loads(terminal.run("doctor", "--json").out)
+    assert (found["files"], found["skills"]) == (7, 6)
+
+
+def test_doctor_counts_every_problem_once(terminal):
+    found = json.loads(terminal.run("doctor", "--json").out)
+    keys = [(row["path"], row["code"], row["line"]) for row in found["problems"]]
+    assert len(set(keys)) == len(keys)
+    assert found["errors"] == 1
+    assert len(keys) == found["errors"] + found["warnings"] + found["notes"]
+    places = {row["code"]: row["location"] for row in found["problems"]}
+    assert places["no-frontmatter"] == "skills"
+    assert places["repaired-value"] == ".agents/skills"
+
+
+def test_settings_that_a_project_may_not_make_are_in_the_report(empty):
+    (empty.project / "satchel.toml").write_text('trust = "all"\n')
+    out = empty.run("doctor").out
+    assert "settings and the rest" in out
+    assert "setting-refused" in out
+
+
+def test_the_skill_in_the_project_itself_has_its_own_place(empty):
+    (empty.project / "SKILL.md").write_text("# no\n")
+    found = json.loads(empty.run("doctor", "--json").out)
+    assert [row["location"] for row in found["problems"]] == ["."]

@@ -1,0 +1,135 @@
+"""`satchel list` says what is here, and in one line what is not right."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+
+import pytest
+
+from satchel.cli.output import width_of
+
+TRICK = (
+    "---\nname: trick\n"
+    'description: "Nice\\e[31m\\e[2J\\x9b1m \\u202eevil\\u202c. \\x07Use it."\n---\n'
+    "\x1b[2J\x1b]0;owned\x07Body \u202etxt\n"
+)
+
+
+@pytest.mark.req("B5")
+def test_the_list_has_id_name_description_source_and_system(terminal):
+    terminal.skill(
+        ".agents/sys.skills/deploy", "---\nname: deploy\ndescription: Ships it.\n---\nx\n"
+    )
+    terminal.trust(".agents/sys.skills")
+    rows = {row["name"]: row for row in json.loads(terminal.run("list", "--json").out)}
+    assert rows["deploy"]["is_system"] is True
+    assert rows["deploy"]["source"] == "system"
+    nested = rows["style-guide"]
+    assert (nested["id"], nested["source"], nested["is_system"]) == (
+        "team/style-guide",
+        "user",
+        False,
+    )
+    assert nested["description"] == "The style of the house. Use when writing docs."
+    table = terminal.run("list").out
+    assert "team/style-guide" in table
+    assert "system" in table
+
+
+def test_hidden_skills_are_counted_and_shown_on_request(terminal):
+    plain = terminal.run("list")
+    assert "1 hidden" in plain.err
+    assert "1 not trusted yet" in plain.err
+    assert "release-notes" not in plain.out
+    every = terminal.run("list", "--all").out
+    states = [line.split()[1] for line in every.splitlines()[-3:]]
+    assert states == ["untrusted", "shadowed", "broken"]
+
+
+def test_a_broken_file_does_not_disappear(empty):
+    empty.skill("skills/notes", "# Notes\n")
+    plain = empty.run("list")
+    assert (plain.status, plain.out) == (0, "")
+    assert plain.err == "0 skills, 1 broken (`satchel doctor`)\n"
+    row = empty.run("list", "--all").out.splitlines()[1]
+    assert row.split()[:4] == ["✗", "broken", "notes", "project"]
+    assert json.loads(empty.run("list", "--json").out) == []
+    told = json.loads(empty.run("list", "--all", "--json").out)
+    assert [(item["name"], item["state"], item["source"]) for item in told] == [
+        ("notes", "broken", "project")
+    ]
+    assert told[0]["problems"][0]["code"] == "no-frontmatter"
+
+
+def test_an_empty_project_says_what_to_do(empty):
+    done = empty.run("list")
+    assert (done.status, done.out) == (0, "")
+    assert done.err == "0 skills; run `satchel init` to write a first one\n"
+    assert json.loads(empty.run("list", "--json").out) == []
+
+
+def test_a_pipe_gets_whole_descriptions(terminal):
+    long = terminal.run("list", COLUMNS="").out
+    assert "review of a diff or a pull request." in long
+    assert "…" not in long
+
+
+def _on_a_terminal(terminal, *words: str, **env: str) -> str:
+    """What a person's terminal receives."""
+    leader, follower = pty.openpty()
+    variables = {**terminal.env(), "TERM": "xterm", **env}
+    running = subprocess.Popen(
+        terminal.command(*words),
+        cwd=terminal.project,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=follower,
+        stderr=follower,
+    )
+    os.close(follower)
+    seen = b""
+    try:
+        while part := os.read(leader, 65536):
+            seen += part
+    except OSError:
+        pass  # the other side is closed
+    os.close(leader)
+    running.wait()
+    return seen.decode()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("list",), ("list", "--json"), ("why", "trick"), ("show", "trick"),
+     ("show", "trick", "--body"), ("load", "trick"), ("catalogue",), ("doctor",),
+     ("search", "nice"), ("validate",),
+     ("read", "skills/trick/SKILL.md")],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_skill_cannot_command_the_terminal(empty, words):
+    empty.skill("skills/trick", TRICK)
+    empty.trust("skills")
+    seen = _on_a_terminal(empty, *words, NO_COLOR="1")
+    assert "Traceback" not in seen
+    assert len(seen) > 10
+    hostile = set("\x1b\x9b\x07\u202e\u202c")
+    assert not hostile & set(seen), repr(seen)
+
+
+def test_colours_mean_something_and_are_only_for_terminals(terminal):
+    seen = _on_a_terminal(terminal, "list", "--all", NO_COLOR="")
+    assert "\x1b[32m●\x1b[0m" in seen
+    assert "\x1b[33m?" in seen
+    assert "\x1b[2m○" in seen
+    assert "\x1b" not in terminal.run("list", "--all", NO_COLOR="").out
+    assert "\x1b[32m●" in terminal.run("--color", "list").out
+    assert "\x1b" not in _on_a_terminal(terminal, "list", "--no-color", NO_COLOR="")
+
+
+def test_the_width_of_the_terminal_is_kept(terminal):
+    for columns in (40, 60, 100):
+        out = terminal.run("list", "--all", COLUMNS=str(columns)).out
+        assert max(width_of(line) for line in out.splitlines()) <= columns

@@ -1,0 +1,106 @@
+"""Whole runs, exit code and both streams: wording is reviewed in the diff."""
+
+from __future__ import annotations
+
+import pytest
+
+ENGLISH = {
+    "list": ("list",),
+    "list-all": ("list", "--all"),
+    "why-active": ("why", "code-review"),
+    "why-repaired": ("why", "fix-yaml"),
+    "why-shadowed": ("why", "skills/code-review"),
+    "why-untrusted": ("why", "release-notes"),
+    "why-short-budget": ("why", "code-review", "--budget", "1100"),
+    "why-broken": ("why", "plain-text"),
+    "why-unknown": ("why", "code-reveiw"),
+    "doctor": ("doctor",),
+    "catalogue": ("catalogue",),
+    "catalogue-short": ("catalogue", "--budget", "1100"),
+    "locations": ("locations",),
+    "show": ("show", "code-review"),
+    "show-untrusted": ("show", "release-notes"),
+    "show-body": ("show", "code-review", "--body"),
+    "load": ("load", "code-review", "--args", "src/"),
+    "read": ("read", ".agents/skills/code-review/references/checklist.md"),
+    "search": ("search", "review", "code"),
+    "search-nothing": ("search", "xylophone"),
+    "validate": ("validate",),
+    "validate-strict": ("validate", "--strict", ".agents/skills/code-review"),
+    "validate-ok": ("validate", ".agents/skills/team/style-guide"),
+    "init": ("init",),
+    "init-exists": ("init", "code-review"),
+    "init-bad-name": ("init", "My Skill"),
+    "trust-nobody-there": ("trust",),
+    "trust-one": ("trust", "release-notes", "--yes"),
+    "trust-nothing": ("trust", "code-review"),
+    "trust-revoke": ("trust", "fix-yaml", "--revoke"),
+    "trust-revoke-nothing": ("trust", "release-notes", "--revoke"),
+    "help": ("--help",),
+    "help-why": ("why", "--help"),
+    "no-words": (),
+    "version": ("--version",),
+    "error-command": ("lst",),
+    "error-option": ("list", "--al"),
+    "error-missing": ("show",),
+    "error-value": ("catalogue", "--form", "yaml"),
+    "error-extra-word": ("list", "everything"),
+    "error-project": ("list", "--project", "nowhere"),
+    "error-no-skill": ("show", "nothing-like-it"),
+    "error-near-skill": ("show", "code-reveiw"),
+    "error-broken-skill": ("show", "plain-text"),
+    "error-load": ("load", "nothing-like-it"),
+    "error-load-untrusted": ("load", "release-notes"),
+    "error-read": ("read", "nowhere.md"),
+    "error-read-outside": ("read", "../secret.md"),
+    "error-load-near": ("load", "release-note"),
+    "error-load-broken": ("load", "plain-text"),
+    "error-number": ("catalogue", "--budget", "x"),
+    "error-small-number": ("search", "x", "--limit", "0"),
+    "error-no-value": ("why", "code-review", "--budget"),
+    "error-shell": ("completion",),
+    "error-validate": ("validate", "nowhere"),
+    "init-named": ("init", "release-notes"),
+    "help-completion": ("completion", "--help"),
+    "help-catalogue": ("catalogue", "--help"),
+}
+CHINESE = {
+    "list": ("list", "--all"),
+    "why": ("why", "code-review"),
+    "doctor": ("doctor",),
+    "why-broken": ("why", "plain-text"),
+    "error": ("lst",),
+    "error-option": ("list", "--al"),
+    "error-missing": ("show",),
+    "error-value": ("catalogue", "--form", "yaml"),
+    "error-number": ("catalogue", "--budget", "x"),
+    "error-extra-word": ("list", "everything"),
+    "error-shell": ("completion",),
+    "error-load-near": ("load", "release-note"),
+    "error-load-broken": ("load", "plain-text"),
+    "error-load-untrusted": ("load", "release-notes"),
+    "error-read": ("read", "nowhere.md"),
+    "error-read-outside": ("read", "../secret.md"),
+    "init-exists": ("init", "code-review"),
+    "init-bad-name": ("init", "My Skill"),
+    "search": ("search", "review", "code", "bugs"),
+    "catalogue-short": ("catalogue", "--budget", "1100", "--form", "markdown"),
+    "validate-strict": ("validate", "--strict", ".agents/skills/code-review"),
+    "locations": ("locations",),
+    "help": ("--help",),
+    "help-why": ("why", "--help"),
+    "help-validate": ("validate", "--help"),
+}
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.req("B5")
+@pytest.mark.parametrize("name", ENGLISH)
+def test_english(name, terminal):
+    terminal.check(name, terminal.run(*ENGLISH[name]))
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("name", CHINESE)
+def test_chinese(name, terminal):
+    terminal.check(f"zh-{name}", terminal.run(*CHINESE[name], SATCHEL_LANG="zh"))
