@@ -1,0 +1,140 @@
+"""Real skills at every size: within the budget, all accounted for, the same bytes twice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from catalogue.blocks import read_block
+from corpus.write_out import pick, write_out
+from satchel.catalogue import Budget, build_catalogue
+from satchel.catalogue.escape import clean
+from satchel.library import Library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from satchel.library import Snapshot
+
+SIZES = [10, 100, 1_000, 10_000, 69_568]
+FORMS = ["xml", "markdown", "json"]
+BUDGETS = [
+    0,
+    60,
+    300,
+    1_200,
+    2_500,
+    12_000,
+    60_000,
+    Budget.tokens(3_000),
+    Budget.share(0.02, 200_000),
+]
+
+# The first test of a size writes its folders and reads them.
+pytestmark = [pytest.mark.timeout(300), pytest.mark.req("A11")]
+
+
+@pytest.fixture(scope="module")
+def folders(real_skills, tmp_path_factory) -> Iterator[dict[int, str]]:
+    """The real skills as folders, once for each size; removed afterwards, as they are many."""
+    base = tmp_path_factory.mktemp("real")
+    made: dict[int, str] = {}
+    for size in SIZES:
+        made[size] = str(base / str(size))
+        assert len(write_out(pick(real_skills, size), made[size])) == size
+    yield made
+    shutil.rmtree(base)
+
+
+@pytest.fixture(scope="module")
+def snapshots(folders) -> dict[int, Snapshot]:
+    return {size: Library([folder]).snapshot() for size, folder in folders.items()}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_written_skill_is_read(snapshots, size):
+    snapshot = snapshots[size]
+    assert len(snapshot.skills) + len(snapshot.hidden) == size
+    assert {skill.state for skill in snapshot.hidden} <= {"shadowed"}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("size", SIZES)
+def test_the_block_keeps_its_budget_and_accounts_for_every_skill(snapshots, size, form):
+    # All of them, those with one name too: more than a library offers, and all the harder.
+    everything = (*snapshots[size].skills, *snapshots[size].hidden)
+    for skills in (snapshots[size].skills, everything):
+        for budget in BUDGETS:
+            catalogue = build_catalogue(skills, budget=budget, form=form)
+            account = catalogue.account
+            listed = [*account.full, *account.shortened, *account.named]
+            assert account.used <= account.budget
+            assert len(listed) + account.unlisted + len(account.withheld) == len(skills)
+            if isinstance(budget, int):
+                assert len(catalogue.text) == account.used
+            if not listed:
+                continue
+            block = read_block(catalogue.text, form)
+            shown = [*(entry.name for entry in block.entries), *block.names]
+            assert sorted(shown) == sorted(map(clean, listed))
+            # Names of real skills come through as they are: a model can call what it reads.
+            assert sorted(shown) == sorted(listed)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("size", SIZES)
+def test_the_default_budget_is_used_and_not_wasted(snapshots, size, form):
+    account = build_catalogue(snapshots[size].skills, form=form).account
+    if size == 10:
+        assert len(account.full) == size
+    else:
+        assert account.used > 11_700
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_listed_skill_costs_few_tokens(snapshots, size):
+    """At most 60 each, four characters a token; what its own description takes when it is whole."""
+    catalogue = build_catalogue(snapshots[size].skills)
+    entries = read_block(catalogue.text, "xml").entries
+    listed = len(entries) + len(catalogue.account.named)
+    start = catalogue.text.index("<skill name" if entries else "<names>")
+    rows = len(catalogue.text[start : catalogue.text.index("<note>")])
+    if catalogue.account.shortened or catalogue.account.named:
+        assert rows / 4 / listed <= 60
+    else:
+        assert (rows - sum(len(entry.text) for entry in entries)) / 4 / listed <= 20
+
+
+_CHILD = """
+import sys
+from satchel.catalogue import build_catalogue
+from satchel.library import Library
+skills = Library([sys.argv[1]]).snapshot().skills
+for form in ("xml", "markdown", "json"):
+    for budget in (12_000, 1_500):
+        print(build_catalogue(skills, budget=budget, form=form).digest)
+"""
+
+
+@pytest.mark.req("D6")
+@pytest.mark.parametrize("size", SIZES)
+def test_two_processes_write_the_same_bytes(folders, snapshots, size, root):
+    here = [
+        build_catalogue(snapshots[size].skills, budget=budget, form=form).digest
+        for form in ("xml", "markdown", "json")
+        for budget in (12_000, 1_500)
+    ]
+    env = {**os.environ, "PYTHONHASHSEED": "4711", "PYTHONPATH": os.path.join(root, "src")}
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD, folders[size]],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == here

@@ -1,0 +1,120 @@
+"""Whatever the catalogue cannot list, SkillSearch finds: over all real skills.
+
+The library is made of all 69,568 rows written out as folders. Names repeat, so fewer are offered;
+the rest is shadowed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from corpus.write_out import write_out
+from satchel.catalogue import build_catalogue
+from satchel.detect import LexicalDetector
+from satchel.library import Library
+from satchel.settings import load_settings
+from satchel.tools import make_toolset
+
+if TYPE_CHECKING:
+    from satchel.skill import Skill
+
+# The first test writes the folders and reads them.
+pytestmark = [pytest.mark.timeout(600), pytest.mark.req("A11")]
+
+WORDS = re.compile(r"\w+")
+
+
+@pytest.fixture(scope="module")
+def library(real_skills, tmp_path_factory):
+    folder = os.path.join(tmp_path_factory.mktemp("real"), "skills")
+    write_out(real_skills, folder)
+    library = Library([folder])
+    library.snapshot()
+    yield library
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def tools(library, tmp_path_factory):
+    project = str(tmp_path_factory.mktemp("project"))
+    settings = load_settings(project, env={"HOME": project}, refresh_on_call=False)
+    return make_toolset(library, settings)
+
+
+@pytest.fixture(scope="module")
+def unlisted(library):
+    """The offered skills that 12,000 characters have no room for."""
+    skills = library.snapshot().skills
+    account = build_catalogue(skills, budget=12_000).account
+    listed = {*account.full, *account.shortened, *account.named}
+    found = [skill for skill in skills if skill.name not in listed]
+    assert len(found) == account.unlisted > 50_000
+    return found
+
+
+def even(skills: list[Skill], count: int) -> list[Skill]:
+    """So many, spread evenly over all."""
+    return skills[:: len(skills) // count][:count]
+
+
+def top(tools, query: str) -> list[str]:
+    reply = tools.call("SkillSearch", {"query": query})
+    assert reply.status == "success"
+    return [row["name"] for row in reply.data["matches"]]
+
+
+def test_unlisted_skills_are_found_by_name_among_all(tools, unlisted):
+    """An even sample of 100, each the first of its answer."""
+    lost = [one.name for one in even(unlisted, 100) if top(tools, one.name)[:1] != [one.name]]
+    assert lost == []
+
+
+def test_every_unlisted_skill_is_found_by_name(unlisted):
+    """All of them, among 400 at a time for the sake of time: a name outdoes any other words."""
+    lost = []
+    for start in range(0, len(unlisted), 400):
+        part = tuple(unlisted[start : start + 400])
+        detector = LexicalDetector(limit=1)
+        lost += [one.name for one in part if detector.detect(one.name, part)[0].skill is not one]
+    assert lost == []
+
+
+def test_unlisted_skills_are_found_by_three_words_of_their_description(tools, unlisted, library):
+    """An even sample of 500, by the three words that the fewest descriptions have."""
+    counts = Counter()
+    for one in library.snapshot().skills:
+        counts.update(set(WORDS.findall(one.description.lower())))
+    sample = even(unlisted, 500)
+    lost = []
+    for one in sample:
+        known = set(WORDS.findall(one.description.lower())) or {one.description}
+        words = sorted(known, key=lambda word: (counts[word], word))[:3]
+        if one.name not in top(tools, " ".join(words)):
+            lost.append((one.name, words))
+    assert len(lost) <= len(sample) * 0.01, lost
+
+
+def test_a_search_over_all_rows_takes_no_longer_than_it_may(library):
+    """The processor's time for one query over 69,568 skills, the middle of many.
+
+    On a quiet machine it is well below 150 ms; the bound leaves room for a busy one.
+    """
+    snapshot = library.snapshot()
+    skills = (*snapshot.skills, *snapshot.hidden)
+    assert len(skills) > 69_000
+    detector = LexicalDetector()
+    detector.detect("warm up", skills)
+    times = []
+    queries = ("pdf forms", "review my pull request", "写报告", "deploy kubernetes terraform")
+    for query in queries * 5:
+        began = time.process_time()
+        assert detector.detect(query, skills)
+        times.append(time.process_time() - began)
+    assert sorted(times)[len(times) // 2] <= 0.4
