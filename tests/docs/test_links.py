@@ -1,0 +1,38 @@
+"""Relative links of the pages outside docs/ lead somewhere. Zensical checks those inside."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import tomllib
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PAGES = sorted(name for name in os.listdir(ROOT) if name.endswith(".md"))
+LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s#]+)(?:#[^)\s]*)?\)|src=\"(?P<image>[^\"]+)\"")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page):
+    with open(os.path.join(ROOT, page), encoding="utf-8") as file:
+        text = file.read()
+    targets = [match["target"] or match["image"] for match in LINK.finditer(text)]
+    local = [target for target in targets if "://" not in target and ":" not in target]
+    assert [target for target in local if not os.path.exists(os.path.join(ROOT, target))] == []
+
+
+def _listed(nav: object) -> set[str]:
+    if isinstance(nav, str):
+        return {nav}
+    inner = nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else []
+    return set().union(*(_listed(entry) for entry in inner))
+
+
+def test_every_page_is_in_the_navigation():
+    with open(os.path.join(ROOT, "zensical.toml"), "rb") as file:
+        listed = _listed(tomllib.load(file)["project"]["nav"])
+    docs = os.path.join(ROOT, "docs")
+    found = glob.glob("**/*.md", root_dir=docs, recursive=True)
+    assert {path.replace(os.sep, "/") for path in found} == listed
