@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from satchel._fs import is_inside
 from satchel._language import say
 from satchel.cli.counting import checked, count_problems, counted
 from satchel.cli.listing import find_broken
@@ -168,7 +169,7 @@ def _admit(locations: Iterable[Location], problems: Iterable[Problem], project: 
     for problem in dict.fromkeys(map(_Key, problems)):
         path = problem.problem.path
         for ward in deepest:
-            inside = path == ward.root or path.startswith(ward.root + os.sep)
+            inside = is_inside(path, ward.root)
             if inside and (ward.title not in singles or os.path.dirname(path) == ward.root):
                 if ward.title in singles and os.path.basename(path).lower() != "skill.md":
                     continue
@@ -227,4 +228,4 @@ def _visit(out: Screen, ward: Ward, *, everything: bool) -> None:
 
 
 def _within(root: str, path: str) -> str:
-    return one_line(path[len(root) + 1 :] if path.startswith(root + os.sep) else path)
+    return one_line(os.path.relpath(path, root) if is_inside(path, root) else path)

@@ -10,6 +10,7 @@ import os
 import sys
 from typing import NamedTuple
 
+from satchel._fs import is_inside
 from satchel._language import say
 from satchel.cli.output import STATES, Screen, one_line
 from satchel.skill.problems import PROBLEMS
@@ -60,7 +61,7 @@ def find_broken(snapshot: Snapshot, locations: Iterable[Location]) -> list[Broke
     for path, problem in errors.items():
         folder, file = os.path.split(path)
         name = os.path.basename(folder) if file.lower() == "skill.md" else file
-        inside = [item.source for item in places if path.startswith(item.path + os.sep)]
+        inside = [item.source for item in places if is_inside(path, item.path)]
         found.append(Broken(name, inside[0] if inside else "", problem))
     return found
 

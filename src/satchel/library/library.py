@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from satchel.skill.model import Head, Origin, State
 
 _new: Any = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-_FEW = 16
-"""So many files are sooner read again by the next process than the index is written."""
+_SMALL = 2_000
+"""The index of so many skills is written in a few milliseconds."""
 _EACH = 200
 """Up to this many skills, a scan is traced skill by skill; beyond it, as a count."""
 
@@ -66,7 +66,9 @@ class Library:
             problems: Problems found before, such as refused settings; every snapshot carries them.
         """
         self.locations = tuple(
-            Location(os.path.abspath(os.path.expanduser(item))) if isinstance(item, str) else item
+            Location(os.path.abspath(os.path.expanduser(item)))
+            if isinstance(item, str)
+            else item._replace(path=os.path.abspath(item.path))
             for item in locations
         )
         self.trust = trust or TrustBook(None)
@@ -184,7 +186,7 @@ class Library:
                 self._save(shelf)
             else:
                 revise_shelf(shelf)
-                if shelf.reads > max(_FEW, len(shelf.heads) // 50):
+                if shelf.reads and _worth_saving(shelf):
                     self._save(shelf)
             shelves.append(shelf)
         self._shelves = shelves  # all or none: an interrupted look is made again
@@ -195,7 +197,8 @@ class Library:
         for shelf in self._shelves:
             if revise_shelf(shelf):
                 changed = True
-                self._save(shelf)
+                if _worth_saving(shelf):
+                    self._save(shelf)
         return changed
 
     def _save(self, shelf: Shelf) -> None:
@@ -300,6 +303,12 @@ class Library:
                 self.trace.record("untrusted", (skill.name,), ref=skill.ref)
         for problem in after.problems[:_EACH]:
             self.trace.record("broken", (), path=problem.path, code=problem.code)
+
+
+def _worth_saving(shelf: Shelf) -> bool:
+    """Writing a large index takes longer than reading a few files again at the next start."""
+    size = len(shelf.heads)
+    return size < _SMALL or shelf.reads > size // 50
 
 
 def _twice(origin: Origin, first: Head, last: Head) -> Problem:

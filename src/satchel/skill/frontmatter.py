@@ -45,9 +45,6 @@ class Fields(NamedTuple):
     problems: list[Problem]
 
 
-EMPTY = Fields({}, {}, {}, [])
-
-
 def read_fields(block: str, first_line: int = 1, only: Container[str] | None = None) -> Fields:
     """Read a block.
 

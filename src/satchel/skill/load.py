@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from satchel.errors import NotFound, Refused, SkillBroken
 from satchel.skill.fields import LISTED, with_spellings
-from satchel.skill.frontmatter import EMPTY, read_fields
+from satchel.skill.frontmatter import read_fields
 from satchel.skill.interpret import interpret
 from satchel.skill.model import Document, Head
 from satchel.skill.problems import NO_PROBLEMS
-from satchel.skill.split import MAX_FRONTMATTER, decode, split, too_large
+from satchel.skill.split import decode, split
 
 if TYPE_CHECKING:
     from satchel.skill.frontmatter import Fields
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 MAX_FILE = 4 * 1024 * 1024
 """A SKILL.md beyond this is not read whole: the longest real one is far below."""
 _WANTED = with_spellings(("name", "description", *LISTED))
-_HEAD = MAX_FRONTMATTER + 4096
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -48,7 +47,7 @@ def read_head(
 ) -> tuple[Head | None, tuple[Problem, ...]]:
     """Read the first bytes of a file with the real parser.
 
-    `data` should be the first `MAX_FRONTMATTER` bytes or the whole file.
+    `data` should be the first `split.MAX_FRONTMATTER` bytes or the whole file.
     """
     parts, problems = _take_apart(data)
     if parts is None or parts.block is None:
@@ -151,11 +150,3 @@ def _read_all(descriptor: int, size: int) -> bytes:
 
 def _refused(path: str, exc: OSError) -> Refused:
     return Refused(f"`{path}` cannot be read: {exc.strerror}", "Check its permissions")
-
-
-def frontmatter_is_open(data: bytes) -> bool:
-    """Whether `data`, the first bytes of a file, may hold more frontmatter than was read."""
-    return len(data) < _HEAD and data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"---")
-
-
-__all__ = ["EMPTY", "load_document", "parse_document", "read_head", "too_large"]

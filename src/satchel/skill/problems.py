@@ -244,10 +244,3 @@ PROBLEMS: dict[str, Rule] = {rule.code: rule for rule in _RULES}
 
 NO_PROBLEMS: tuple[Problem, ...] = ()
 """Shared by the many skills that have none."""
-
-
-def worst(problems: tuple[Problem, ...] | list[Problem]) -> Severity | None:
-    """The gravest severity among `problems`."""
-    found = {problem.severity for problem in problems}
-    order: tuple[Severity, ...] = ("error", "warning", "note")
-    return next((severity for severity in order if severity in found), None)
