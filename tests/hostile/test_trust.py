@@ -96,6 +96,24 @@ def test_trust_reaches_a_linked_skill_and_stays_with_its_target(project):
     assert "linked" not in offered(project)
 
 
+def test_a_link_that_goes_to_and_fro_keeps_no_trust(project):
+    make_skill(project / "lib", "good")
+    make_skill(project / "lib", "evil")
+    (project / "skills").mkdir()
+    link = project / "skills/one"
+    satchel = Satchel.for_project(project)
+    seen = []
+    for target in ("evil", "good", "evil", "good", "evil"):
+        if os.path.lexists(link):
+            os.unlink(link)
+        os.symlink(f"../lib/{target}", link)
+        satchel.refresh()
+        if target == "good":
+            satchel.trust("good")
+        seen.append([skill.name for skill in satchel.list_skills()])
+    assert seen == [[], ["good"], [], ["good"], []]
+
+
 def test_a_trusted_folder_replaced_by_a_link_out(project, tmp_path):
     make_skill(project / "skills", "a")
     make_skill(tmp_path / "secret", "a", "Outside.")

@@ -335,6 +335,9 @@ class _Walk:
         if is_inside(target, root) or is_inside(root, target) or seen != via:
             shelf.note(folder, Problem("link-loop", link, values={"target": target}))
             return False
+        # One target for one link: what it led to before must not lend it trust.
+        for old in [known for known, by in shelf.followed.items() if by == via]:
+            del shelf.followed[old]
         shelf.followed[target] = via
         return True
 
