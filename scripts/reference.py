@@ -71,6 +71,7 @@ def pages() -> dict[str, str]:
         "settings.md": _page("Settings", _settings()),
         "errors.md": _page("Errors", _errors()),
         "problems.md": _page("Problems", _problems()),
+        "scan-rules.md": _page("Scan rules", _scan_rules()),
         "fields.md": _page("Frontmatter fields", _fields()),
         "requirements.md": _page("Requirements", _requirements()),
     }
@@ -253,6 +254,34 @@ def _problems() -> Iterator[str]:
     left = [code for code, rule in PROBLEMS.items() if rule.severity not in meanings]
     if left:
         raise SystemExit(f"error: no section for the severity of {', '.join(left)}")
+
+
+def _scan_rules() -> Iterator[str]:
+    from satchel.security.rules import OWASP, RULES
+
+    yield "What `satchel scan` looks for. `satchel scan --explain RULE` says the same."
+    yield ""
+    meanings = {
+        "block": "No honest skill needs it.",
+        "review": "Honest skills do it too: a person should look.",
+        "note": "Good to know.",
+    }
+    for severity, meaning in meanings.items():
+        yield f"## {severity.capitalize()}"
+        yield ""
+        yield meaning
+        yield ""
+        yield from _table(
+            ("Rule", "What", "Why", "What to do", "OWASP"),
+            (
+                (_code(rule.id), rule.what, rule.why, rule.fix, ", ".join(rule.owasp))
+                for rule in sorted(RULES.values(), key=lambda rule: rule.id)
+                if rule.severity == severity
+            ),
+        )
+    yield "## OWASP Agentic Skills Top 10"
+    yield ""
+    yield from _table(("Class", "Name"), OWASP.items())
 
 
 def _fields() -> Iterator[str]:

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from satchel import _fs
-from satchel._fs import open_beneath, write_atomic
+from satchel._fs import exchange, locked, make_folders, open_beneath, sync_tree, write_atomic
 from satchel.errors import AccessDenied
 
 KERNEL, STEPS, NAMES = "the kernel", "step by step", "by real names"
@@ -263,3 +263,142 @@ def test_a_failed_write_leaves_everything_as_it_was(tmp_path):
     with pytest.raises(OSError, match="taken"):
         write_atomic(str(tmp_path / "taken"), b"data")
     assert os.listdir(tmp_path) == ["taken"]
+
+
+def test_an_unfinished_file_can_stand_elsewhere(tmp_path):
+    through = tmp_path / "work"
+    through.mkdir()
+    (tmp_path / "shown").mkdir()
+    seen: list[list[str]] = []
+    original = os.replace
+
+    def replace(one, other):
+        seen.append(os.listdir(tmp_path / "shown"))
+        original(one, other)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "replace", replace)
+        write_atomic(str(tmp_path / "shown/file"), b"data", through=str(through))
+    assert seen == [[]]
+    assert (tmp_path / "shown/file").read_bytes() == b"data"
+    assert os.listdir(through) == []
+
+
+@pytest.fixture
+def synced(monkeypatch) -> list[str]:
+    """The paths that were brought to the disk, in order."""
+    paths: list[str] = []
+    original = os.fsync
+
+    def fsync(descriptor):
+        paths.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        original(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return paths
+
+
+def test_a_durable_file_is_on_the_disk_with_its_name(tmp_path, synced):
+    write_atomic(str(tmp_path / "file"), b"data")
+    assert [os.path.dirname(synced[0]), synced[1]] == [str(tmp_path), str(tmp_path)]
+    write_atomic(str(tmp_path / "cache"), b"data", durable=False)
+    assert len(synced) == 2
+
+
+def test_folders_are_made_from_the_top_and_are_on_the_disk(tmp_path, synced):
+    make_folders(str(tmp_path / "a/b"))
+    make_folders(str(tmp_path / "a/b"))
+    assert synced == [str(tmp_path), str(tmp_path / "a")]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        make_folders(str(tmp_path / "file"))
+
+
+def test_a_system_that_knows_no_folder_does_not_make_us_look_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr(os.path, "isdir", lambda _path: False)
+    with pytest.raises(OSError, match="exists"):
+        make_folders(str(tmp_path / "a"))
+
+
+def test_a_few_files_are_synced_one_by_one_and_each_folder_after_its_files(tmp_path, synced):
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/b/file").write_text("x")
+    (tmp_path / "link").symlink_to("a/b/file")
+    sync_tree(str(tmp_path))
+    assert synced == [str(tmp_path / path) for path in ("a/b/file", "a/b", "a", "")]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_many_files_are_synced_at_once_where_that_is_possible(tmp_path, synced, monkeypatch, whole):
+    for number in range(5):
+        (tmp_path / str(number)).write_text("x")
+    if not whole:
+        monkeypatch.setattr(_fs, "_sync_file_system", lambda _path: False)
+    sync_tree(str(tmp_path), few=4)
+    assert len(synced) == (0 if whole else 6)
+
+
+def test_two_folders_change_places(tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text("")
+    assert exchange(str(tmp_path / "one"), str(tmp_path / "other"))
+    assert os.listdir(tmp_path / "one") == ["other"]
+    assert os.listdir(tmp_path / "other") == ["one"]
+    with pytest.raises(FileNotFoundError) as caught:
+        exchange(str(tmp_path / "one"), str(tmp_path / "none"))
+    assert caught.value.filename2 == str(tmp_path / "none")
+
+
+def test_a_system_without_exchange_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(_fs, "_swap", lambda _one, _other: errno.EINVAL)
+    assert exchange(str(tmp_path), str(tmp_path)) is False
+
+
+def test_a_lock_is_held_by_one_at_a_time(tmp_path):
+    path = str(tmp_path / "new/lock")
+    inside, most = [0], [0]
+
+    def work():
+        for _ in range(20):
+            with locked(path):
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+                time.sleep(0.0005)
+                inside[0] -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1]
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(tmp_path / "new").st_mode) == 0o700
+
+
+def test_waiting_for_a_lock_ends(tmp_path):
+    path = str(tmp_path / "lock")
+    failed: list[OSError] = []
+
+    def wait():
+        try:
+            with locked(path, timeout=0.05):
+                pass
+        except TimeoutError as exc:
+            failed.append(exc)
+
+    with locked(path):
+        thread = threading.Thread(target=wait)
+        thread.start()
+        thread.join()
+    assert failed[0].filename == path
+    assert "another process" in str(failed[0])
+    with locked(path, timeout=0.05):
+        pass
+
+
+def test_a_lock_that_cannot_be_made_is_an_error_of_the_system(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"), locked(str(tmp_path / "file/lock")):
+        pass

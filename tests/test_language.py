@@ -13,10 +13,13 @@ import pytest
 
 from satchel._language import LANGUAGES, say, table
 from satchel.cli.retelling import SENTENCES, retell, retell_reason
+from satchel.security import RULES
 from satchel.settings import SETTINGS
 from satchel.skill.fields import FIELDS
 from satchel.skill.model import State
 from satchel.skill.problems import PROBLEMS, Problem, Severity
+from satchel.store.archive.rules import HINT, HINTS
+from satchel.store.archive.rules import RULES as ARCHIVE_RULES
 
 SRC = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src", "satchel")
 
@@ -56,7 +59,9 @@ def _sentences() -> set[str]:
     settings = {setting.description for setting in SETTINGS}
     meanings = {field.meaning for field in FIELDS.values()}
     words = {*get_args(State), *get_args(Severity)}
-    return {*_said(), *rules, *settings, *meanings, *words}
+    refusals = {*ARCHIVE_RULES.values(), *HINTS.values(), HINT}
+    findings = {text for rule in RULES.values() for text in (rule.what, rule.why, rule.fix)}
+    return {*_said(), *rules, *settings, *meanings, *words, *refusals, *findings}
 
 
 def _names(sentence: str) -> set[str]:
@@ -72,7 +77,7 @@ def test_every_sentence_is_translated():
 
 
 def test_no_translation_outlives_its_sentence():
-    assert sorted(set(table("zh")) - _constants()) == []
+    assert sorted(set(table("zh")) - _constants() - _sentences()) == []
 
 
 def test_translations_keep_the_fields():

@@ -215,37 +215,60 @@ def read_small(descriptor: int, limit: int) -> bytes:
 
 
 @contextmanager
-def locked(path: str) -> Generator[None]:
-    """Hold a lock file, so that two processes do not undo each other's changes."""
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-    try:
-        try:
-            import fcntl
-        except ImportError:  # Windows: the first byte of the file is the lock
-            import msvcrt
+def locked(path: str, *, timeout: float = 60.0, private: bool = True) -> Generator[None]:
+    """Hold a lock file, so that two processes do not undo each other's changes.
 
-            msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-        else:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+    The system lets go of it when its holder dies, so a crash never locks anybody out. It is not
+    for reading: readers see whole files and whole folders without it.
+
+    Args:
+        path: The lock file. It stays.
+        timeout: How many seconds somebody else may hold it.
+        private: Only the user may take it.
+
+    Raises:
+        TimeoutError: somebody else held it all the time.
+        OSError: it cannot be made.
+    """
+    os.makedirs(os.path.dirname(path), mode=0o700 if private else 0o777, exist_ok=True)
+    from filelock import FileLock, Timeout
+
+    # Short and uneven naps: dozens of writers share the lock without waiting in step.
+    nap = 0.004 + os.urandom(1)[0] / 32_000
+    if private:
+        lock = FileLock(path, timeout=timeout, poll_interval=nap, thread_local=False, mode=0o600)
+    else:
+        lock = FileLock(path, timeout=timeout, poll_interval=nap, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout as exc:
+        reason = f"another process has held it for {timeout:g} seconds"
+        raise TimeoutError(errno.ETIMEDOUT, reason, path) from exc
+    try:
         yield
     finally:
-        os.close(descriptor)
+        lock.release()
 
 
-def write_atomic(path: str, data: bytes, *, private: bool = False, durable: bool = True) -> None:
+def write_atomic(
+    path: str, data: bytes, *, private: bool = False, durable: bool = True, through: str = ""
+) -> None:
     """Replace `path` by `data`, or leave it as it was. Creates its folder.
+
+    When the disk fails in the very last step, after the replacement, an error is raised although
+    the new content is there.
 
     Args:
         path: The file.
         data: Its new content.
         private: Only the user may read it.
         durable: Wait until it is on the disk; a cache need not.
+        through: Where the unfinished file stands; beside `path` when empty. A crash leaves it.
     """
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o700 if private else 0o777, exist_ok=True)
     temporary = os.path.join(
-        folder, f".{os.path.basename(path)}.{os.getpid()}.{os.urandom(4).hex()}"
+        through or folder, f".{os.path.basename(path)}.{os.getpid()}.{os.urandom(4).hex()}"
     )
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
     descriptor = os.open(temporary, flags, 0o600 if private else 0o644)
@@ -260,3 +283,130 @@ def write_atomic(path: str, data: bytes, *, private: bool = False, durable: bool
         if os.path.exists(temporary):
             os.unlink(temporary)
         raise
+    if durable:
+        sync_folder(folder)
+
+
+def sync_folder(path: str) -> None:
+    """Wait until the names in a folder are on the disk. Windows does that by itself."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(path, _FOLDER)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folders(path: str) -> None:
+    """Make a folder and those above it, and wait until they are on the disk."""
+    missing: list[str] = []
+    while not os.path.isdir(path) and os.path.dirname(path) != path:
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):
+        try:
+            os.mkdir(folder)
+        except FileExistsError:
+            if not os.path.isdir(folder):
+                raise
+        sync_folder(os.path.dirname(folder))
+
+
+def sync_tree(folder: str, few: int = 64) -> None:
+    """Wait until everything below a folder is on the disk.
+
+    A few files are asked for one by one. For many it is quicker to ask once for the whole file
+    system, where the system can do that.
+    """
+    files: list[str] = []
+    folders = [folder]
+    many = False
+    for here in folders:  # grows while it is walked
+        with os.scandir(here) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    files.append(entry.path)
+        if len(files) > few and not many:
+            if _sync_file_system(folder):
+                return
+            many = True  # it was asked once and cannot
+    for path in files:
+        descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    for path in reversed(folders):
+        sync_folder(path)
+
+
+def _sync_file_system(path: str) -> bool:
+    """Write out the file system that holds `path`; False when this system cannot."""
+    import sys
+
+    if sys.platform != "linux":
+        return False
+    import ctypes
+
+    syncfs: Any = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:
+        return False
+    descriptor = os.open(path, _FOLDER)
+    try:
+        if syncfs(ctypes.c_int(descriptor)) == 0:
+            return True
+        code = ctypes.get_errno()
+    finally:
+        os.close(descriptor)
+    if code in _CANNOT:
+        return False
+    raise _error(code, path)
+
+
+def exchange(one: str, other: str) -> bool:
+    """Let two paths change places in one step; False when this system cannot.
+
+    Linux (`renameat2`) and macOS (`renamex_np`) can, on most file systems. Elsewhere two renames
+    do it, and for a moment one of the names is not there.
+    """
+    global _swap  # noqa: PLW0603 - looked up once per process
+    if _swap is None:
+        _swap = _find_swap()
+    code = _swap(os.fsencode(one), os.fsencode(other))
+    if code in _CANNOT:
+        return False
+    if code:
+        raise OSError(code, os.strerror(code), one, None, other)
+    return True
+
+
+_swap: Callable[[bytes, bytes], int] | None = None
+_CANNOT = frozenset((errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP))
+
+
+def _find_swap() -> Callable[[bytes, bytes], int]:
+    """The system call as a function that gives an error number, 0 when it went well."""
+    import sys
+
+    if sys.platform not in ("linux", "darwin"):
+        return lambda _one, _other: errno.ENOSYS
+    import ctypes
+
+    name = "renameat2" if sys.platform == "linux" else "renamex_np"
+    call: Any = getattr(ctypes.CDLL(None, use_errno=True), name, None)
+    if call is None:
+        return lambda _one, _other: errno.ENOSYS
+    here = ctypes.c_int(-100)  # AT_FDCWD
+    swapping = ctypes.c_uint(2)  # RENAME_EXCHANGE, and RENAME_SWAP of macOS
+
+    def swap(one: bytes, other: bytes) -> int:
+        if sys.platform == "linux":
+            result = call(here, one, here, other, swapping)
+        else:
+            result = call(one, other, swapping)
+        return 0 if result == 0 else ctypes.get_errno()
+
+    return swap

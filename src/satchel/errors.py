@@ -6,7 +6,12 @@
     ├── NotFound                 no such skill, file or folder
     ├── AccessDenied             a path leads outside its root, or its kind is not allowed
     ├── Refused                  a policy says no: the skill is not trusted, or reading is denied
+    │   ├── Unsafe               an archive, a folder or a repository holds what is never unpacked
+    │   ├── Blocked              a scan found what must not be installed unseen
+    │   ├── Changed              a skill is not what was locked or approved
+    │   └── Conflict             somebody else's change, or the user's own edits, would be lost
     ├── SkillBroken              a file that should be a skill cannot be read as one
+    │   └── LockBroken           a lockfile is damaged
     ├── MissingExtra             a feature needs a package that is not installed
     └── InternalError            a bug in Satchel; please report it
 
@@ -66,11 +71,36 @@ class Refused(SatchelError):
     exit_code = 4
 
 
+class Unsafe(Refused):
+    """An archive, a folder or a repository holds something that is never unpacked."""
+
+    def __init__(self, rule: str, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.rule = rule
+        """Which rule of the reader it broke, such as `path-escapes`."""
+
+
+class Blocked(Refused):
+    """A scan found something that must not be installed unseen."""
+
+
+class Changed(Refused):
+    """A skill is not what was locked or approved."""
+
+
+class Conflict(Refused):
+    """A change would lose somebody else's, or the user's own edits."""
+
+
 class SkillBroken(SatchelError):
     """A file that should be a skill cannot be read as one."""
 
     code = "INTERNAL_ERROR"
     exit_code = 5
+
+
+class LockBroken(SkillBroken):
+    """A lockfile is damaged, or is not as Satchel wrote it."""
 
 
 class MissingExtra(SatchelError):

@@ -9,7 +9,7 @@ print(satchel.why("code-review"))                      # what became of it
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from satchel._language import say
 from satchel.errors import AccessDenied, InvalidInput, NotFound, Refused
@@ -20,18 +20,32 @@ from satchel.skill.problems import Problem
 from satchel.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from satchel.catalogue import Budget, Catalogue
     from satchel.detect import Detector, Match
     from satchel.library import Snapshot
+    from satchel.library.seal import Taken
+    from satchel.security import Allowance
     from satchel.settings import Form, Settings
     from satchel.skill.model import Skill
+    from satchel.store.scope import Scope
+    from satchel.store.store import Store
     from satchel.tools import Toolset
     from satchel.why import Story
 
 FIRST = "hello-skill"
 """What `init` writes when it is given no name."""
+
+
+class Approved(NamedTuple):
+    """What is trusted now."""
+
+    folder: str
+    """The skill's folder, or the project's when there were several."""
+    skills: tuple[Skill, ...]
+    refused: tuple[Problem, ...] = ()
+    """Skills that cannot be approved as they are, and why."""
 
 
 class Satchel:
@@ -98,7 +112,12 @@ class Satchel:
         return self.library.get_skill(name)
 
     def load_content(self, name: str) -> str:
-        """A skill's body, read now."""
+        """A skill's body, read now.
+
+        Raises:
+            NotFound: there is no such skill.
+            Changed: it is not what was locked or approved.
+        """
         return self.library.load_content(name)
 
     get_skill_content = load_content
@@ -167,7 +186,9 @@ class Satchel:
         snapshot = self.library.refresh()
         account = self.preview(budget).account
         way = self.how_to_ask() if self.settings.trust == "none" else ""
-        return tell_why(name, snapshot, account, self.trace, way_to_ask=way)
+        return tell_why(
+            name, snapshot, account, self.trace, way_to_ask=way, seals=self.library.seals
+        )
 
     def problems(
         self, *, deep: bool = False, progress: Iterable[Any] | None = None
@@ -180,11 +201,17 @@ class Satchel:
         """
         snapshot = self.library.refresh()
         found = list(snapshot.problems)
+        if self.settings.trust == "none":  # nobody can be asked, whatever was approved
+            found = [one for one in found if one not in snapshot.asking.values()]
         skills = [*snapshot.skills, *snapshot.hidden]
         if deep:
             from satchel.errors import SatchelError
             from satchel.skill.validate import check_skill
 
+            for lock in dict.fromkeys(place.lock for place in self.library.locations):
+                problem = self.library.seals.lock_problem(lock, deep=True) if lock else None
+                if problem is not None and problem not in found:
+                    found.append(problem)
             for skill in progress if progress is not None else skills:
                 try:
                     found += check_skill(skill)
@@ -199,7 +226,7 @@ class Satchel:
             if skill.state == "shadowed":
                 values = {"name": skill.name, "winner": skill.winner}
                 found.append(Problem("shadowed", skill.path, values=values))
-            elif skill.state == "untrusted":
+            elif skill.state == "untrusted" and (off or skill.ref not in snapshot.asking):
                 values = {"name": skill.typed, **(self._where_trust_is_set() if off else {})}
                 found.append(Problem("trust-off" if off else "untrusted", skill.path, 0, values))
         return found
@@ -214,36 +241,76 @@ class Satchel:
             return {"key": setting.env, "where": "the environment"}
         return {"key": setting.name, "where": f"`{self.settings.paths.config}`"}
 
-    def trust(self, skill: Skill | str | None = None) -> str:
-        """Offer the project's skills, or one of them; returns the folder that is trusted now.
+    def trust(self, skill: Skill | str | None = None, *, always: bool = False) -> Approved:
+        """Offer the project's skills as they are now, or one of them. A change asks again.
 
         Args:
             skill: The very skill that was looked at; a text is looked up by name, id or path.
-                None means the project, with what it has now and what it will have.
+                None means every skill that waits.
+            always: Trust the folder, whatever it will hold: the project's, or the skill's.
 
         Raises:
             NotFound: there is no such skill.
-            Refused: the approval cannot be kept, or the setting `trust` is `none`.
+            Refused: the approval cannot be kept, the skill cannot be bound to its content, or the
+                setting `trust` is `none`.
         """
+        self._may_trust()
+        if skill is not None and not always:
+            return self.approve([self.library.seals.take(self._meant(skill))])
+        snapshot = self.library.refresh()
+        waiting = [one for one in snapshot.hidden if one.state == "untrusted"]
+        if always:
+            one = self._meant(skill) if skill is not None else None
+            folder = one.base_dir if one is not None else self.settings.project
+            self.library.trust.approve(folder, "own" if one is not None else "project")
+            self.library.refresh()
+            return Approved(folder, tuple(waiting) if one is None else (one,))
+        taken, refused = self.take(waiting)
+        return self.approve(taken)._replace(folder=self.settings.project, refused=tuple(refused))
+
+    def take(self, skills: Iterable[Skill]) -> tuple[list[Taken], list[Problem]]:
+        """What skills are at this moment, for `approve`; also those that cannot be approved so."""
+        from satchel.errors import SatchelError
+
+        taken: list[Taken] = []
+        refused: list[Problem] = []
+        for skill in skills:
+            try:
+                taken.append(self.library.seals.take(skill))
+            except SatchelError as exc:
+                values = {"name": skill.typed, "reason": exc.message.partition(": ")[2]}
+                refused.append(Problem("not-approvable", skill.path, values=values))
+        return taken, refused
+
+    def approve(self, taken: Sequence[Taken]) -> Approved:
+        """Trust skills as they were when they were taken, whatever happened since.
+
+        Raises:
+            Refused: the approvals cannot be kept, or the setting `trust` is `none`.
+        """
+        self._may_trust()
+        self.library.trust.approve_all(
+            (one.skill.base_dir, "skill", one.seal, one.head) for one in taken
+        )
+        self.library.refresh()
+        folder = taken[0].skill.base_dir if len(taken) == 1 else self.settings.project
+        return Approved(folder, tuple(one.skill for one in taken))
+
+    def _may_trust(self) -> None:
         if self.settings.trust == "none":
             raise Refused(
                 say("The setting `trust` is `none`: skills of a project are never offered"),
                 self.how_to_ask(),
             )
-        folder = self._folder_of(skill)
-        self.library.trust.approve(folder, "project" if skill is None else "skill")
-        self.library.refresh()
-        return folder
 
     def untrust(self, skill: Skill | str | None = None) -> bool:
         """Take trust back; True when there was any."""
-        revoked = self.library.trust.revoke(self._folder_of(skill))
+        folder = self._meant(skill).base_dir if skill is not None else self.settings.project
+        revoked = self.library.trust.revoke(folder)
         self.library.refresh()
         return revoked
 
-    def _folder_of(self, skill: Skill | str | None) -> str:
-        if skill is None:
-            return self.settings.project
+    def _meant(self, skill: Skill | str) -> Skill:
         if isinstance(skill, str):
             found = self.library.refresh().find(skill)
             if not found:
@@ -252,7 +319,35 @@ class Satchel:
                     say("Run `satchel list --all` to see what there is"),
                 )
             skill = found[0]
-        return skill.base_dir
+        return skill
+
+    def store(self, scope: Literal["project", "global"] = "project") -> Store:
+        """Add, import, update and remove skills of this project, or of the user.
+
+        Raises:
+            AccessDenied: the project's folder for skills leads out of the project.
+        """
+        from satchel.store.scope import scope_of
+        from satchel.store.signing import signer_of
+        from satchel.store.store import Store
+
+        chosen = scope_of(self.settings, scope)
+        return Store(
+            chosen,
+            trust=self.library.trust,
+            library=self.library,
+            allow=self._allowances(chosen),
+            signer=signer_of,
+        )
+
+    def _allowances(self, scope: Scope) -> list[Allowance]:
+        """Findings that were accepted, by the user or beside the lockfile."""
+        from satchel.security.allow import FILE, gather
+
+        config = self.settings.paths.config
+        own = os.path.join(os.path.dirname(config), FILE) if config else ""
+        near = os.path.join(scope.root, FILE)
+        return gather(own, near, [] if scope.name == "project" else [near])[0]
 
     def init(self, name: str = FIRST) -> str:
         """Write a first skill into the user's folder and trust it; returns its SKILL.md.
@@ -297,7 +392,7 @@ class Satchel:
                 say("`{path}` cannot be written: {reason}", path=path, reason=exc.strerror or exc),
                 say("Check the permissions of the project's folder"),
             ) from exc
-        self.library.trust.approve(folder, "skill")
+        self.library.trust.approve(folder, "own")
         self.library.refresh()
         return path
 

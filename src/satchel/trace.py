@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 Kind = Literal[
     "discovered", "removed", "changed", "repaired", "shadowed", "untrusted", "broken",
     "listed", "shortened", "named", "unlisted", "offered", "searched", "loaded", "failed",
+    "cleaned",
 ]  # fmt: skip
 
-KEPT: frozenset[str] = frozenset(("offered", "searched", "loaded", "failed"))
+KEPT: frozenset[str] = frozenset(("offered", "searched", "loaded", "failed", "cleaned"))
 """Kinds that are written to the file."""
 _MAX_FILE = 8 * 1024 * 1024
 _MEMORY = 4_096

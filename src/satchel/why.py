@@ -17,6 +17,7 @@ from satchel.skill.fields import FIELDS
 if TYPE_CHECKING:
     from satchel.catalogue import Account
     from satchel.library import Snapshot
+    from satchel.library.seal import Seals
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
     from satchel.trace import Trace
@@ -62,7 +63,13 @@ class Story(NamedTuple):
 
 
 def tell_why(
-    name: str, snapshot: Snapshot, account: Account, trace: Trace, *, way_to_ask: str = ""
+    name: str,
+    snapshot: Snapshot,
+    account: Account,
+    trace: Trace,
+    *,
+    way_to_ask: str = "",
+    seals: Seals | None = None,
 ) -> Story:
     """Tell the story of the skill called `name` (or by id, ref or path).
 
@@ -72,6 +79,7 @@ def tell_why(
         account: What the catalogue made of it.
         trace: What happened.
         way_to_ask: Where the setting `trust` is `none`, how to change it: nobody can be asked then.
+        seals: Tells whether it is what was locked or approved.
     """
     found = snapshot.find(name)
     if not found:
@@ -79,8 +87,12 @@ def tell_why(
     skill = found[0]
     standing = account.standing(skill.name) if skill.state == "active" else ""
     chapters = [_where(skill, found), _health(skill)]
+    bound, refusal = _binding(skill, seals)
+    if bound is not None:
+        chapters.append(bound)
     if skill.state == "active":
         chapters.append(_in_catalogue(skill, account, standing))
+    asks = skill.ref in snapshot.asking
     offered, loaded, failed = _past(skill.name, trace)
     chapters.append(_use(offered, loaded, failed))
     facts: dict[str, Any] = {
@@ -93,6 +105,8 @@ def tell_why(
         "others": [other.ref for other in found[1:]],
         "problems": [problem.to_dict() for problem in skill.problems],
         "standing": standing or None,
+        "asks_again": asks,
+        "refused": refusal.message if refusal is not None else None,
         "catalogue": {"budget": account.budget, "used": account.used, "total": account.total},
         "last_offered": offered,
         "last_loaded": loaded,
@@ -100,18 +114,36 @@ def tell_why(
     }
     return Story(
         skill.name,
-        _verdict(skill, standing, trust_off=bool(way_to_ask)),
+        say("offered, but refused when it is loaded")
+        if refusal is not None and skill.state == "active"
+        else _verdict(skill, standing, trust_off=bool(way_to_ask), asks=asks),
         tuple(chapters),
-        tuple(_advice(skill, standing, way_to_ask)),
+        tuple(_advice(skill, standing, way_to_ask, refusal)),
         facts,
     )
 
 
-def _verdict(skill: Skill, standing: str, *, trust_off: bool) -> str:
+def _binding(skill: Skill, seals: Seals | None) -> tuple[Chapter | None, SatchelError | None]:
+    """Whether it is what was locked or approved, and the error when it is not."""
+    if seals is None or skill.state not in ("active", "shadowed"):
+        return None, None
+    title = say("What it is bound to")
+    try:
+        if seals.check(skill) is None:
+            return None, None
+    except SatchelError as exc:
+        return Chapter(title, (exc.message,), "bad"), exc
+    told = say("its content, which is as it was locked or approved")
+    return Chapter(title, (told,), "good"), None
+
+
+def _verdict(skill: Skill, standing: str, *, trust_off: bool, asks: bool) -> str:
     if skill.state == "shadowed":
         return say("not offered, hidden by `{winner}`", winner=skill.winner)
     if skill.state == "untrusted" and trust_off:
         return say("not offered, because your setting `trust` is `none`")
+    if skill.state == "untrusted" and asks:
+        return say("not offered, because it changed since it was approved")
     if skill.state == "untrusted":
         return say("not offered, because it is not trusted")
     if skill.state == "excluded":
@@ -235,7 +267,9 @@ def _when(moment: float | None) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
 
 
-def _advice(skill: Skill, standing: str, way_to_ask: str) -> list[str]:
+def _advice(
+    skill: Skill, standing: str, way_to_ask: str, refusal: SatchelError | None
+) -> list[str]:
     if skill.state == "untrusted" and way_to_ask:
         return [way_to_ask]
     if skill.state == "untrusted":
@@ -247,6 +281,8 @@ def _advice(skill: Skill, standing: str, way_to_ask: str) -> list[str]:
         return [say("Rename it, or remove `{winner}`", winner=skill.winner)]
     if skill.state == "excluded":
         return [say("Change `include`, `exclude` or `tags` in `satchel.toml`")]
+    if refusal is not None:
+        return [refusal.hint]
     advice = [problem.fix for problem in skill.problems if _is_advised(skill, problem)]
     if standing == "unlisted":
         advice.append(

@@ -47,7 +47,7 @@ class Terminal:
         """Trust a folder of the project, as `satchel trust` does."""
         book = TrustBook(str(self.home / ".local/state/satchel/trust.json"))
         folder = self.project / path
-        book.approve(str(folder), "skill" if (folder / "SKILL.md").exists() else "project")
+        book.approve(str(folder), "own" if (folder / "SKILL.md").exists() else "project")
 
     def env(self, **more: str) -> dict[str, str]:
         return {

@@ -47,18 +47,78 @@ def _examples() -> list[str]:
     return found
 
 
+@pytest.fixture(scope="module")
+def furniture(tmp_path_factory):
+    """Everything that the examples speak of: sources, keys, folders. Made once, copied often."""
+    base = tmp_path_factory.mktemp("furniture")
+    home, project = base / "home", base / "project"
+    project.mkdir()
+    text = "---\nname: {0}\ndescription: Helps with {0}. Use for {0}.\n---\nBody\n"
+    (project / "README.md").write_text("hello\n")
+    for folder in ("skills/pdf-forms", "Downloads/some-skill"):
+        (home / folder).mkdir(parents=True)
+        (home / folder / "SKILL.md").write_text(text.format(folder.split("/")[1]))
+    shutil.make_archive(str(project / "pdf-forms"), "zip", home / "skills")
+    shutil.make_archive(str(project / "team-skills"), "gztar", home / "skills")
+    remote = base / "remote"
+    shutil.copytree(home / "skills", remote / "skills")
+    for words in ("init -q -b main", "add -A", "commit -qm one", "tag v2", "tag v3"):
+        subprocess.run(["git", *words.split()], cwd=remote, check=True)
+    config = base / "gitconfig"
+    config.write_text(f'[url "{remote}"]\n insteadOf = https://example.com/skills.git\n')
+    (home / ".ssh").mkdir(mode=0o700)
+    key = home / ".ssh/id_ed25519"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    shutil.copy(f"{key}.pub", project / "ada.pub")
+    return base
+
+
+BEFORE = {
+    "update": ["import https://example.com/skills.git --ref v2"],
+    "remove": ["add release-notes", "import pdf-forms.zip"],
+    "rename": ["import pdf-forms.zip"],
+    "undo": ["add some-skill"],
+    "undo --redo": ["add some-skill", "undo"],
+    "export": ["import pdf-forms.zip"],
+    "verify": ["import pdf-forms.zip"],
+    "lock": ["import pdf-forms.zip"],
+    "link": ["link code-review --agent claude-code"],
+    "sign": ["trust release-notes --yes"],
+    "sign release-notes --check": [
+        "trust release-notes --yes",
+        "sign release-notes",
+        "signers add ada@example.org --key ada.pub",
+    ],
+    "signers remove": ["signers add ada@example.org --key ada.pub"],
+    "trust --revoke": ["trust --yes"],
+}
+"""The beginning of an example -> what was done before it; the longest counts."""
+ASKS = {
+    "remove release-notes": {4},
+    "export pdf-forms": {4},
+    "trust": {0, 4},
+    "doctor": {0, 1},
+    "validate": {0, 1},
+}
+"""Examples that are meant to find something, or to ask a person who is not there."""
+
+
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("line", _examples())
-def test_every_example_of_the_help_can_be_run(line, terminal):
-    (terminal.project / "README.md").write_text("hello\n")
-    words = shlex.split(line)[1:]
+def test_every_example_of_the_help_can_be_run(line, terminal, furniture):
+    for part in ("home", "project"):
+        shutil.copytree(furniture / part, getattr(terminal, part), dirs_exist_ok=True)
+    env = {"SATCHEL_BUILTIN": "true", "GIT_CONFIG_GLOBAL": str(furniture / "gitconfig")}
+    words = shlex.split(line.partition(" > ")[0])[1:]
+    said = " ".join(words)
     if words[0] != "init":
         terminal.run("init")
-    env = {"SATCHEL_BUILTIN": "true"}
-    if "--revoke" in words:
-        terminal.run("trust", "--yes")
+    known = [start for start in BEFORE if said.startswith(start)]
+    for earlier in BEFORE[max(known, key=len)] if known else ():
+        done = terminal.run(*earlier.split(), **env)
+        assert done.status == 0, done.err
     done = terminal.run(*words, **env)
-    # Some examples are meant to find something, and one to ask a person.
-    allowed = {"doctor": {0, 1}, "validate": {0, 1}, "trust": {0, 4}}.get(words[0], {0})
+    allowed = ASKS.get(said) or ASKS.get(words[0]) or {0}
     assert done.status in allowed, done.err
 
 
@@ -144,13 +204,18 @@ def test_help_speaks_chinese_within_the_width(name, empty):
     assert "选项：" in done.out
     assert "显示本帮助并退出" in done.out
     wide = [line for line in done.out.splitlines() if width_of(line) > 78]
-    assert [line for line in wide if "PATH" not in line and "fish" not in line] == []
+    # Lines that can be run are not folded.
+    assert [line for line in wide if not line.startswith("    satchel ")] == []
 
 
 def test_the_commands_are_those_that_were_promised():
     shown = [name for name, command in COMMANDS.items() if not command.hidden]
-    promised = "init list show load read search catalogue why doctor validate locations trust"
-    assert shown == [*promised.split(), "completion"]
+    promised = (
+        "list show load read search catalogue why doctor locations agents "
+        "init add import update remove rename undo export link "
+        "trust scan validate verify lock install sign signers completion"
+    )
+    assert shown == promised.split()
     assert isinstance(COMMANDS["catalog"], click.Command)
 
 

@@ -175,7 +175,7 @@ def test_ctrl_c_is_quiet(terminal):
     assert running.stdout is not None
     assert running.stderr is not None
     seen = b""
-    while b"later?" not in seen:
+    while b"[y/N]" not in seen:
         seen += os.read(running.stderr.fileno(), 1000)
     while running.poll() is None:  # a signal between prompt and reading is only seen afterwards
         running.send_signal(signal.SIGINT)

@@ -8,6 +8,9 @@ import pty
 import signal
 import subprocess
 
+from satchel.library.lockfile import Locked, Place, lock_path, render_lock
+from satchel.skill.tree import FolderTree, seal
+
 
 def _answering(terminal, answer: bytes, *words: str) -> tuple[int, str]:
     leader, follower = pty.openpty()
@@ -29,7 +32,7 @@ def _answering(terminal, answer: bytes, *words: str) -> tuple[int, str]:
 def test_trust_asks_and_a_no_changes_nothing(terminal):
     status, words = _answering(terminal, b"n\n", "trust")
     assert status == 0
-    assert "Trust everything in this project, now and later? [y/N]" in words
+    assert "Trust this skill as it is now? [y/N]" in words
     assert words.endswith("Nothing was changed\n")
     assert "error" not in words
     assert "release-notes" not in terminal.run("list").out
@@ -38,7 +41,7 @@ def test_trust_asks_and_a_no_changes_nothing(terminal):
 def test_an_answer_that_is_none_is_asked_for_again(terminal):
     status, words = _answering(terminal, b"what?\ny\n", "trust", "release-notes")
     assert status == 0
-    assert words.count("Trust `release-notes`?") == 2
+    assert words.count("Trust `release-notes` as it is now?") == 2
     assert "Please answer `y` for yes or `n` for no" in words
 
 
@@ -79,7 +82,7 @@ def test_programs_are_named_only_where_there_are_some(terminal):
 def test_a_yes_offers_the_skills(terminal):
     status, words = _answering(terminal, b"y\n", "trust", "release-notes")
     assert status == 0
-    assert "Trust `release-notes`?" in words
+    assert "Trust `release-notes` as it is now?" in words
     assert "release-notes" in terminal.run("list").out
 
 
@@ -89,8 +92,30 @@ def test_nobody_there_means_no(terminal):
     assert "release-notes" not in terminal.run("list").out
 
 
-def test_trust_of_a_project_covers_what_comes_later(terminal):
+def test_each_question_says_what_it_is_about(terminal):
+    assert (
+        "Trust everything in this project, now and later?"
+        in _answering(terminal, b"n\n", "trust", "--always")[1]
+    )
+    assert (
+        "Trust `release-notes`, whatever it will hold?"
+        in _answering(terminal, b"n\n", "trust", "release-notes", "--always")[1]
+    )
+    terminal.skill("skills/later", "---\nname: later\ndescription: b\n---\nx\n")
+    assert "Trust these 2 skills as they are now?" in _answering(terminal, b"n\n", "trust")[1]
+
+
+def test_trust_covers_what_was_shown(terminal):
     reply = json.loads(terminal.run("trust", "--yes", "--json").out)
+    assert reply == {"trusted": str(terminal.project), "skills": ["release-notes"], "refused": []}
+    terminal.skill("skills/later", "---\nname: later\ndescription: b\n---\nx\n")
+    assert "later" not in terminal.run("list").out
+    assert terminal.run("trust", "release-notes", "--revoke").status == 0
+    assert "release-notes" not in terminal.run("list").out
+
+
+def test_trust_always_covers_what_comes_later(terminal):
+    reply = json.loads(terminal.run("trust", "--always", "--yes", "--json").out)
     assert reply["trusted"] == str(terminal.project)
     assert reply["skills"] == ["release-notes"]
     terminal.skill("skills/later", "---\nname: later\ndescription: b\n---\nx\n")
@@ -100,6 +125,110 @@ def test_trust_of_a_project_covers_what_comes_later(terminal):
     assert "together with the whole project" in refused.err
     assert terminal.run("trust", "--revoke").status == 0
     assert terminal.run("list").out == ""
+
+
+def test_a_project_can_be_trusted_before_it_has_skills(empty):
+    done = empty.run("trust", "--always", "--yes")
+    assert done.status == 0
+    assert done.err == f"Trusted, whatever it will hold: {empty.project}\n"
+    empty.skill("skills/later", "---\nname: later\ndescription: b\n---\nx\n")
+    assert "later" in empty.run("list").out
+
+
+def test_what_changes_between_the_question_and_the_answer_is_not_approved(terminal):
+    leader, follower = pty.openpty()
+    running = subprocess.Popen(
+        terminal.command("trust", "release-notes"),
+        cwd=terminal.project,
+        env=terminal.env(),
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+    )
+    os.close(follower)
+    seen = b""
+    while b"[y/N] " not in seen:
+        seen += os.read(leader, 4096)
+    (terminal.project / "skills/release-notes/scripts/collect.py").write_text("evil()\n")
+    os.write(leader, b"y\n")
+    assert running.wait(10) == 0
+    os.close(leader)
+    assert terminal.run("load", "release-notes").status == 4
+
+
+def test_a_changed_skill_asks_again(terminal):
+    terminal.run("trust", "release-notes", "--yes")
+    terminal.skill(
+        "skills/release-notes",
+        "---\nname: release-notes\ndescription: Something else.\n---\nRun it\n",
+    )
+    terminal.check("trust-asks-again-why", terminal.run("why", "release-notes"))
+    terminal.check("trust-asks-again-load", terminal.run("load", "release-notes"))
+    terminal.check("trust-asks-again", terminal.run("trust", "release-notes", "--yes"))
+    assert terminal.run("load", "release-notes").status == 0
+
+
+def test_a_changed_file_is_refused_at_the_load(terminal):
+    terminal.run("trust", "release-notes", "--yes")
+    terminal.check("why-bound", terminal.run("why", "release-notes"))
+    path = "skills/release-notes/scripts/collect.py"
+    (terminal.project / path).write_text("print(2)\n")
+    terminal.check("error-load-changed", terminal.run("load", "release-notes"))
+    terminal.check("why-changed", terminal.run("why", "release-notes"))
+    terminal.check("error-read-changed", terminal.run("read", path))
+    assert terminal.run("trust", "release-notes", "--yes").status == 0
+    assert terminal.run("load", "release-notes").status == 0
+
+
+def _lock(terminal, *names: str) -> str:
+    folder = terminal.project / ".agents/skills"
+    rows = {}
+    for name in names:
+        found = seal(FolderTree(str(folder / name)))
+        place = Place("git", "https://example.org/x")
+        rows[name] = Locked(name, name, place, "MIT", found.digest, found.files)
+    path = lock_path(str(folder))
+    with open(path, "wb") as file:
+        file.write(render_lock(rows))
+    return path
+
+
+def test_a_locked_skill_that_changed_can_be_approved_as_it_is(terminal):
+    _lock(terminal, "code-review")
+    terminal.run("trust", "--always", "--yes")
+    assert terminal.run("load", "code-review").status == 0
+    path = terminal.project / ".agents/skills/code-review/references/checklist.md"
+    path.write_text("- nothing\n")
+    terminal.check("error-load-locked", terminal.run("load", "code-review"))
+    assert terminal.run("load", "code-review", SATCHEL_TRUST="all").status == 4
+    reply = json.loads(terminal.run("trust", "code-review", "--yes", "--json").out)
+    assert reply["trusted"].endswith("code-review")
+    assert terminal.run("load", "code-review").status == 0
+    assert "needs no trust" in terminal.run("trust", "code-review", "--yes").err
+
+
+def test_a_damaged_lock_is_told(terminal):
+    path = _lock(terminal, "code-review")
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(" ")
+    terminal.check("error-load-lock-broken", terminal.run("load", "code-review"))
+    done = terminal.run("doctor")
+    assert "lock-broken" in done.out
+    assert done.status == 1
+    assert "code-review" in terminal.run("list").out
+
+
+def test_what_cannot_be_approved_is_told_and_the_others_are(terminal):
+    terminal.skill("skills/later", "---\nname: later\ndescription: b\n---\nx\n")
+    os.symlink("/etc/hostname", terminal.project / "skills/later/host")
+    terminal.check("trust-not-approvable", terminal.run("trust", "--yes"))
+    terminal.check("error-trust-not-approvable", terminal.run("trust", "later", "--yes"))
+    assert terminal.run("trust", "--yes").status == 4
+    reply = json.loads(terminal.run("trust", "--yes", "--json").out)
+    assert reply["trusted"] is None
+    assert [row["code"] for row in reply["refused"]] == ["not-approvable"]
+    assert terminal.run("trust", "later", "--always", "--yes").status == 0
+    assert "later" in terminal.run("list").out
 
 
 def test_trusting_one_of_two_namesakes_means_the_one_that_waits(terminal):

@@ -9,7 +9,7 @@ def test_memory_for_loaded_skills_is_bounded(desk):
     for number in range(300):
         desk.skill(f"s{number:03d}")
     look = desk.library.snapshot()
-    kept = LoadedSkills()
+    kept = LoadedSkills(desk.library.seals)
     for one in look.skills:
         kept.load(one, look, fresh=True)
     folders = kept.folders()
@@ -21,7 +21,7 @@ def test_very_long_texts_push_out_the_others(desk):
     for number in range(6):
         desk.skill(f"s{number}", "x" * 3_900_000)
     look = desk.library.snapshot()
-    kept = LoadedSkills()
+    kept = LoadedSkills(desk.library.seals)
     for one in look.skills:
         kept.load(one, look, fresh=True)
     assert len(kept.folders()) == 4

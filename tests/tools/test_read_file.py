@@ -273,3 +273,76 @@ def test_nothing_is_left_open(desk):
     for path in ("a.md", "missing.md", ".", "../x.md", "a.exe"):
         desk.read(path)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+# --- files of skills that are bound to their content ----------------------------------------
+
+
+def _approve(desk, name: str) -> None:
+    taken = desk.library.seals.take(desk.library.refresh().find(name)[0])
+    desk.library.trust.approve(taken.skill.base_dir, "skill", taken.seal, taken.head)
+    desk.library.refresh()
+
+
+def test_a_file_of_a_skill_must_be_what_was_approved(make_desk):
+    desk = make_desk(trust="ask")
+    desk.skill("one")
+    desk.write("skills/one/references/a.md", "As approved\n")
+    assert desk.read("skills/one/references/a.md").status == "success"  # a file like any other
+    _approve(desk, "one")
+    assert desk.read("skills/one/references/a.md").data["content"] == "As approved\n"
+    desk.write("skills/one/references/a.md", "Something else\n")
+    reply = desk.read("skills/one/references/a.md")
+    assert reply.error.code == "PERMISSION_DENIED"
+    assert "Something else" not in reply.text
+    assert "`satchel trust one`" in reply.text
+    assert desk.read("skills/one/SKILL.md").status == "error"  # the skill as a whole
+    _approve(desk, "one")
+    assert desk.read("skills/one/references/a.md").data["content"] == "Something else\n"
+
+
+def test_a_skill_that_asks_again_is_not_read_either(make_desk):
+    desk = make_desk(trust="ask")
+    desk.skill("one")
+    _approve(desk, "one")
+    desk.skill("one", description="Quite another.")
+    desk.library.refresh()
+    assert desk.read("skills/one/SKILL.md").error.code == "PERMISSION_DENIED"
+
+
+def test_other_files_are_not_bound(make_desk):
+    desk = make_desk(trust="ask")
+    desk.skill("one")
+    desk.skill("two")
+    _approve(desk, "one")
+    desk.write("skills/one/new.md")
+    desk.write("notes.md")
+    for path in ("notes.md", "skills/two/SKILL.md"):
+        assert desk.read(path).status == "success"
+
+
+def test_a_long_file_is_compared_to_its_end(make_desk, monkeypatch):
+    from satchel.tools import read_file
+
+    monkeypatch.setattr(read_file, "MAX_BYTES", 1_000)
+    desk = make_desk(trust="ask")
+    desk.skill("one")
+    desk.write("skills/one/long.md", "line\n" * 1_000)
+    _approve(desk, "one")
+    reply = desk.read("skills/one/long.md")
+    assert reply.status == "partial"
+    assert reply.data["truncated"]
+
+
+def test_a_skill_behind_a_link_is_bound_where_it_lies(make_desk):
+    desk = make_desk(trust="ask")
+    folder = desk.skill("one")
+    os.makedirs(f"{desk.project}/lib")
+    os.rename(folder, f"{desk.project}/lib/one")
+    os.symlink("../lib/one", folder)
+    _approve(desk, "one")
+    assert desk.read("skills/one/SKILL.md").status == "success"
+    assert desk.read("lib/one/SKILL.md").status == "success"
+    desk.write("lib/one/new.md")
+    assert desk.read("skills/one/SKILL.md").status == "error"
+    assert desk.read("lib/one/SKILL.md").status == "error"

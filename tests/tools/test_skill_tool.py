@@ -245,7 +245,7 @@ def test_an_untrusted_skill_needs_a_person(make_desk):
     reply = desk.load("x; rm -rf ~")
     assert reply.error.code == "PERMISSION_DENIED"
     assert "`satchel trust`" in reply.text  # a stranger's words enter no command
-    desk.library.trust.approve(f"{desk.project}/skills/stranger", "skill")
+    desk.library.trust.approve(f"{desk.project}/skills/stranger", "own")
     assert desk.load("stranger").status == "success"
 
 

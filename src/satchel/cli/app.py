@@ -136,7 +136,6 @@ def help_(context: click.Context, _session: Session, name: str | None) -> int:
 
 
 cli.places = {
-    "init": "places:init",
     "list": "app:list_",
     "show": "showing:show",
     "load": "inspecting:load",
@@ -145,12 +144,34 @@ cli.places = {
     "catalogue": "inspecting:catalogue",
     "why": "explaining:why",
     "doctor": "explaining:doctor",
-    "validate": "validating:validate",
     "locations": "places:locations",
+    "agents": "linking:agents",
+    "init": "places:init",
+    "add": "managing:add",
+    "import": "importing:import_",
+    "update": "importing:update",
+    "remove": "managing:remove",
+    "rename": "managing:rename",
+    "undo": "managing:undo",
+    "export": "verifying:export",
+    "link": "linking:link",
     "trust": "trusting:trust",
+    "scan": "scanning:scan",
+    "validate": "validating:validate",
+    "verify": "verifying:verify",
+    "lock": "verifying:lock",
+    "install": "importing:install",
+    "sign": "signing:sign",
+    "signers": "signing:signers",
     "completion": "app:completion",
     "catalog": "inspecting:catalog",
     "help": "app:help_",
+}
+cli.headings = {
+    "list": say("See what there is"),
+    "init": say("Change it"),
+    "trust": say("Check and trust"),
+    "completion": say("Your shell"),
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -13,25 +12,24 @@ from satchel._language import say
 from satchel.cli.counting import checked, count_problems, counted
 from satchel.cli.listing import find_broken
 from satchel.cli.output import SEVERITIES, clean, one_line, write_json
+from satchel.cli.progress import with_progress
+from satchel.cli.retelling import retell
 from satchel.cli.session import command, complete_names
 from satchel.cli.showing import show_problems
 from satchel.cli.values import WholeNumber
 from satchel.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable
 
     from satchel.cli.output import Screen
     from satchel.cli.session import Session
     from satchel.library import Location
-    from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
     from satchel.why import Story
 
 MANY = 3
 """A problem that a location has more often is shown by this many examples."""
-_PATIENCE = 1.0
-"""Seconds before a progress bar appears."""
 _MOODS = {
     "good": ("●", "green"),
     "bad": ("▲", "yellow"),
@@ -81,13 +79,13 @@ def _tell(out: Screen, story: Story) -> None:
         mark, colour = _MOODS[chapter.mood]
         out.write(f"\n{out.paint(mark, colour)} {out.paint(chapter.title, 'bold')}\n")
         for line in chapter.lines:
-            text = clean(line, keep="")
+            text = clean(retell(line), keep="")
             deeper = len(text) - len(text.lstrip(" "))
             out.line(text.lstrip(" "), "", "  " + " " * deeper)
     if story.advice:
         out.title(say("What to do next"))
         for line in story.advice:
-            out.line(clean(line, keep=""), "", "  → ")
+            out.line(clean(retell(line), keep=""), "", "  → ")
 
 
 # --- doctor -------------------------------------------------------------------------------
@@ -118,7 +116,7 @@ def doctor(session: Session, everything: bool, strict: bool, as_json: bool) -> i
     satchel = session.satchel
     snapshot = satchel.library.refresh()
     skills = [*snapshot.skills, *snapshot.hidden]
-    problems = satchel.problems(deep=True, progress=_with_progress(skills))
+    problems = satchel.problems(deep=True, progress=with_progress(skills, say("Reading skills")))
     wards = _admit(satchel.library.locations, problems, satchel.settings.project)
     counts = count_problems(problems)
     files = len(skills) + len(find_broken(snapshot, satchel.library.locations))
@@ -136,27 +134,6 @@ def doctor(session: Session, everything: bool, strict: bool, as_json: bool) -> i
             _visit(session.out, ward, everything=everything)
         session.err.line(checked(files, counts))
     return 1 if counts["errors"] or (strict and counts["warnings"]) else 0
-
-
-def _with_progress(skills: Sequence[Skill]) -> Iterator[Skill]:
-    """The skills one by one; who waits longer than a second sees how far it is."""
-    if not sys.stderr.isatty():
-        yield from skills
-        return
-    import time
-
-    began = time.monotonic()
-    at = 0
-    while at < len(skills) and time.monotonic() - began < _PATIENCE:
-        yield skills[at]
-        at += 1
-    if at < len(skills):
-        label = say("Reading skills")
-        with click.progressbar(length=len(skills), label=label, file=sys.stderr) as bar:
-            bar.update(at)
-            for skill in skills[at:]:
-                yield skill
-                bar.update(1)
 
 
 def _admit(locations: Iterable[Location], problems: Iterable[Problem], project: str) -> list[Ward]:

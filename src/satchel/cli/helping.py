@@ -134,9 +134,27 @@ class Commands(click.Group):
             self.add_command(getattr(import_module(f"satchel.cli.{module}"), variable), cmd_name)
         return super().get_command(ctx, cmd_name)
 
+    headings: Mapping[str, str] = {}
+    """First command of a section -> the section's title."""
+
     def get_help(self, ctx: click.Context) -> str:
         """The whole help."""
         return help_of(self, ctx)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands in sections: thirty in a row would be read by nobody."""
+        sections: list[tuple[str, list[tuple[str, str]]]] = []
+        for name in self.list_commands(ctx):
+            found = self.get_command(ctx, name)
+            if found is None or found.hidden:
+                continue
+            if name in self.headings or not sections:
+                sections.append((self.headings.get(name, say("Commands")), []))
+            sections[-1][1].append((name, found.get_short_help_str(1_000)))
+        width = max((len(name) for _, rows in sections for name, _ in rows), default=0)
+        for title, rows in sections:
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in rows])
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         """The `--help` option."""

@@ -8,7 +8,7 @@ import click
 
 from satchel._language import say
 from satchel.cli.output import one_line
-from satchel.cli.session import answer_with, command, complete_names, exit_code
+from satchel.cli.session import answer_with, command, complete_names
 from satchel.cli.values import AnyPath, OneOf, WholeNumber
 from satchel.settings import SETTINGS, Settings
 
@@ -45,19 +45,21 @@ def load(session: Session, name: str, arguments: str, as_json: bool) -> int:
         reason = _why_not(session, name)
         if reason is not None:
             from satchel.cli.output import complain
+            from satchel.cli.retelling import retell
 
-            complain(reason.message, reason.hint, session.colour)
-            return exit_code(reply)
+            complain(retell(reason.message), retell(reason.hint), session.colour)
+            return reason.exit_code
     return answer_with(session, reply, as_json=as_json)
 
 
 def _why_not(session: Session, name: str) -> SatchelError | None:
     """Why a skill cannot be loaded, for a person; None when the tool said it best."""
-    from satchel.errors import NotFound, Refused, SatchelError
+    from satchel.errors import Changed, LockBroken, NotFound, Refused, SatchelError
     from satchel.tools.naming import find_skill
 
     satchel = session.satchel
-    skill = find_skill(satchel.library.snapshot(), name, satchel.settings.project)
+    look = satchel.library.snapshot()
+    skill = find_skill(look, name, satchel.settings.project)
     if skill is None:
         try:
             session.find(name)
@@ -74,6 +76,9 @@ def _why_not(session: Session, name: str) -> SatchelError | None:
                 ),
                 satchel.how_to_ask(),
             )
+        if skill.ref in look.asking:
+            problem = look.asking[skill.ref]
+            return Refused(one_line(problem.message), one_line(problem.fix))
         return Refused(
             say("The skill `{name}` came with `{place}` and is not trusted yet",
                 name=shown, place=place),
@@ -84,6 +89,10 @@ def _why_not(session: Session, name: str) -> SatchelError | None:
             say("The skill `{name}` is left out by a filter", name=shown),
             say("Change `include`, `exclude` or `tags` in `satchel.toml`"),
         )
+    try:
+        satchel.library.seals.check(skill)
+    except (Changed, LockBroken) as exc:
+        return exc
     return None
 
 

@@ -11,6 +11,14 @@ import re
 
 from satchel._language import say
 
+_REBUILD = (
+    "Take it from version control again, or run `satchel lock --rebuild` to write it anew from "
+    "what is installed"
+)
+_VERIFY = (
+    "Run `satchel verify {name}` to see what changed, or `satchel trust {name}` to approve what is "
+    "there now"
+)
 _SAME = (
     # ReadFile
     "There is no `{path}`",
@@ -44,6 +52,23 @@ _SAME = (
     "Replace it with a regular file",
     "The trust file `{path}` cannot be read: {reason}",
     "Correct it, or delete it and trust again",
+    "The lockfile `{path}` cannot be used: {reason}",
+    _REBUILD,
+    # What a skill is bound to
+    "The skill `{name}` changed since it was approved",
+    "Read it with `satchel show {name}`, then run `satchel trust {name}`",
+    "The skill `{name}` is not what was locked; these files differ: {files}",
+    "The skill `{name}` is locked, but not approved as it is",
+    _VERIFY,
+    "The skill `{name}` changed while it was read",
+    "Whether the skill `{name}` is what was approved cannot be told: {reason}",
+    "Look at it with `satchel show {name}`",
+    "The skill `{name}` has `{path}`, which nobody approved and which cannot be deleted: {reason}",
+    "Delete the `__pycache__` folders of the skill",
+    "The skill `{name}` cannot be approved as it is: {reason}",
+    "Mend that, or trust the project's folder whatever it holds: `satchel trust --always`",
+    "`{file}` is not part of the skill `{name}` as it was approved",
+    "Run `satchel show {name}` to see what is there",
     # The detector
     "called by its name",
     "name has {words}",
@@ -59,6 +84,9 @@ _OTHERWISE = {
     "`{path}` has 1 line; `offset` is {line}": "`{path}` has 1 line; `--offset` is {line}",
     "Give a smaller offset": "Give a smaller `--offset`",
     "Ask the user to change its permissions": "Change its permissions",
+    "Only a person can decide about that ({step}). Tell the user, and go on without it meanwhile": (
+        "{step}"
+    ),
     "This is a fault of the tool, not of the call: do not repeat it": (
         "This is a bug in Satchel: please report it with the command you ran"
     ),
@@ -78,7 +106,10 @@ def retell(text: str) -> str:
         if text.startswith(start):
             found = re.fullmatch(_pattern(told), text, re.DOTALL)
             if found:
-                return say(said, **found.groupdict())
+                values = found.groupdict()
+                if "step" in values:
+                    values["step"] = retell(values["step"])
+                return say(said, **values)
     return text
 
 
@@ -90,6 +121,10 @@ def retell_reason(text: str) -> str:
 def _pattern(template: str) -> str:
     """A regular expression for the sentences that a template makes."""
     parts = re.split(r"\{(\w+)\}", template)
-    return "".join(
-        f"(?P<{part}>.+)" if at % 2 else re.escape(part) for at, part in enumerate(parts)
-    )
+    pattern = ""
+    for at, part in enumerate(parts):
+        if at % 2 == 0:
+            pattern += re.escape(part)
+        else:  # what is said twice is the same twice
+            pattern += f"(?P={part})" if f"(?P<{part}>" in pattern else f"(?P<{part}>.+)"
+    return pattern

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from satchel._language import say
+from satchel._language import listed, say
 from satchel.cli.output import one_line, write_json
+from satchel.cli.progress import with_progress
 from satchel.cli.session import command, completions
-from satchel.errors import NotFound, Refused
+from satchel.cli.showing import show_problems
+from satchel.errors import Changed, NotFound, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from satchel.cli.session import Session
+    from satchel.facade import Approved
+    from satchel.library.seal import Taken
     from satchel.skill.model import Skill
+    from satchel.skill.problems import Problem
 
 _PROGRAMS = frozenset((
     ".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".bash", ".zsh", ".fish", ".ps1", ".bat", ".cmd",
@@ -44,18 +49,26 @@ def _complete(
     say("Offer the skills that came with this project, or one of them, to models.")
     + "\n\n"
     + say(
-        "Read them first: `satchel show NAME`. Without NAME the whole project is trusted, and so "
-        "are skills that come to it later."
+        "Read them first: `satchel show NAME`. What you approve is the skill as it is now: when it "
+        "changes you are asked again. Without NAME, that goes for every skill that waits."
     ),
     "satchel trust",
     "satchel trust code-review",
+    "satchel trust --always",
     "satchel trust --revoke",
 )
 @click.argument("name", required=False, shell_complete=_complete)
+@click.option(
+    "--always",
+    is_flag=True,
+    help=say("Trust the folder, whatever it will hold: the project's, or that of NAME."),
+)
 @click.option("--revoke", is_flag=True, help=say("Take the trust back."))
 @click.option("--yes", is_flag=True, help=say("Do not ask."))
-def trust(session: Session, name: str | None, revoke: bool, yes: bool, as_json: bool) -> int:
-    """Shows what will be trusted, then asks."""
+def trust(
+    session: Session, name: str | None, always: bool, revoke: bool, yes: bool, as_json: bool
+) -> int:
+    """Shows what will be trusted, then asks, and approves what was shown."""
     if revoke:
         return _revoke(session, name, as_json=as_json)
     satchel = session.satchel
@@ -64,37 +77,99 @@ def trust(session: Session, name: str | None, revoke: bool, yes: bool, as_json: 
             say("The setting `trust` is `none`: skills of a project are never offered"),
             satchel.how_to_ask(),
         )
-    snapshot = satchel.library.snapshot()
-    found = session.find(name) if name is not None else snapshot.hidden
-    waiting = [skill for skill in found if skill.state == "untrusted"]
-    if not waiting:
+    waiting = _waiting(session, name)
+    if not waiting and not (always and name is None):
         return _nothing_to_trust(session, name, as_json=as_json)
-    if name is not None:
-        waiting = waiting[:1]
-    programs = [_programs(skill) for skill in waiting]
+    taken: list[Taken] = []
+    refused: list[Problem] = []
+    if not always:
+        # Taken before the question: what is approved is what was shown, not what came since.
+        if name is not None:
+            taken = [satchel.library.seals.take(waiting[0])]
+        else:
+            skills = with_progress(waiting, say("Reading skills"))
+            taken, refused = satchel.take(skills)
+    shown = waiting if always else [one.skill for one in taken]
+    programs = [_programs(skill) for skill in shown]
     if not as_json:
-        _show_waiting(session, waiting, programs)
-    if not yes and not _ask(session, name, programs=any(programs)):
+        _show_waiting(session, shown, programs)
+        show_problems(session.err, refused, "")
+    if not always and not taken:
         if as_json:
-            write_json({"trusted": None, "skills": []})
+            write_json(_account(None, (), refused))
+        return 4
+    if not yes and not _ask(session, _Question(name, always, len(shown), any(programs))):
+        if as_json:
+            write_json(_account(None, (), refused))
         session.err.line(say("Nothing was changed"))
         return 0
-    folder = satchel.trust(waiting[0] if name is not None else None)
+    done = (
+        satchel.trust(waiting[0] if name is not None else None, always=True)
+        if always
+        else satchel.approve(taken)
+    )
     if as_json:
-        write_json({"trusted": folder, "skills": [skill.name for skill in waiting]})
+        folder = done.folder if name is not None or always else satchel.settings.project
+        write_json(_account(folder, [skill.name for skill in done.skills], refused))
     else:
-        err = session.err
-        err.write(err.paint(say("Trusted: {folder}", folder=one_line(folder)), "green") + "\n")
+        _tell(session, done, always=always)
     return 0
 
 
+def _waiting(session: Session, name: str | None) -> list[Skill]:
+    """The skills that wait for an approval; of those called `name`, the first."""
+    if name is None:
+        hidden = session.satchel.library.snapshot().hidden
+        return [skill for skill in hidden if skill.state == "untrusted"]
+    found = session.find(name)
+    untrusted = [skill for skill in found if skill.state == "untrusted"]
+    if untrusted:
+        return untrusted[:1]
+    seals = session.satchel.library.seals
+    for skill in found:
+        try:
+            seals.check(skill)
+        except Changed:
+            return [skill]  # offered, and refused when it is loaded
+    return []
+
+
+def _account(
+    folder: str | None, names: Sequence[str], refused: Sequence[Problem]
+) -> dict[str, Any]:
+    return {
+        "trusted": folder,
+        "skills": list(names),
+        "refused": [problem.to_dict() for problem in refused],
+    }
+
+
+def _tell(session: Session, done: Approved, *, always: bool) -> None:
+    err = session.err
+    folder, count = one_line(done.folder), len(done.skills)
+    if always:
+        told = say("Trusted, whatever it will hold: {folder}", folder=folder)
+    elif count == 1:
+        told = say("Trusted as it is now: {folder}", folder=folder)
+    else:
+        told = say("Trusted as they are now: {count} skills", count=count)
+    err.write(err.paint(told, "green") + "\n")
+
+
 def _show_waiting(session: Session, waiting: Sequence[Skill], programs: Sequence[int]) -> None:
+    if not waiting:
+        return
     rows = [
         ["?", one_line(skill.name), _contents(count), one_line(skill.ref)]
         for skill, count in zip(waiting, programs, strict=True)
     ]
     head = ["", say("name"), say("contains"), say("location")]
     session.out.table(head, rows, [["yellow", "bold"] for _ in rows])
+    asking = session.satchel.library.snapshot().asking
+    again = [one_line(skill.name) for skill in waiting if skill.ref in asking]
+    if again:
+        names = listed(f"`{name}`" for name in again)
+        session.err.line(say("Approved before, and changed since: {names}", names=names))
 
 
 def _contents(programs: int) -> str:
@@ -117,31 +192,58 @@ def _programs(skill: Skill) -> int:
     return count
 
 
-def _ask(session: Session, name: str | None, *, programs: bool) -> bool:
+class _Question(NamedTuple):
+    """What is to be approved."""
+
+    name: str | None
+    always: bool
+    skills: int
+    programs: bool
+
+    @property
+    def command(self) -> str:
+        """How to say yes without being asked."""
+        words = ["satchel trust"]
+        if self.name is not None:
+            words.append(self.name)
+        if self.always:
+            words.append("--always")
+        return " ".join((*words, "--yes"))
+
+    @property
+    def words(self) -> str:
+        """The question itself."""
+        name = one_line(self.name) if self.name is not None else ""
+        if self.always and name:
+            return say("Trust `{name}`, whatever it will hold?", name=name)
+        if self.always:
+            return say("Trust everything in this project, now and later?")
+        if name:
+            return say("Trust `{name}` as it is now?", name=name)
+        if self.skills == 1:
+            return say("Trust this skill as it is now?")
+        return say("Trust these {count} skills as they are now?", count=self.skills)
+
+
+def _ask(session: Session, question: _Question) -> bool:
     """Ask on the terminal, until the answer is one.
 
     Raises:
         Refused: nobody is there to answer.
     """
-    words = f"satchel trust {name} --yes" if name is not None else "satchel trust --yes"
     if not sys.stdin.isatty():
         raise Refused(
             say("Nobody is there to ask whether the skills above are trusted"),
-            say("Read them, then run `{command}`", command=words),
+            say("Read them, then run `{command}`", command=question.command),
         )
     err = session.err
     err.line(
         say("The text reaches models, and the programs may be run.")
-        if programs
+        if question.programs
         else say("The text reaches models.")
     )
-    question = (
-        say("Trust `{name}`?", name=one_line(name))
-        if name is not None
-        else say("Trust everything in this project, now and later?")
-    )
     while True:
-        err.write(f"{question} [y/N] ")
+        err.write(f"{question.words} [y/N] ")
         err.stream.flush()
         line = sys.stdin.readline()
         answer = line.strip().lower()
@@ -156,7 +258,7 @@ def _ask(session: Session, name: str | None, *, programs: bool) -> bool:
 
 def _nothing_to_trust(session: Session, name: str | None, *, as_json: bool) -> int:
     if as_json:
-        write_json({"trusted": None, "skills": []})
+        write_json(_account(None, (), ()))
     elif name is None:
         session.err.line(say("Nothing to trust: no skill here waits for it"))
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import marshal
 import os
+from contextlib import suppress
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ WORTH_IT = 1
 """An empty location needs no index. Even a few skills do: reading one means preparing the parser,
 which takes longer than reading the whole index."""
 _MAGIC = b"satchel-index-3\n"
+_LOCKS = 64
+"""Lockfiles that are remembered."""
 
 
 class Index:
@@ -80,6 +83,36 @@ class Index:
         except OSError as exc:
             return exc.strerror or str(exc)
         return ""
+
+    def knows_lock(self, path: str, stamp: tuple[int, ...]) -> bool:
+        """Whether this lockfile was found sound before. For a look only: a load looks itself."""
+        return self._sound().get(path) == stamp
+
+    def note_lock(self, path: str, stamp: tuple[int, ...]) -> None:
+        """Remember that a lockfile is sound, so that the next process need not read it."""
+        known = {**self._sound(), path: stamp}
+        while len(known) > _LOCKS:
+            del known[next(iter(known))]
+        body = marshal.dumps(known)
+        with suppress(OSError):  # a cache that cannot be saved is made again
+            write_atomic(
+                os.path.join(self._folder, "locks"),
+                _MAGIC + _checksum(body) + body,
+                private=True,
+                durable=False,
+            )
+
+    def _sound(self) -> dict[str, tuple[int, ...]]:
+        """Lockfile -> its stamp when it was found sound."""
+        head = len(_MAGIC) + 8
+        try:
+            with open(os.path.join(self._folder, "locks"), "rb") as stream:
+                data = stream.read()
+            if data[:head] != _MAGIC + _checksum(data[head:]):
+                return {}
+            return dict(marshal.loads(data[head:]))  # noqa: S302 - our own file; see above
+        except (OSError, ValueError, TypeError, EOFError):
+            return {}
 
     def _path(self, location: Location, bounds: Bounds) -> str:
         key = repr(_key(location, bounds)).encode()

@@ -12,6 +12,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
+from satchel._fs import is_inside
 from satchel.errors import NotFound
 from satchel.library.filters import Filter
 from satchel.library.index import WORTH_IT
@@ -19,17 +20,18 @@ from satchel.library.locations import Location
 from satchel.library.shelf import Bounds
 from satchel.library.snapshot import Snapshot
 from satchel.library.trust import TrustBook
-from satchel.library.walk import read_shelf, revise_shelf
+from satchel.library.walk import OWN_FOLDERS, read_shelf, revise_shelf
 from satchel.skill.model import Skill
 from satchel.skill.problems import Problem
 from satchel.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from satchel.library.index import Index
+    from satchel.library.seal import Seals
     from satchel.library.shelf import Shelf
-    from satchel.library.trust import Judge
+    from satchel.library.trust import Approval, Judge, Verdict
     from satchel.library.watch import Watcher
     from satchel.skill.model import Head, Origin, State
 
@@ -79,7 +81,9 @@ class Library:
         self._given = tuple(problems)
         self._lock = threading.RLock()
         self._shelves: list[Shelf] = []
-        self._trusted: Mapping[str, str] = {}
+        self._trusted: Mapping[str, Approval] = {}
+        self._locks: dict[str, tuple[int, ...]] = {}
+        self._seals: Seals | None = None
         self._snapshot: Snapshot | None = None
         self._watcher: Watcher | None = None
         self._index_problems: list[Problem] = []
@@ -101,7 +105,7 @@ class Library:
                 self._watcher is not None
                 and self._snapshot is not None
                 and not self._watcher.changed()
-                and self.trust.folders() == self._trusted
+                and self.trust.folders() is self._trusted
             ):
                 return self._snapshot
             # Thousands of small records at once: collecting garbage meanwhile finds none.
@@ -110,8 +114,15 @@ class Library:
             try:
                 changed = self._revise() if self._shelves else self._read()
                 folders = self.trust.folders()
-                if changed or self._snapshot is None or folders != self._trusted:
-                    self._trusted = dict(folders)
+                locks = self._lock_stamps()
+                if (
+                    changed
+                    or self._snapshot is None
+                    or folders is not self._trusted
+                    or locks != self._locks
+                ):
+                    self._trusted = folders
+                    self._locks = locks
                     before = self._snapshot
                     self._snapshot = self._assemble()
                     self._tell(before, self._snapshot)
@@ -145,11 +156,47 @@ class Library:
 
         Raises:
             NotFound: there is no such skill.
+            Changed: it is not what was locked or approved.
         """
         skill = self.get_skill(name)
         if skill is None:
             raise NotFound(f"There is no skill `{name}`", "Run `satchel list` to see what there is")
-        return skill.read().body
+        return self.seals.read(skill).body
+
+    @property
+    def seals(self) -> Seals:
+        """Tells whether skills are still what was locked or approved."""
+        if self._seals is None:
+            from satchel.library.seal import Seals
+
+            self._seals = Seals(self.locations, self.trust, self.trace)
+        return self._seals
+
+    def holders(self, real: str) -> Iterator[Skill]:
+        """The skills in whose folders a real path lies, offered or not: one in each location."""
+        self.snapshot()
+        for shelf in self._shelves:
+            if not shelf.heads:
+                continue
+            location = shelf.location
+            roots = {os.path.realpath(location.path): "", **shelf.followed}
+            for root, via in roots.items():
+                if not is_inside(real, root):
+                    continue
+                below = real[len(root) :].strip(os.sep).replace(os.sep, "/")
+                if location.single:
+                    head = shelf.heads.get("")
+                    own = head is not None and (
+                        below == head.file or below.split("/", 1)[0] in OWN_FOLDERS
+                    )
+                    if head is not None and own:
+                        yield Skill(head, location.origin)
+                    continue
+                skill_id = f"{via}/{below}".strip("/")
+                while skill_id and skill_id not in shelf.heads:
+                    skill_id = skill_id.rpartition("/")[0]
+                if skill_id:
+                    yield Skill(shelf.heads[skill_id], location.origin)
 
     def watch(self) -> Watcher:
         """Watch the locations, so that `refresh` costs nothing while nothing changes.
@@ -216,7 +263,8 @@ class Library:
         by_name: dict[str, Skill] = {}
         rest: list[tuple[Head, Origin, State]] = []
         lost: list[tuple[Head, Origin, str]] = []
-        problems: list[Problem] = [*self._given, *self._index_problems]
+        asking: dict[str, Problem] = {}
+        problems: list[Problem] = [*self._given, *self._index_problems, *self._lock_problems()]
         sieve = self._wanted.compile()
         for shelf in self._shelves:
             location = shelf.location
@@ -229,11 +277,12 @@ class Library:
                 if sieve is not None and not sieve.keeps(head):
                     rest.append((head, origin, "excluded"))
                     continue
-                if trusted is False or (
-                    trusted is None and not (judge and judge.approves(skill_id))
-                ):
-                    rest.append((head, origin, "untrusted"))
-                    continue
+                if not trusted:
+                    verdict = judge.verdict(skill_id, head) if judge is not None else "no"
+                    if verdict != "yes":
+                        rest.append((head, origin, "untrusted"))
+                        asking.update(_asks_again(head, origin, verdict))
+                        continue
                 earlier = here.get(head.name)
                 if earlier is not None:
                     # Twice in one location: the last one wins, and both are named.
@@ -254,19 +303,51 @@ class Library:
         for head, origin, name in lost:
             winner = by_name[name]
             hidden.append(Skill(head, origin, "shadowed", winner.ref))
-        # What ships with Satchel wins a name, yet is named last: it is the least special here.
+        problems += asking.values()
+        return Snapshot(self._in_order(by_name), by_name, tuple(hidden), tuple(problems), asking)
+
+    def _in_order(self, by_name: Mapping[str, Skill]) -> tuple[Skill, ...]:
+        """What ships with Satchel wins a name, yet is named last: it is the least special here."""
         skills = tuple(by_name.values())
         if any(shelf.location.source == "builtin" for shelf in self._shelves):
             ours = [skill for skill in skills if skill.origin.source == "builtin"]
             skills = (*(skill for skill in skills if skill.origin.source != "builtin"), *ours)
-        return Snapshot(skills, by_name, tuple(hidden), tuple(problems))
+        return skills
 
     def _trust_in(self, shelf: Shelf) -> tuple[bool | None, Judge | None]:
         """Whether a location is trusted; None when each skill has to be judged."""
         if shelf.location.trusted is not None:
             return shelf.location.trusted, None
         judge = self.trust.judge(shelf.location.path, shelf.followed)
-        return (True if judge.everything else False if judge.nothing else None), judge
+        if judge.everything:
+            return True, None
+        return (False, None) if judge.nothing else (None, judge)
+
+    def _lock_stamps(self) -> dict[str, tuple[int, ...]]:
+        """What tells that a lockfile changed; only places that hold something are asked."""
+        stamps: dict[str, tuple[int, ...]] = {}
+        for shelf in self._shelves:
+            lock = shelf.location.lock if shelf.heads else ""
+            if lock and lock not in stamps:
+                try:
+                    info = os.stat(lock)
+                except OSError:
+                    continue
+                stamps[lock] = (info.st_ctime_ns, info.st_size, info.st_ino)
+        return stamps
+
+    def _lock_problems(self) -> list[Problem]:
+        """Lockfiles that are damaged. One that was sound at the last start is not read again."""
+        index = self._index
+        found: list[Problem] = []
+        for path, stamp in self._locks.items():
+            if index is None or not index.knows_lock(path, stamp):
+                problem = self.seals.lock_problem(path)
+                if problem is not None:
+                    found.append(problem)
+                elif index is not None and stamp[0] <= self._shelves[0].settled:
+                    index.note_lock(path, stamp)
+        return found
 
     def _tell(self, before: Snapshot | None, after: Snapshot) -> None:
         """Record what the look found."""
@@ -309,6 +390,15 @@ def _worth_saving(shelf: Shelf) -> bool:
     """Writing a large index takes longer than reading a few files again at the next start."""
     size = len(shelf.heads)
     return size < _SMALL or shelf.reads > size // 50
+
+
+def _asks_again(head: Head, origin: Origin, verdict: Verdict) -> dict[str, Problem]:
+    """Why a skill that was approved once is not offered, by its ref."""
+    if verdict == "no":
+        return {}
+    skill = Skill(head, origin)
+    code = "changed-since-approval" if verdict == "changed" else "approval-unbound"
+    return {skill.ref: Problem(code, skill.path, values={"name": skill.typed})}
 
 
 def _twice(origin: Origin, first: Head, last: Head) -> Problem:

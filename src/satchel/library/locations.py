@@ -37,6 +37,8 @@ _ECOSYSTEM_HOME = (
     ".config/opencode/skills",
     ".config/goose/skills",
 )
+_BESIDE = ("sys.skills", ".skills")
+"""Folders that lie beside a `skills`, whose lockfile it is."""
 
 
 class Location(NamedTuple):
@@ -59,6 +61,12 @@ class Location(NamedTuple):
     def name(self) -> str:
         """The label, or the path."""
         return self.label or self.path
+
+    @property
+    def lock(self) -> str:
+        """The lockfile that belongs to it, if there is one; nothing where there cannot be."""
+        folder, name = os.path.split(self.path)
+        return "" if self.single or name in _BESIDE else os.path.join(folder, "satchel.lock")
 
     @property
     def origin(self) -> Origin:
@@ -90,6 +98,17 @@ def user_folder(settings: Settings) -> str:
     return os.path.join(settings.project, ".agents", "skills")
 
 
+def global_folder() -> str:
+    """Where the user's skills for all projects are; nothing when nobody's home is known."""
+    home = os.path.expanduser("~")
+    if not os.path.isabs(home):
+        return ""  # nobody's home: it would be a folder of the project
+    config = os.environ.get("XDG_CONFIG_HOME") or ""
+    if not os.path.isabs(config):
+        config = os.path.join(home, ".config")
+    return os.path.join(config, "agents", "skills")
+
+
 def _table(settings: Settings) -> Iterator[Location]:
     home = os.path.expanduser("~")
     if settings.builtin:
@@ -107,15 +126,11 @@ def _table(settings: Settings) -> Iterator[Location]:
         inside = is_really_inside(path, settings.project)
         trusted = _policy(settings) if inside else True
         yield Location(path, "extra", item, trusted, boundary=settings.project if inside else "")
-    if not os.path.isabs(home):
-        return  # nobody's home: it would be a folder of the project
-    config = os.environ.get("XDG_CONFIG_HOME") or ""
-    if not os.path.isabs(config):
-        config = os.path.join(home, ".config")
-    label = os.path.join(
-        "~/.config" if config == os.path.join(home, ".config") else config, "agents/skills"
-    )
-    yield Location(os.path.join(config, "agents", "skills"), "global", label)
+    own = global_folder()
+    if not own:
+        return
+    usual = os.path.join(home, ".config", "agents", "skills")
+    yield Location(own, "global", "~/.config/agents/skills" if own == usual else own)
     if settings.ecosystem:
         for item in _ECOSYSTEM_HOME:
             yield Location(os.path.join(home, item), "global", f"~/{item}")

@@ -27,6 +27,7 @@ class Snapshot:
         by_name: Mapping[str, Skill],
         hidden: Sequence[Skill],
         problems: Sequence[Problem],
+        asking: Mapping[str, Problem] | None = None,
     ) -> None:
         self.skills = skills
         self.hidden = hidden
@@ -35,6 +36,8 @@ class Snapshot:
             skill.name for skill in skills if skill.head.extra and not skill.for_model
         )
         """Offered to people only, by their authors' `disable-model-invocation`."""
+        self.asking = asking or {}
+        """Skills that were approved once and ask again: ref -> why. Among `problems` too."""
         self._by_name = by_name
         self._digest = ""
         self._by_id: dict[str, list[Skill]] | None = None

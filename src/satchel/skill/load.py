@@ -19,6 +19,8 @@ from satchel.skill.problems import NO_PROBLEMS
 from satchel.skill.split import decode, split
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from satchel.skill.frontmatter import Fields
     from satchel.skill.problems import Problem
     from satchel.skill.split import Split
@@ -98,8 +100,19 @@ def parse_document(data: bytes, skill_id: str, file: str, stamp: tuple[int, int,
     return Document(fields.values, fields.lines, parts.body, found, head)
 
 
-def load_document(folder: str, file: str = "SKILL.md", skill_id: str | None = None) -> Document:
+def load_document(
+    folder: str,
+    file: str = "SKILL.md",
+    skill_id: str | None = None,
+    verify: Callable[[bytes], None] | None = None,
+) -> Document:
     """Read the SKILL.md of `folder` whole.
+
+    Args:
+        folder: The skill's folder.
+        file: The file's own name.
+        skill_id: The skill's id; the folder's name when None.
+        verify: Gets the very bytes that the document is made of, and raises when it may not be.
 
     Raises:
         NotFound: there is no such file.
@@ -131,6 +144,8 @@ def load_document(folder: str, file: str = "SKILL.md", skill_id: str | None = No
         raise _refused(path, exc) from exc
     finally:
         os.close(descriptor)
+    if verify is not None:
+        verify(data)
     if skill_id is None:
         skill_id = os.path.basename(os.path.abspath(folder))
     document = parse_document(

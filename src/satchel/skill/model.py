@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from satchel.skill.problems import NO_PROBLEMS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from satchel.skill.problems import Problem
 
 Source = Literal["builtin", "system", "user", "project", "global", "extra"]
@@ -164,8 +166,11 @@ class Skill(NamedTuple):
         """False when the author set `user-invocable: false`."""
         return bool((self.head.extra or {}).get("user-invocable", True))
 
-    def read(self) -> Document:
+    def read(self, verify: Callable[[bytes], None] | None = None) -> Document:
         """Read the whole file now: fields, body, every problem.
+
+        Args:
+            verify: Gets the very bytes that the document is made of, and raises when it may not be.
 
         Raises:
             NotFound: the file is gone.
@@ -173,7 +178,7 @@ class Skill(NamedTuple):
         """
         from satchel.skill.load import load_document
 
-        return load_document(self.base_dir, self.head.file, self.head.id)
+        return load_document(self.base_dir, self.head.file, self.head.id, verify)
 
     def to_dict(self) -> dict[str, Any]:
         """The form for `--json`."""

@@ -15,6 +15,8 @@ from satchel.library.walk import OWN_FOLDERS, SKIPPED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from satchel.library.survey import Survey
+
 LISTED = 50
 """Files that a reply names."""
 _ENTRIES = 2_000
@@ -52,6 +54,46 @@ def list_folder(base_dir: str, own_file: str) -> Folder:
         if len(files) < LISTED:
             files.append((path, size))
     return Folder(tuple(files), count, walk.complete, walk.left_out, total.hexdigest())
+
+
+def folder_of(rows: Survey, own_file: str) -> Folder | None:
+    """The same from a survey of the folder; None when it is not as simple as most are.
+
+    Links, folders that are left out, skills within the skill and very many files need the walk.
+    """
+    from hashlib import blake2b
+
+    if len(rows) > _ENTRIES // 2:
+        return None
+    orders: dict[str, str] = {"": "\0"}
+    found: list[tuple[str, str, int, str]] = []
+    for path, changed, inode, size, _, mode in rows:
+        head, _, name = path.rpartition("/")
+        order = orders.get(head)
+        if order is None:
+            folders = head.split("/")
+            if len(folders) >= _DEPTH or not SKIPPED.isdisjoint(folders):
+                return None
+            order = orders[head] = "".join(f"\1{folder}\0" for folder in folders) + "\0"
+        if not stat.S_ISREG(mode) or (
+            head
+            and len(name) == 8
+            and name.lower() == "skill.md"
+            and head.split("/", 1)[0] not in OWN_FOLDERS
+        ):
+            return None
+        # As the walk goes: the files of a folder before its folders, each by name.
+        found.append((order + name, path, size, f"{path}\0{size}\0{changed}/{inode}\n"))
+    found.sort()
+    text = "".join([row[3] for row in found])
+    others = [(path, size) for _, path, size, _ in found if path != own_file]
+    return Folder(
+        tuple(others[:LISTED]),
+        len(others),
+        complete=True,
+        left_out=0,
+        revision=blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest(),
+    )
 
 
 class _Walk:

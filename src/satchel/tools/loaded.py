@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.errors import SkillBroken
 from satchel.tools.arguments import argument_names
-from satchel.tools.folder import list_folder
+from satchel.tools.folder import folder_of, list_folder
 from satchel.tools.frame import disarm
 
 if TYPE_CHECKING:
     from satchel.library import Snapshot
+    from satchel.library.seal import Sealed, Seals
     from satchel.skill import Skill
     from satchel.tools.folder import Folder
 
@@ -50,6 +51,8 @@ class Loaded(NamedTuple):
     """The snapshot in which it was last seen."""
     stamp: Stamp
     """Of the SKILL.md; all zero when it must be read again next time."""
+    sealed: Sealed | None
+    """What was verified; None when nothing binds the skill to a content."""
     changed: bool
     """The file was no longer the one that the last look saw."""
 
@@ -57,7 +60,8 @@ class Loaded(NamedTuple):
 class LoadedSkills:
     """Keeps the skills loaded last."""
 
-    def __init__(self) -> None:
+    def __init__(self, seals: Seals) -> None:
+        self._seals = seals
         self._entries: OrderedDict[Key, Loaded] = OrderedDict()
         self._characters = 0
         self._lock = threading.Lock()
@@ -76,22 +80,57 @@ class LoadedSkills:
             fresh: Whether what is on disk now counts; else what was there at the last look.
 
         Raises:
-            SatchelError: it cannot be read, or is no skill any more.
+            SatchelError: it cannot be read, is no skill any more, or not what was approved.
         """
         head = skill.head
         key = (skill.origin.root, head.id, head.file)
         kept = self._entries.get(key)
-        if kept is None:
-            loaded = _read(skill, look, skill.path)
-        elif not fresh and kept.look is look:
+        if kept is not None and not fresh and kept.look is look:
             loaded = kept
-        elif any(kept.stamp) and kept.stamp == _stamp(kept.path):
-            folder = list_folder(kept.base_dir, head.file)
-            loaded = kept._replace(folder=folder, look=look, changed=False)
         else:
-            loaded = _read(skill, look, kept.path)
+            sealed = self._seals.check(skill)
+            if kept is None or kept.sealed is not sealed:
+                loaded = self._read(skill, look, sealed)
+            elif sealed is not None:
+                # The check has just seen every file of the folder: all are as they were.
+                loaded = kept._replace(look=look, changed=False)
+            elif any(kept.stamp) and kept.stamp == _stamp(kept.path):
+                folder = list_folder(kept.base_dir, head.file)
+                loaded = kept._replace(folder=folder, look=look, changed=False)
+            else:
+                loaded = self._read(skill, look, None)
         self._keep(key, loaded)
         return loaded
+
+    def _read(self, skill: Skill, look: Snapshot, sealed: Sealed | None) -> Loaded:
+        path = skill.path
+        stamp = _stamp(path)
+        document = skill.read() if sealed is None else self._seals.document(skill, sealed)
+        if document.head is None:
+            problem = next((item for item in document.problems if item.severity == "error"), None)
+            why = problem.message if problem else "it is no skill"
+            fix = problem.fix if problem else "Run `satchel doctor`"
+            raise SkillBroken(f"`{path}` can no longer be read as a skill: {why}", fix)
+        if time.time_ns() - stamp[1] < _RACY_NS:
+            stamp = (0, 0, 0, 0)
+        head = skill.head
+        new = document.head
+        body = document.body.strip("\n")
+        safe, disarmed = disarm(body)
+        base_dir = skill.base_dir
+        return Loaded(
+            path,
+            base_dir,
+            body,
+            safe,
+            disarmed,
+            argument_names(document.fields.get("arguments")),
+            _list(base_dir, head.file, sealed),
+            look,
+            stamp,
+            sealed,
+            changed=(new.mtime_ns, new.size) != (head.mtime_ns, head.size),
+        )
 
     def _keep(self, key: Key, loaded: Loaded) -> None:
         with self._lock:
@@ -113,30 +152,9 @@ def _stamp(path: str) -> Stamp:
     return (info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino)
 
 
-def _read(skill: Skill, look: Snapshot, path: str) -> Loaded:
-    stamp = _stamp(path)
-    document = skill.read()
-    if document.head is None:
-        problem = next((item for item in document.problems if item.severity == "error"), None)
-        why = problem.message if problem else "it is no skill"
-        fix = problem.fix if problem else "Run `satchel doctor`"
-        raise SkillBroken(f"`{path}` can no longer be read as a skill: {why}", fix)
-    if time.time_ns() - stamp[1] < _RACY_NS:
-        stamp = (0, 0, 0, 0)
-    head = skill.head
-    new = document.head
-    body = document.body.strip("\n")
-    safe, disarmed = disarm(body)
-    base_dir = skill.base_dir
-    return Loaded(
-        path,
-        base_dir,
-        body,
-        safe,
-        disarmed,
-        argument_names(document.fields.get("arguments")),
-        list_folder(base_dir, head.file),
-        look,
-        stamp,
-        changed=(new.mtime_ns, new.size) != (head.mtime_ns, head.size),
-    )
+def _list(base_dir: str, own_file: str, sealed: Sealed | None) -> Folder:
+    """What else is in the folder: from the check, which has seen it all, or by looking."""
+    known = None
+    if sealed is not None and sealed.path == base_dir:
+        known = folder_of(sealed.rows, own_file)
+    return known or list_folder(base_dir, own_file)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from satchel.skill.interpret import NAME
 from satchel.tools.frame import one_line, plural, printable
@@ -11,7 +11,8 @@ from satchel.tools.frame import one_line, plural, printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from satchel.envelope import Envelope
+    from satchel.envelope import Envelope, ErrorCode
+    from satchel.errors import SatchelError
     from satchel.library import Snapshot
     from satchel.skill import Problem, Skill
     from satchel.tools.base import Call
@@ -50,9 +51,12 @@ def not_offered(call: Call, look: Snapshot, skill: Skill) -> Envelope:
         where = one_line(skill.origin.label, 200)
         # A name is a stranger's word: it enters a command only when it is harmless in one.
         command = f"satchel trust {name}" if NAME.fullmatch(skill.name) else "satchel trust"
+        asked = f"The skill `{name}` came with `{where}` and is not trusted yet"
+        if skill.ref in look.asking:
+            asked = f"The skill `{name}` changed since it was approved"
         return call.fail(
             "PERMISSION_DENIED",
-            f"The skill `{name}` came with `{where}` and is not trusted yet",
+            asked,
             f"Only a person can change that, by running `{command}`. Ask the user, and go on "
             "without it meanwhile",
         )
@@ -63,6 +67,16 @@ def not_offered(call: Call, look: Snapshot, skill: Skill) -> Envelope:
             f"Load `{name}`: that is the one at `{one_line(skill.winner, 200)}`",
         )
     return absent(call, look, skill.name)
+
+
+def not_as_approved(call: Call, exc: SatchelError) -> Envelope:
+    """The answer for a skill that is not what was locked or approved."""
+    return call.fail(
+        cast("ErrorCode", exc.code),
+        one_line(exc.message, 600),
+        f"Only a person can decide about that ({one_line(exc.hint, 300)}). Tell the user, and go "
+        "on without it meanwhile",
+    )
 
 
 def absent(call: Call, look: Snapshot, wanted: str) -> Envelope:

@@ -11,11 +11,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from satchel._fs import is_inside, open_beneath
-from satchel.errors import AccessDenied, InvalidInput
+from satchel.errors import AccessDenied, Changed, InvalidInput, SatchelError
+from satchel.skill.tree import LIMITS
 from satchel.tools.frame import attribute, disarm, encodable, one_line, plural, printable
+from satchel.tools.naming import not_as_approved
 from satchel.tools.pages import cut_page, decode
 
 if TYPE_CHECKING:
@@ -169,6 +171,9 @@ class ReadFileTool:
             return call.fail("CONFLICT", f"`{shown}` changed meanwhile", "Try again", path=where)
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
             data = stream.read(MAX_BYTES)
+            refused = self._not_approved(real, data, stream)
+        if refused is not None:
+            return not_as_approved(call, refused)
         text, fallback = decode(data, cut=info.st_size > MAX_BYTES)
         if text is None:
             return call.fail(
@@ -188,6 +193,32 @@ class ReadFileTool:
                 "Give a smaller offset",
             )
         return _reply(call, page, where, info.st_size, fallback)
+
+    def _not_approved(self, real: str, data: bytes, rest: BinaryIO) -> SatchelError | None:
+        """Why a file of a locked or approved skill may not be shown; None when it may.
+
+        Args:
+            real: The file's real path.
+            data: What will be shown: these very bytes must be the ones that were approved.
+            rest: What follows them.
+        """
+        seals = self._library.seals
+        digest = ""
+        for skill in self._library.holders(real):
+            try:
+                sealed = seals.check(skill, strict=False)
+            except SatchelError as exc:
+                return exc
+            if sealed is None:
+                continue
+            digest = digest or _digest(data, rest)
+            if not sealed.holds(real, digest):
+                return Changed(
+                    f"`{os.path.basename(real)}` is not part of the skill `{skill.name}` as it was "
+                    "approved",
+                    f"Run `satchel show {skill.typed}` to see what is there",
+                )
+        return None
 
     def _in_loaded(self, wanted: str) -> str:
         """The file in the folder of a skill loaded lately: models forget the base directory."""
@@ -222,6 +253,18 @@ class ReadFileTool:
         return call.fail(
             "EXECUTION_ERROR", f"`{shown}` cannot be read: {exc.strerror}", "Try another file"
         )
+
+
+def _digest(data: bytes, rest: BinaryIO) -> str:
+    """Of a whole file: what was read of it, and what follows."""
+    from hashlib import sha256
+
+    total = sha256(data)
+    left = LIMITS.size  # no file of a skill is longer
+    while left > 0 and (chunk := rest.read(1 << 20)):
+        total.update(chunk)
+        left -= len(chunk)
+    return total.hexdigest()
 
 
 def _same(path: str, info: os.stat_result) -> bool:

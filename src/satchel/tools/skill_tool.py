@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from satchel.errors import InvalidInput, Refused
+from satchel.errors import Changed, InvalidInput, LockBroken, Refused
 from satchel.tools.arguments import apply_arguments
 from satchel.tools.frame import attribute, disarm, encodable, plural, printable, size_of
-from satchel.tools.naming import absent, find_skill, not_offered
+from satchel.tools.naming import absent, find_skill, not_as_approved, not_offered
 
 if TYPE_CHECKING:
     from satchel.envelope import Envelope
@@ -82,6 +82,8 @@ class SkillTool:
         _guard(skill, call.stack)
         try:
             loaded = self._loaded.load(skill, look, fresh=fresh)
+        except (Changed, LockBroken) as exc:
+            return not_as_approved(call, exc)
         except Refused as exc:
             return _unreadable(call, exc)
         return self._reply(call, skill, loaded)

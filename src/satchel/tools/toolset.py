@@ -53,7 +53,7 @@ def make_toolset(
 
         detector = LexicalDetector()
     trace = trace or library.trace
-    loaded = LoadedSkills()
+    loaded = LoadedSkills(library.seals)
     tools: tuple[Tool, ...] = (
         SkillTool(library, settings, loaded, trace),
         ReadFileTool(library, settings, loaded),

@@ -1,0 +1,227 @@
+"""What does it cost to verify a skill before it is loaded?
+
+    python benchmarks/sealing.py --out benchmarks/results/sealing.json
+    python benchmarks/sealing.py --approvals 100000    # also: a look at so many approved skills
+
+A load is a whole call of the tool `Skill`, through the toolset, with a look for changes. The same
+skill is loaded where nothing binds it, where it was approved by its content, and where it is
+locked, in turns. `again` has everything in memory; `text read` has to read SKILL.md, and knows the
+stamps of the folder; `first` hashes all files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from measure import machine, table
+from sampling import Figure, ratios
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from satchel.library import Library
+    from satchel.tools import Toolset
+
+FILES = (1, 5, 20)
+WAYS = ("unbound", "approved", "locked")
+STATES = ("again", "text read", "first")
+_cpu = time.process_time
+
+
+class Bench:
+    """One skill of so many files, bound in each way."""
+
+    def __init__(self, folder: str, files: int) -> None:
+        from satchel.library import Library, Location, TrustBook
+        from satchel.library.lockfile import Locked, Place, lock_path, render_lock
+        from satchel.settings import load_settings
+        from satchel.skill.tree import FolderTree, seal
+
+        self.settings = load_settings(folder, env={"SATCHEL_HOME": folder}, trace="memory")
+        self.libraries: dict[str, Library] = {}
+        for way in WAYS:
+            place = os.path.join(folder, way, "skills")
+            _write(os.path.join(place, "one"), files)
+            book = TrustBook(os.path.join(folder, f"{way}.json"))
+            trusted = None if way == "approved" else True
+            library = Library([Location(place, trusted=trusted)], trust=book)
+            skill = library.list_skills(hidden=True)[0]
+            if way == "approved":
+                taken = library.seals.take(skill)
+                book.approve(skill.base_dir, "skill", taken.seal, taken.head)
+            elif way == "locked":
+                found = seal(FolderTree(skill.base_dir))
+                source = Place("git", "https://example.org/skills", "main", "0" * 40)
+                row = Locked("one", "one", source, "MIT", found.digest, found.files)
+                with open(lock_path(place), "wb") as file:
+                    file.write(render_lock({"one": row}))
+            self.libraries[way] = library
+
+    def tools(self, way: str, state: str) -> Toolset:
+        """The tools as they are before a load of that kind."""
+        from satchel.library import Library
+        from satchel.tools import make_toolset
+
+        library = self.libraries[way]
+        if state == "first":
+            library = Library(library.locations, trust=library.trust)
+            library.snapshot()
+        made = make_toolset(library, self.settings)
+        if state == "text read":
+            skill = library.refresh().skills[0]
+            library.seals.check(skill)
+        return made
+
+
+def _write(folder: str, files: int) -> None:
+    from satchel.testing import make_skill
+
+    make_skill(os.path.dirname(folder), "one", body="Do this, and then that.\n" * 200)
+    os.makedirs(os.path.join(folder, "references"), exist_ok=True)
+    for number in range(files - 1):
+        with open(os.path.join(folder, f"references/{number}.md"), "w", encoding="utf-8") as file:
+            file.write(f"Line of file {number}.\n" * 150)
+
+
+def measure(files: int, rounds: int) -> list[dict[str, float]]:
+    """Microseconds of each way and state, and of the parts of a check, round by round."""
+    folder = tempfile.mkdtemp(prefix="sealing-")
+    try:
+        bench = Bench(folder, files)
+        time.sleep(0.2)  # what is younger than 50 ms is not believed
+        ready = {way: bench.tools(way, "again") for way in WAYS}
+        for tools in ready.values():
+            _timed(tools)
+        found: list[dict[str, float]] = []
+        for _ in range(rounds):
+            row: dict[str, float] = {}
+            for state in STATES:
+                for way in WAYS:
+                    tools = ready[way] if state == "again" else bench.tools(way, state)
+                    row[f"{way}, {state}"] = _timed(tools)
+            found.append({**row, **_parts(bench.libraries["locked"])})
+        return found
+    finally:
+        shutil.rmtree(folder)
+
+
+def _timed(tools: Toolset) -> float:
+    began = _cpu()
+    reply = tools.call("Skill", {"name": "one"})
+    spent = (_cpu() - began) * 1e6
+    assert reply.status == "success", reply.text
+    return spent
+
+
+def _parts(library: Library) -> dict[str, float]:
+    """The check alone, the pass over the folder that is part of it, and the listing it replaces."""
+    from satchel.library.survey import survey
+    from satchel.tools.folder import list_folder
+
+    skill = library.refresh().skills[0]
+    base = skill.base_dir
+    calls: dict[str, Callable[[], Any]] = {
+        "check": lambda: library.seals.check(skill),
+        "pass over the folder": lambda: survey(base),
+        "listing": lambda: list_folder(base, "SKILL.md"),
+    }
+    spent: dict[str, float] = {}
+    for name, call in calls.items():
+        began = _cpu()
+        call()
+        spent[name] = (_cpu() - began) * 1e6
+    return spent
+
+
+def look(count: int) -> dict[str, float]:
+    """Seconds of a look at so many skills, each approved by its content or all by their folder."""
+    from satchel.library import Library, Location, TrustBook
+    from satchel.library.trust import head_mark
+    from satchel.skill.tree import Seal
+    from satchel.testing import make_skill
+
+    folder = tempfile.mkdtemp(prefix="sealing-")
+    try:
+        place = os.path.join(folder, "skills")
+        for number in range(count):
+            make_skill(place, f"skill-{number:06d}", f"Handles case {number}. " + "Words. " * 20)
+        figures: dict[str, float] = {}
+        for kind in ("project", "skill"):
+            path = os.path.join(folder, f"{kind}.json")
+            library = Library([Location(place, trusted=None)], trust=TrustBook(path))
+            hidden = library.snapshot().hidden
+            if kind == "project":
+                library.trust.approve(place, kind)
+            else:
+                # What is hashed at a load does not matter for a look.
+                marks = [head_mark(skill.head) for skill in hidden]
+                seals = [Seal(f"sha256:{mark}{mark}", {}) for mark in marks]
+                rows = zip((skill.base_dir for skill in hidden), seals, marks, strict=True)
+                began = _cpu()
+                library.trust.approve_all((base, kind, seal, mark) for base, seal, mark in rows)
+                figures["approve all"] = _cpu() - began
+            fresh = Library([Location(place, trusted=None)], trust=TrustBook(path))
+            began = _cpu()
+            assert len(fresh.snapshot()) == count
+            figures[f"first look, {kind}"] = _cpu() - began
+            began = _cpu()
+            fresh.refresh()
+            figures[f"another look, {kind}"] = _cpu() - began
+        return figures
+    finally:
+        shutil.rmtree(folder)
+
+
+def _shares(rows: list[dict[str, float]]) -> dict[str, float]:
+    """The check against the load: within each round, then the median over the rounds."""
+    again, text = "unbound, again", "unbound, text read"
+    beyond = [{**row, "beyond": row["check"] - row["pass over the folder"]} for row in rows]
+    return {
+        "locked / unbound, again": ratios(rows, "locked, again", again).value,
+        "approved / unbound, again": ratios(rows, "approved, again", again).value,
+        "locked / unbound, text read": ratios(rows, "locked, text read", text).value,
+        "approved / unbound, text read": ratios(rows, "approved, text read", text).value,
+        "check beyond the pass / load, again": ratios(beyond, "beyond", again).value,
+        "check / load, again": ratios(rows, "check", again).value,
+    }
+
+
+def main() -> None:
+    """Measure, print a table, write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=400)
+    parser.add_argument("--approvals", type=int, default=0)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    runs = {str(files): measure(files, given.rounds) for files in FILES}
+    shares = {files: _shares(rows) for files, rows in runs.items()}
+    sizes = {
+        files: {name: Figure.of(row[name] for row in rows)._asdict() for name in rows[0]}
+        for files, rows in runs.items()
+    }
+    rows = [["CPU µs, median", *(f"{files} files" for files in sizes)]]
+    names = list(next(iter(sizes.values())))
+    rows += [[name, *(f"{sizes[n][name]['value']:.0f}" for n in sizes)] for name in names]
+    rows += [
+        [name, *(f"{100 * shares[n][name]:.0f} %" for n in sizes)] for name in shares[str(FILES[0])]
+    ]
+    print(table(rows))
+    result: dict[str, Any] = {"machine": machine(), "us": sizes, "shares": shares}
+    if given.approvals:
+        found = look(given.approvals)
+        result["look"] = {"skills": given.approvals, "s": found}
+        said = [[name, f"{value:.2f}"] for name, value in found.items()]
+        print(table([["CPU s", "value"], *said]))
+    if given.out:
+        given.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

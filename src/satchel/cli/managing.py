@@ -1,0 +1,155 @@
+"""Which skills are here is the user's business: add, remove, rename, undo."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from satchel._language import listed, say
+from satchel.cli.output import one_line, write_json
+from satchel.cli.planning import decide_options, open_store, scope_option, settle, tell_repairs
+from satchel.cli.session import command, complete_names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from satchel.cli.session import Session
+    from satchel.store.history import Entry
+
+
+@command(
+    say("Write a new, minimal skill."),
+    "satchel add release-notes",
+    'satchel add "Release Notes" --description "Writes release notes. Use when a version ships."',
+    more=say("Its folder is the name in lower case, with hyphens for everything odd."),
+)
+@click.argument("name")
+@click.option("--description", default="", help=say("What it does and when to use it."))
+@scope_option
+@click.option("--dry-run", is_flag=True, help=say("Show what would change, and stop."))
+def add(
+    session: Session, name: str, description: str, everywhere: bool, dry_run: bool, as_json: bool
+) -> int:
+    """The path on stdout."""
+    store = open_store(session, everywhere=everywhere)
+    with store.plan_add(name, description) as plan:
+        return settle(session, store, plan, yes=True, dry_run=dry_run, as_json=as_json)
+
+
+@command(
+    say("Take skills of yours away; `satchel undo` brings them back."),
+    "satchel remove release-notes",
+    "satchel remove release-notes pdf-forms --yes",
+)
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_names)
+@scope_option
+@decide_options
+def remove(
+    session: Session,
+    names: tuple[str, ...],
+    everywhere: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Asks first."""
+    store = open_store(session, everywhere=everywhere)
+    with store.plan_remove(names) as plan:
+        return settle(session, store, plan, yes=yes, dry_run=dry_run, as_json=as_json)
+
+
+@command(
+    say("Give a skill another name: its folder and its `name` field."),
+    "satchel rename pdf-forms fill-pdf",
+)
+@click.argument("name", shell_complete=complete_names)
+@click.argument("new")
+@scope_option
+@click.option("--dry-run", is_flag=True, help=say("Show what would change, and stop."))
+def rename(
+    session: Session, name: str, new: str, everywhere: bool, dry_run: bool, as_json: bool
+) -> int:
+    """Nothing is lost by it, so it does not ask."""
+    store = open_store(session, everywhere=everywhere)
+    with store.plan_rename(name, new) as plan:
+        return settle(session, store, plan, yes=True, dry_run=dry_run, as_json=as_json)
+
+
+@command(
+    say("Bring back the skills and the lockfile as they were before the last change."),
+    "satchel undo",
+    "satchel undo --list",
+    "satchel undo --redo",
+)
+@scope_option
+@click.option("--redo", is_flag=True, help=say("Take the last undo back."))
+@click.option("--list", "listing", is_flag=True, help=say("Show the changes that can be undone."))
+def undo(session: Session, everywhere: bool, redo: bool, listing: bool, as_json: bool) -> int:
+    """One step back at a time."""
+    store = open_store(session, everywhere=everywhere)
+    if listing:
+        return _list_history(session, store.history(), as_json=as_json)
+    done = store.undo(redo=redo)
+    if as_json:
+        write_json({"undone": done.op, "skills": list(done.ids), "number": done.number})
+        return 0
+    tell_repairs(session, done.repaired)
+    names = listed(f"`{one_line(item)}`" for item in done.ids)
+    err = session.err
+    what = _doing(done.op)
+    text = (
+        say("Done again: {what} {names}", what=what, names=names)
+        if redo
+        else say("Undone: {what} {names}", what=what, names=names)
+    )
+    err.write(err.paint(text, "green") + "\n")
+    for note in done.notes:
+        err.line(one_line(note), "dim")
+    return 0
+
+
+def _list_history(session: Session, entries: Sequence[Entry], *, as_json: bool) -> int:
+    if as_json:
+        write_json([entry._asdict() for entry in entries])
+        return 0
+    if not entries:
+        session.err.line(say("Nothing was changed here yet"))
+        return 0
+    rows = [
+        [
+            str(entry.number),
+            _when(entry.time),
+            entry.op,
+            _states()[entry.state],
+            one_line(entry.summary),
+        ]
+        for entry in entries
+    ]
+    head = ["", say("when"), say("what"), say("state"), say("skills")]
+    session.out.table(head, rows, [["dim", "dim", "bold"] for _ in rows])
+    return 0
+
+
+def _when(time: str) -> str:
+    """A time of the history, as people write it."""
+    return time.replace("T", " ").removesuffix("Z")
+
+
+def _states() -> dict[str, str]:
+    return {"done": say("done"), "undone": say("undone"), "past": say("past")}
+
+
+def _doing(op: str) -> str:
+    """What was undone, as a word in a sentence."""
+    words = {
+        "add": say("adding"),
+        "import": say("importing"),
+        "update": say("updating"),
+        "remove": say("removing"),
+        "rename": say("renaming"),
+        "install": say("installing"),
+        "lock": say("locking"),
+        "rebuild": say("rebuilding"),
+    }
+    return words.get(op, op)

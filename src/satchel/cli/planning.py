@@ -1,0 +1,341 @@
+"""How is a change shown before it is made, and who says yes?
+
+`settle` is what every command that changes skills ends with: show the plan, ask where something
+would be lost or looks odd, carry it out, and say what was done.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from satchel._language import listed, say
+from satchel.cli.output import SEVERITIES, one_line, write_json
+from satchel.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from satchel.cli.output import Screen
+    from satchel.cli.session import Session
+    from satchel.store.plan import Difference, Kind, Plan, Step
+    from satchel.store.store import Receipt, Store
+
+_MARKS: dict[Kind, tuple[str, str]] = {
+    "add": ("+", "green"),
+    "replace": ("~", "yellow"),
+    "remove": ("-", "red"),
+    "same": ("=", "dim"),
+    "refused": ("✗", "red"),
+}
+_VERDICTS = {"blocked": "red", "review": "yellow", "incomplete": "yellow", "no findings": "green"}
+_FEW = 8
+"""So many skills are shown one by one; more are a table of counts and what needs a look."""
+_FILES = 12
+_NOTES = 12
+
+
+def decide_options(function: Callable[..., int]) -> Callable[..., int]:
+    """The options of every command that changes skills."""
+    for option in (
+        click.option("--dry-run", is_flag=True, help=say("Show what would change, and stop.")),
+        click.option("--yes", is_flag=True, help=say("Do not ask.")),
+    ):
+        function = option(function)
+    return function
+
+
+def scope_option(function: Callable[..., int]) -> Callable[..., int]:
+    """`--global`, for the user's own skills of every project."""
+    words = say("Your own skills for all projects (`~/.config/agents/skills`), not this project's.")
+    return click.option("--global", "everywhere", is_flag=True, help=words)(function)
+
+
+def open_store(session: Session, *, everywhere: bool) -> Store:
+    """The store of the project, or of the user."""
+    return session.satchel.store("global" if everywhere else "project")
+
+
+def settle(
+    session: Session,
+    store: Store,
+    plan: Plan,
+    *,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+    accept_risk: str = "",
+) -> int:
+    """Show a plan, ask, carry it out; returns the exit code.
+
+    Args:
+        session: This run.
+        store: Carries it out.
+        plan: What to do.
+        yes: Nobody needs to be asked.
+        dry_run: Only show it.
+        as_json: For scripts.
+        accept_risk: Why blocked skills are installed all the same.
+    """
+    refused = plan.of_kind("refused")
+    if len(refused) == len(plan.steps) == 1 and refused[0].error is not None:
+        raise refused[0].error
+    if not as_json:
+        show_plan(session, plan)
+    if dry_run:
+        if as_json:
+            write_json({**plan.to_dict(), "dry_run": True})
+        else:
+            _show_diff(session, plan)
+        return 1 if refused else 0
+    reason = "" if yes else _reason_to_ask(plan, accept_risk)
+    if reason and not ask(session, reason, say("Go on?")):
+        session.err.line(say("Nothing was changed"))
+        return 0
+    receipt = store.carry_out(plan, accept_risk=accept_risk)
+    if as_json:
+        write_json(
+            {**plan.to_dict(), "number": receipt.number, "done": [s.id for s in receipt.done]}
+        )
+    else:
+        tell_receipt(session, plan, receipt)
+    return 1 if refused or receipt.left else 0
+
+
+def _reason_to_ask(plan: Plan, accept_risk: str) -> str:
+    """Why a person should decide; nothing when there is no reason."""
+    changes = [step for step in plan.changes if accept_risk or not step.blocked]
+    lost = [step for step in changes if step.kind == "replace"]
+    gone = [step for step in changes if step.kind == "remove"]
+    odd = [
+        step for step in changes if step.report is not None and step.report.verdict != "no findings"
+    ]
+    if gone and plan.op == "remove":
+        return say("{names} will be removed", names=_names(gone))
+    if lost:
+        return say("{names} will be overwritten", names=_names(lost))
+    if odd:
+        return say("The scan wants a person to look at {names}", names=_names(odd))
+    return ""
+
+
+def ask(session: Session, reason: str, question: str, hint: str = "") -> bool:
+    """Ask on the terminal, until the answer is one.
+
+    Raises:
+        Refused: nobody is there to answer.
+    """
+    if not sys.stdin.isatty():
+        raise Refused(
+            say("{reason}, and nobody is there to ask", reason=reason),
+            hint or say("Look at it with `--dry-run`, then give `--yes`"),
+        )
+    err = session.err
+    while True:
+        err.write(f"{reason}. {question} [y/N] ")
+        err.stream.flush()
+        line = sys.stdin.readline()
+        answer = line.strip().lower()
+        if answer in {"y", "yes", "是"}:
+            return True
+        if not line:
+            err.line()
+        if answer in {"", "n", "no", "否"}:
+            return False
+        err.line(say("Please answer `y` for yes or `n` for no"))
+
+
+def _names(steps: Sequence[Step]) -> str:
+    names = [f"`{one_line(step.id)}`" for step in steps]
+    if len(names) > 5:
+        return say("{names} and {count} more", names=listed(names[:4]), count=len(names) - 4)
+    return listed(names)
+
+
+# --- showing ------------------------------------------------------------------------------
+
+
+def show_plan(session: Session, plan: Plan) -> None:
+    """The plan on stderr."""
+    err = session.err
+    if len(plan.steps) <= _FEW:
+        for step in plan.steps:
+            show_step(err, step)
+        return
+    words: dict[Kind, str] = {
+        "add": say("new"),
+        "replace": say("changed"),
+        "remove": say("removed"),
+        "same": say("as they are"),
+        "refused": say("refused"),
+    }
+    for kind, word in words.items():
+        if count := len(plan.of_kind(kind)):
+            mark, style = _MARKS[kind]
+            err.line(f"{count} {word}", "", "", None, [(mark, style), (" ", "")])
+    verdicts: dict[str, int] = {}
+    for step in plan.changes:
+        if step.report is not None:
+            verdicts[step.report.verdict] = verdicts.get(step.report.verdict, 0) + 1
+    said = [f"{verdict_word(verdict)} {count}" for verdict, count in sorted(verdicts.items())]
+    if said:
+        err.line(say("Scan: {counts}", counts=", ".join(said)))
+    _show_refused(err, plan.of_kind("refused"))
+    for step in plan.blocked:
+        show_step(err, step, short=True)
+    notes = list(dict.fromkeys(note for step in plan.changes for note in step.notes))
+    for note in notes[:_NOTES]:
+        err.line(one_line(note), "dim", "  · ")
+    if len(notes) > _NOTES:
+        err.line(say("and {count} more", count=len(notes) - _NOTES), "dim", "  · ")
+
+
+def _show_refused(err: Screen, steps: Sequence[Step]) -> None:
+    """Refusals by their remedy: the same words thirty times would hide the others."""
+    groups: dict[str, list[Step]] = {}
+    for step in steps:
+        groups.setdefault(step.error.hint if step.error is not None else "", []).append(step)
+    mark, style = _MARKS["refused"]
+    for hint, members in groups.items():
+        err.line(_names(members), "", "", "  ", [(mark, style), (" ", "")])
+        error = members[0].error
+        if error is not None:
+            err.line(one_line(error.message), "", "    ")
+        if hint:
+            err.line(say("hint: ") + one_line(hint), "dim", "    ")
+
+
+def show_step(err: Screen, step: Step, *, short: bool = False) -> None:
+    """One skill of a plan."""
+    mark, style = _MARKS[step.kind]
+    about = _about(step)
+    err.line(
+        about, "dim", "", "  ", [(mark, style), (" ", ""), (one_line(step.id), "bold"), ("  ", "")]
+    )
+    if step.error is not None:
+        err.line(one_line(step.error.message), "", "    ")
+        if step.error.hint:
+            err.line(say("hint: ") + one_line(step.error.hint), "dim", "    ")
+    if step.description and step.kind == "add" and not short:
+        err.line(one_line(step.description), "", "    ")
+    if not short:
+        _show_difference(err, step.difference)
+        for note in step.notes:
+            err.line(one_line(note), "dim", "    · ")
+    _show_scan(err, step)
+
+
+def _about(step: Step) -> str:
+    """Counts and the licence, in a few words."""
+    if step.seal is None or step.kind in ("same", "remove", "refused"):
+        return say("nothing new") if step.kind == "same" and not step.notes else ""
+    files = len(step.seal.files)
+    parts = [say("1 file") if files == 1 else say("{count} files", count=files)]
+    if step.report is not None and step.report.inventory.programs:
+        count = len(step.report.inventory.programs)
+        parts.append(say("1 program") if count == 1 else say("{count} programs", count=count))
+    if step.after is not None:
+        parts.append(one_line(step.after.licence) or say("no licence named"))
+        if step.after.signer:
+            parts.append(say("signed by {who}", who=one_line(step.after.signer)))
+    return ", ".join(parts)
+
+
+def _show_difference(err: Screen, difference: Difference) -> None:
+    rows = (
+        (say("new files"), difference.added, "green"),
+        (say("changed files"), difference.changed, "yellow"),
+        (say("removed files"), difference.removed, "red"),
+        (say("your edits kept in"), difference.kept, "cyan"),
+        (say("programs new or changed"), difference.programs, "yellow"),
+        (say("new hosts"), difference.hosts, "yellow"),
+        (say("new secrets"), difference.secrets, "yellow"),
+    )
+    for title, items, style in rows:
+        if items:
+            shown = ", ".join(map(one_line, items[:_FILES]))
+            if len(items) > _FILES:
+                shown = say("{names} and {count} more", names=shown, count=len(items) - _FILES)
+            err.line(shown, "", "    ", "      ", [(title, style), (": ", "")])
+    for key, before, after in difference.fields:
+        err.line(f"{one_line(before) or '—'} → {one_line(after) or '—'}", "", "    ", "      ",
+                 [(one_line(key), "cyan"), (": ", "")])  # fmt: skip
+
+
+def _show_scan(err: Screen, step: Step) -> None:
+    report = step.report
+    if report is None or step.kind == "same":
+        return
+    style = _VERDICTS[report.verdict]
+    err.line("", "", "    ", None, [(say("scan: "), ""), (verdict_word(report.verdict), style)])
+    for finding in report.findings:
+        if finding.severity == "note":
+            continue
+        severity = "error" if finding.severity == "block" else "warning"
+        mark, colour = SEVERITIES[severity]
+        where = one_line(finding.path) + (f":{finding.line}" if finding.line else "")
+        err.line(f"{where}  {say(finding.about.what)}", "", "      ", "        ",
+                 [(mark, colour), (" ", ""), (finding.rule, "bold"), ("  ", "")])  # fmt: skip
+    for path, reason in report.unscanned:
+        what = say("not scanned: {path} ({reason})", path=one_line(path), reason=one_line(reason))
+        err.line(what, "dim", "      ")
+
+
+def verdict_word(verdict: str) -> str:
+    """A verdict in the reader's language."""
+    return {
+        "blocked": say("blocked"),
+        "review": say("review"),
+        "incomplete": say("incomplete"),
+        "no findings": say("no findings"),
+    }[verdict]
+
+
+def _show_diff(session: Session, plan: Plan) -> None:
+    """The lines that would change, as a patch on stdout."""
+    from satchel.store.patch import patch_of
+
+    for step in plan.of_kind("replace"):
+        session.out.data(patch_of(os.path.join(plan.scope.folder, step.id), step.staged, step.id))
+
+
+def tell_receipt(session: Session, plan: Plan, receipt: Receipt) -> None:
+    """What was done: paths on stdout, words on stderr."""
+    err = session.err
+    tell_repairs(session, receipt.repaired)
+    for step in receipt.done:
+        if step.kind in ("add", "replace"):
+            session.out.data(os.path.join(plan.scope.folder, step.id))
+    err = session.err
+    if receipt.left:
+        names = _names(receipt.left)
+        err.line(say("Left out, because the scan blocked it: {names}", names=names), "red")
+        err.line(say("To install it all the same, give `--accept-risk WHY`"), "", say("hint: "))
+    if not receipt.done:
+        err.line(say("Nothing to do"))
+        return
+    err.write(err.paint(_done(plan, receipt), "green") + "\n")
+    if plan.op in ("remove", "update", "import", "rename") and receipt.number:
+        err.line(say("`satchel undo` takes it back"), "dim")
+
+
+def _done(plan: Plan, receipt: Receipt) -> str:
+    names = _names([step for step in receipt.done if plan.op != "rename" or step.kind == "add"])
+    return {
+        "add": say("Added: {names}", names=names),
+        "import": say("Imported: {names}", names=names),
+        "remove": say("Removed: {names}", names=names),
+        "update": say("Updated: {names}", names=names),
+        "install": say("Installed: {names}", names=names),
+        "rename": say("Renamed: {names}", names=names),
+    }[plan.op]
+
+
+def tell_repairs(session: Session, repaired: Sequence[str]) -> None:
+    """What an interrupted command had left to do."""
+    err = session.err
+    for text in repaired:
+        err.line(one_line(text), "", "", None, [(say("repaired: "), "yellow")])

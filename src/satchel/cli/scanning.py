@@ -1,0 +1,376 @@
+"""What is in a skill? `satchel scan` looks, and says what it found and what it could not see."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from satchel._language import listed, say
+from satchel.cli.output import one_line, write_json
+from satchel.cli.session import command, complete_names, short_path
+from satchel.cli.values import AnyPath, OneOf
+from satchel.errors import InvalidInput, NotFound, SatchelError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from satchel.cli.output import Screen
+    from satchel.cli.session import Session
+    from satchel.security.allow import Allowance
+    from satchel.security.report import Finding, Report
+    from satchel.skill.tree import Tree
+
+_VERDICTS = {
+    "blocked": ("✗", "red"),
+    "incomplete": ("?", "yellow"),
+    "review": ("▲", "yellow"),
+    "no findings": ("·", "dim"),
+}
+_SEVERITIES = {"block": ("✗", "red"), "review": ("▲", "yellow"), "note": ("·", "dim")}
+_MOST = 8
+"""Places of one rule, or files that were not looked at, that are listed."""
+
+
+def _words() -> dict[str, str]:
+    """Verdicts and severities in the reader's language."""
+    return {
+        "blocked": say("blocked"),
+        "incomplete": say("incomplete"),
+        "review": say("review"),
+        "no findings": say("no findings"),
+        "block": say("block"),
+        "note": say("note"),
+    }
+
+
+@command(
+    say("Look for what a skill could do to you.")
+    + "\n\n"
+    + say(
+        "PATH is a skill's folder, a folder with skills, or an archive; NAME is a skill of this "
+        "project. The verdict is `blocked`, `review`, `incomplete` or `no findings`; none of them "
+        "is a promise. Exits with 1 when something is blocked, or was not looked at; `--fail-on "
+        "review` is stricter, `--allow-incomplete` less strict."
+    ),
+    "satchel scan ~/Downloads/some-skill",
+    "satchel scan --all --fail-on review",
+    "satchel scan .agents/skills --format sarif > scan.sarif",
+    "satchel scan --explain fetch-and-run",
+)
+@click.argument("names", nargs=-1, metavar="[PATH|NAME]...", shell_complete=complete_names)
+@click.option("--all", "everything", is_flag=True, help=say("Every skill of this project."))
+@click.option(
+    "--format",
+    "form",
+    type=OneOf(["text", "json", "sarif"]),
+    default="text",
+    help=say("How to print the result."),
+)
+@click.option(
+    "--fail-on",
+    type=OneOf(["block", "review"]),
+    default="block",
+    help=say("From which severity on to exit with 1; `block` by default."),
+)
+@click.option(
+    "--allow-incomplete",
+    is_flag=True,
+    help=say("Do not exit with 1 only because something was not looked at."),
+)
+@click.option(
+    "--rules", multiple=True, metavar="FILE", type=AnyPath(), help=say("YARA rules of your own.")
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="FILE",
+    type=AnyPath(),
+    help=say("An allow-list that counts in full, also for what blocks."),
+)
+@click.option("--explain", metavar="RULE", help=say("Say what a rule means, and nothing else."))
+def scan(
+    session: Session,
+    names: tuple[str, ...],
+    everything: bool,
+    form: str,
+    fail_on: str,
+    allow_incomplete: bool,
+    rules: tuple[str, ...],
+    allow: tuple[str, ...],
+    explain: str | None,
+    as_json: bool,
+) -> int:
+    """One block per skill."""
+    if explain is not None:
+        return _explain(session, explain, as_json=as_json or form == "json")
+    if not names and not everything:
+        raise InvalidInput(
+            say("Which skill? Give a path, a name or `--all`"),
+            say("Run `{command} --help`", command="satchel scan"),
+        )
+    if names and everything:
+        raise InvalidInput(
+            say("Give names or `--all`, not both"),
+            say("Run `{command} --help`", command="satchel scan"),
+        )
+    folders = _folders(session, names)
+    form = "json" if as_json else form
+    allowances, refused = _allowances(session, allow)
+    if rules:
+        from satchel.security.yara import load
+
+        load(rules)  # a file that is wrong is wrong for every skill
+    reports = dict(_reports(folders, allowances, rules))
+    failed = [report for report in reports.values() if _fails(report, fail_on, allow_incomplete)]
+    if form == "json":
+        write_json([{"path": folder, **report.to_dict()} for folder, report in reports.items()])
+    elif form == "sarif":
+        _write_sarif(reports)
+    else:
+        for folder, report in reports.items():
+            _show(session.out, folder, report)
+    _summary(session, reports, refused)
+    return 1 if failed else 0
+
+
+def _fails(report: Report, threshold: str, allow_incomplete: bool) -> bool:
+    levels = {"block"} if threshold == "block" else {"block", "review"}
+    return any(one.severity in levels for one in report.findings) or (
+        bool(report.unscanned) and not allow_incomplete
+    )
+
+
+# --- which skills -------------------------------------------------------------------------
+
+
+def _folders(session: Session, names: Sequence[str]) -> list[str]:
+    """The folders that the words mean; without words, all of the project.
+
+    Raises:
+        NotFound: a word means nothing.
+    """
+    if not names:
+        snapshot = session.satchel.library.snapshot()
+        found = [
+            skill.base_dir
+            for skill in (*snapshot.skills, *snapshot.hidden)
+            if skill.source != "builtin"
+        ]
+        if not found:
+            raise NotFound(
+                say("There is no skill here"), say("Give the folder of a skill, or its name")
+            )
+        return list(dict.fromkeys(found))
+    folders: list[str] = []
+    for name in names:
+        path = os.path.abspath(os.path.expanduser(name))
+        if os.path.isfile(path):
+            # A SKILL.md means its skill; any other file must be an archive, and is read as one.
+            is_skill = os.path.basename(path).lower() == "skill.md"
+            folders.append(os.path.dirname(path) if is_skill else path)
+        elif os.path.isdir(path):
+            folders += _below(path)
+        elif os.sep in name:
+            raise NotFound(
+                say("There is no `{path}`", path=name), say("Give the folder of a skill")
+            )
+        else:
+            folders.append(session.find(name)[0].base_dir)
+    return list(dict.fromkeys(folders))
+
+
+def _below(path: str) -> list[str]:
+    """The skill at `path`, else those below it, else the folder itself."""
+    found: list[str] = []
+    skipped = {".git", "node_modules", ".satchel"}
+    for root, folders, files in os.walk(path):
+        folders[:] = sorted(name for name in folders if name not in skipped)
+        if any(name.lower() == "skill.md" for name in files):
+            found.append(root)
+            folders.clear()
+    return found or [path]
+
+
+def _allowances(session: Session, given: Sequence[str]) -> tuple[list[Allowance], list[Allowance]]:
+    from satchel.security.allow import FILE, gather
+
+    settings = session.satchel.settings
+    config = settings.paths.config
+    own = os.path.join(os.path.dirname(config), FILE) if config else ""
+    missing = [path for path in given if not os.path.isfile(path)]
+    if missing:
+        raise NotFound(say("There is no `{path}`", path=missing[0]), say("Give an allow-list"))
+    return gather(own, os.path.join(settings.project, ".agents", FILE), given)
+
+
+def _reports(
+    folders: Sequence[str], allowances: Sequence[Allowance], rules: Sequence[str]
+) -> Iterator[tuple[str, Report]]:
+    from satchel.cli.progress import with_progress
+    from satchel.security import Report, scan_tree
+
+    for folder in with_progress(folders, say("Scanning")):
+        try:
+            for path, tree in _trees(folder):
+                name = os.path.basename(path)
+                yield path, scan_tree(tree, name=name, allow=allowances, rules=rules)
+        except (SatchelError, OSError) as exc:
+            reason = exc.message if isinstance(exc, SatchelError) else exc.strerror or str(exc)
+            yield folder, Report("incomplete", unscanned=((".", reason),))
+
+
+def _trees(path: str) -> Iterator[tuple[str, Tree]]:
+    """The skills at a path: a folder's own, or each one of an archive, which is not unpacked."""
+    from satchel.skill.tree import FolderTree
+
+    if os.path.isdir(path):
+        yield path, FolderTree(path)
+        return
+    from satchel.store.archive import open_archive
+    from satchel.store.sources import find_skills, subtree
+
+    with open_archive(path) as archive:
+        found = find_skills(archive)
+        for skill in found:
+            yield os.path.join(path, skill.path), subtree(archive, skill.path)
+        if not found:
+            yield path, subtree(archive)
+
+
+# --- what is shown ------------------------------------------------------------------------
+
+
+def _show(out: Screen, folder: str, report: Report) -> None:
+    mark, colour = _VERDICTS[report.verdict]
+    words = _words()
+    plain = colour if report.verdict == "blocked" else "bold"
+    out.line(
+        one_line(short_path(folder)),
+        plain if report.verdict != "no findings" else "",
+        lead=[(f"{mark} {words[report.verdict]}", colour), ("  ", "")],
+    )
+    for rule, found in _grouped(report.findings).items():
+        _show_rule(out, rule, found)
+    for one in report.allowed:
+        out.line(
+            say(
+                "{rule} in {place} is accepted until {date}: {reason}",
+                rule=one.finding.rule,
+                place=_place(one.finding),
+                date=one.expires,
+                reason=one_line(one.reason),
+            ),
+            "dim",
+            indent="  · ",
+        )
+    for old in report.expired:
+        out.line(say("The acceptance has expired: {what}", what=one_line(old)), indent="  ▲ ")
+    for path, reason in report.unscanned[:_MOST]:
+        text = say("Not looked at: {path}: {reason}", path=one_line(path), reason=say(reason))
+        out.line(text, indent="  ? ")
+    more = len(report.unscanned) - _MOST
+    if more > 0:
+        out.line(say("{count} more were not looked at", count=more), indent="  ? ")
+
+
+def _show_rule(out: Screen, rule: str, found: Sequence[Finding]) -> None:
+    about = found[0].about
+    mark, colour = _SEVERITIES[about.severity]
+    word = _words()[about.severity]
+    lead = [(f"{mark} {word} {rule}", colour), (": ", "")]
+    out.line(say(about.what), indent="  ", hang="    ", lead=lead)
+    for one in found[:_MOST]:
+        place = _place(one)
+        out.line(
+            one_line(one.evidence),
+            "dim",
+            indent="    ",
+            hang="      ",
+            lead=[(place, "cyan"), ("  ", "")],
+        )
+    if len(found) > _MOST:
+        out.line(say("and {count} more places", count=len(found) - _MOST), "dim", indent="    ")
+    out.line(say(about.fix), indent="    → ", hang="      ")
+
+
+def _grouped(findings: Sequence[Finding]) -> Mapping[str, list[Finding]]:
+    groups: dict[str, list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault(finding.rule, []).append(finding)
+    return groups
+
+
+def _place(finding: Finding) -> str:
+    path = one_line(finding.path)
+    return f"{path}:{finding.line}" if finding.line else path
+
+
+def _summary(session: Session, reports: Mapping[str, Report], refused: Sequence[Allowance]) -> None:
+    """One line for people, and what they should know besides."""
+    err = session.err
+    words = _words()
+    counts: dict[str, int] = {}
+    for report in reports.values():
+        counts[report.verdict] = counts.get(report.verdict, 0) + 1
+    parts = [f"{counts[name]} {words[name]}" for name in _VERDICTS if name in counts]
+    shown = listed(parts)
+    if len(reports) == 1:
+        err.line(
+            say("1 skill scanned: {counts}", counts=next(iter(words[name] for name in counts)))
+        )
+    else:
+        err.line(say("{count} skills scanned: {counts}", count=len(reports), counts=shown))
+    if any(report.engines and "yara" not in report.engines for report in reports.values()):
+        command_ = 'pip install "satchel[scan]"'
+        err.line(say("YARA rules were not used; `{command}` brings them", command=command_), "dim")
+    for one in refused:
+        err.line(
+            say(
+                "A project cannot accept `{rule}` for you; `--allow {file}` does",
+                rule=one.rule,
+                file=short_path(one.source),
+            ),
+            "yellow",
+        )
+
+
+def _write_sarif(reports: Mapping[str, Report]) -> None:
+    from satchel import __version__
+    from satchel.security.sarif import to_sarif
+
+    write_json(to_sarif({short_path(folder): one for folder, one in reports.items()}, __version__))
+
+
+def _explain(session: Session, name: str, *, as_json: bool) -> int:
+    import difflib
+
+    from satchel.security.rules import OWASP, RULES
+
+    rule = RULES.get(name)
+    if rule is None:
+        near = [f"`{one}`" for one in difflib.get_close_matches(name, list(RULES), 3)]
+        hint = (
+            say("Did you mean {names}?", names=listed(near))
+            if near
+            else say("The reference lists every rule")
+        )
+        raise NotFound(say("There is no rule `{name}`", name=one_line(name)), hint)
+    classes = {one: OWASP[one] for one in rule.owasp}
+    if as_json:
+        row: dict[str, Any] = {
+            "id": rule.id, "severity": rule.severity, "what": rule.what, "why": rule.why,
+            "fix": rule.fix, "owasp": classes, "engine": rule.engine,
+        }  # fmt: skip
+        write_json(row)
+        return 0
+    out = session.out
+    mark, colour = _SEVERITIES[rule.severity]
+    out.line(rule.id, "bold", lead=[(f"{mark} {_words()[rule.severity]}", colour), ("  ", "")])
+    out.line(say(rule.what), indent="  ")
+    out.line(say(rule.why), indent="  ")
+    out.line(say(rule.fix), indent="  → ")
+    for key, title in classes.items():
+        out.line(f"OWASP {key}: {title}", "dim", indent="  ")
+    return 0

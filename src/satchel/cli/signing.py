@@ -1,0 +1,287 @@
+"""Who signed what, and whose signatures count? sign, signers."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from satchel._language import say
+from satchel.cli.output import one_line, write_json
+from satchel.cli.session import command, complete_names, short_path
+from satchel.cli.values import AnyPath, OneOf, help_hint
+from satchel.errors import InvalidInput, NotFound, Refused
+
+if TYPE_CHECKING:
+    from satchel.cli.session import Session
+    from satchel.store.signers import Signer, Signers
+    from satchel.store.signing import SignatureState
+
+_STATES = {
+    "valid": ("✓", "green"),
+    "unsigned": ("·", "dim"),
+    "unknown-signer": ("?", "yellow"),
+    "invalid": ("✗", "red"),
+}
+
+
+# --- sign ---------------------------------------------------------------------------------
+
+
+@command(
+    say("Sign a skill with your SSH key, so that others know it is yours and unchanged.")
+    + "\n\n"
+    + say(
+        "SKILL is a name or a folder. The signature is the file `SKILL.sig` beside `SKILL.md`, as "
+        "`ssh-keygen -Y` makes and checks it. Sign last: any change afterwards is noticed."
+    ),
+    "satchel sign release-notes",
+    "satchel sign ./skills/release-notes --key ~/.ssh/id_ed25519",
+    "satchel sign release-notes --check",
+)
+@click.argument("skill", type=AnyPath(), shell_complete=complete_names)
+@click.option(
+    "--key",
+    metavar="FILE",
+    type=AnyPath(dir_okay=False),
+    default="~/.ssh/id_ed25519",
+    help=say(
+        "Your ed25519 key, `~/.ssh/id_ed25519` by default; a `.pub` file means the key in your "
+        "SSH agent."
+    ),
+)
+@click.option("--check", is_flag=True, help=say("Sign nothing; say who signed it."))
+@click.option(
+    "--statement", "only_text", is_flag=True, help=say("Sign nothing; print the text to sign.")
+)
+def sign(
+    session: Session, skill: str, key: str, check: bool, only_text: bool, as_json: bool
+) -> int:
+    """The path of the signature on stdout, the rest on stderr."""
+    from satchel.skill.tree import FolderTree
+
+    folder, writable = _folder(session, skill)
+    if only_text:
+        from satchel.store.statement import statement
+
+        text = statement(FolderTree(folder)).decode()
+        if as_json:
+            write_json({"folder": folder, "statement": text})
+        else:
+            session.out.data(text)
+        return 0
+    if check:
+        from satchel.store.signing import check_signature
+
+        return _tell(session, folder, check_signature(FolderTree(folder)), as_json=as_json)
+    if not writable:
+        raise Refused(
+            say("`{name}` belongs to a product and is not yours to sign", name=one_line(skill)),
+            say("Copy it into `.agents/skills` and sign the copy"),
+        )
+    from satchel.store.signing import sign_folder
+
+    if _is_hardware(key) and not as_json:
+        session.err.line(say("Touch your key when it blinks"))
+    path = sign_folder(folder, key)
+    if as_json:
+        write_json({"folder": folder, "signature": path})
+    else:
+        session.out.data(short_path(path))
+    _tell_lock(session, folder)
+    return 0
+
+
+def _folder(session: Session, skill: str) -> tuple[str, bool]:
+    """The folder that a word means, and whether it may be written to."""
+    path = os.path.abspath(os.path.expanduser(skill))
+    named = os.sep not in skill and not skill.startswith(".")
+    found = session.satchel.library.snapshot().find(skill) if named else []
+    if found:
+        return found[0].base_dir, found[0].origin.writable
+    if os.path.isdir(path):
+        return path, True
+    if named:
+        one = session.find(skill)[0]
+        return one.base_dir, one.origin.writable
+    raise NotFound(
+        say("There is no folder `{path}`", path=one_line(skill)), say("Give a skill's folder")
+    )
+
+
+def _is_hardware(key: str) -> bool:
+    """Whether the key waits for a touch, which `ssh-keygen` says where nobody sees it."""
+    path = os.path.expanduser(key)
+    try:
+        with open(path if path.endswith(".pub") else f"{path}.pub", encoding="utf-8") as stream:
+            return stream.read(3) == "sk-"
+    except (OSError, ValueError):
+        return False
+
+
+def _tell_lock(session: Session, folder: str) -> None:
+    """A lock speaks of every file, the signature included."""
+    from satchel.library.lockfile import lock_path, read_lock
+
+    parent, name = os.path.split(folder)
+    if name in read_lock(lock_path(parent)):
+        session.err.line(
+            say("The lockfile knows `{name}` without this signature", name=one_line(name))
+        )
+        session.err.line(
+            say("Run `satchel lock {name}` to record it", name=one_line(name)), "", "→ "
+        )
+
+
+def _tell(session: Session, folder: str, found: SignatureState, *, as_json: bool) -> int:
+    """What a check found; 0 only when somebody on the list signed."""
+    if as_json:
+        write_json({"folder": folder, **found._asdict()})
+        return 0 if found.state == "valid" else 1
+    mark, style = _STATES[found.state]
+    words = {
+        "valid": say("signed by {name}", name=one_line(found.identity)),
+        "unsigned": say("not signed"),
+        "unknown-signer": say("signed, but not by anybody on your list"),
+        "invalid": say("the signature is wrong"),
+    }
+    lead = [(f"{mark} ", style)]
+    session.out.line(f"{one_line(short_path(folder))}: {words[found.state]}", "", "", "  ", lead)
+    if found.state == "valid":
+        session.out.line(one_line(found.key), "dim", "  ")
+    elif found.kind:
+        session.out.line(one_line(found.reason), "", "  ")
+        session.out.line(one_line(found.hint), "", "  → ")
+    return 0 if found.state == "valid" else 1
+
+
+# --- signers ------------------------------------------------------------------------------
+
+
+@command(
+    say("Show whose signatures count, add somebody, or remove them.")
+    + "\n\n"
+    + say(
+        "The list is yours and holds for all projects; no project can change it. It is OpenSSH's "
+        "`allowed_signers` file, in your configuration folder."
+    ),
+    "satchel signers",
+    "satchel signers add ada@example.org --key ada.pub",
+    "satchel signers add ada@example.org --issuer https://accounts.google.com",
+    "satchel signers remove ada@example.org --revoke",
+)
+@click.argument("action", type=OneOf(["list", "add", "remove"]), default="list")
+@click.argument("identity", required=False)
+@click.option(
+    "--key",
+    metavar="FILE",
+    type=AnyPath(dir_okay=False),
+    help=say("add: the signer's public key, a `.pub` file; `-` reads it from the input."),
+)
+@click.option("--until", metavar="DAY", help=say("add: the day from which the key counts no more."))
+@click.option(
+    "--issuer", metavar="URL", help=say("add: who vouches for the identity, for Sigstore.")
+)
+@click.option(
+    "--revoke", is_flag=True, help=say("remove: the key is lost or stolen; never accept it again.")
+)
+def signers(
+    session: Session,
+    action: str,
+    identity: str | None,
+    key: str | None,
+    until: str | None,
+    issuer: str | None,
+    revoke: bool,
+    as_json: bool,
+) -> int:
+    """The list on stdout; what was changed on stderr."""
+    from satchel.store.signers import user_signers
+
+    book = user_signers()
+    if action == "list":
+        return _list(session, book, as_json=as_json)
+    if identity is None:
+        raise InvalidInput(
+            say("`{name}` is missing", name="IDENTITY"), help_hint(click.get_current_context())
+        )
+    if action == "remove":
+        from satchel.store.signers import remove_signer
+
+        gone = remove_signer(book, identity, revoke=revoke)
+        if as_json:
+            write_json({"removed": [_record(one) for one in gone], "revoked": revoke})
+        for one in [] if as_json else gone:
+            words = (
+                say("Revoked: {name} ({key})", name=one_line(one.identity), key=one_line(one.key))
+                if revoke and one.kind != "sigstore"
+                else say(
+                    "Removed: {name} ({key})", name=one_line(one.identity), key=one_line(one.key)
+                )
+            )
+            session.err.line(words)
+        return 0
+    made = _add(book, identity, key, until, issuer)
+    if as_json:
+        write_json({"added": _record(made)})
+    else:
+        session.err.line(
+            say("Counts from now on: {name} ({key})", name=made.identity, key=made.key), "green"
+        )
+    return 0
+
+
+def _add(
+    book: Signers, identity: str, key: str | None, until: str | None, issuer: str | None
+) -> Signer:
+    from satchel.store.signers import add_signer, add_sigstore_signer
+
+    if (key is None) == (issuer is None):
+        raise InvalidInput(
+            say("Say what the signatures are known by: `--key` or `--issuer`"),
+            help_hint(click.get_current_context()),
+        )
+    if issuer is not None:
+        return add_sigstore_signer(book, identity, issuer)
+    return add_signer(book, identity, _public_key(key or ""), until or "")
+
+
+def _public_key(path: str) -> str:
+    """The text of a public key's file. One that came by accident is not kept anywhere."""
+    import sys
+
+    try:
+        if path == "-":
+            return sys.stdin.read(1 << 14)
+        with open(os.path.expanduser(path), encoding="utf-8", errors="replace") as stream:
+            return stream.read(1 << 14)
+    except OSError as exc:
+        raise NotFound(
+            say("There is no key `{path}`", path=one_line(path)),
+            say("Give the `.pub` file that the signer sent you"),
+        ) from exc
+
+
+def _record(signer: Signer) -> dict[str, Any]:
+    return {**signer._asdict(), "until": signer.until or None}
+
+
+def _list(session: Session, book: Signers, *, as_json: bool) -> int:
+    from satchel.store.signers import list_signers
+
+    found = list_signers(book)
+    if as_json:
+        write_json({"file": book.allowed, "signers": [_record(one) for one in found]})
+        return 0
+    if not found:
+        session.err.line(say("Nobody's signatures count yet"))
+        session.err.line(say("Run `satchel signers add IDENTITY --key FILE.pub`"), "", "→ ")
+        return 0
+    head = [say("identity"), say("kind"), say("until"), say("key or issuer")]
+    rows = [
+        [one_line(one.identity), one.kind, one.until or say("open"), one_line(one.key)]
+        for one in found
+    ]
+    session.out.table(head, rows, [["bold"] for _ in rows])
+    return 0

@@ -1,0 +1,205 @@
+"""Is it still what it was? verify, lock, export."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from satchel._language import listed, say
+from satchel.cli.output import one_line, write_json
+from satchel.cli.planning import open_store, scope_option, tell_repairs
+from satchel.cli.session import command, complete_names
+from satchel.cli.values import AnyPath
+
+if TYPE_CHECKING:
+    from satchel.cli.session import Session
+    from satchel.store.verify import Standing
+
+_STATES = {
+    "intact": ("●", "green"),
+    "edited": ("▲", "yellow"),
+    "missing": ("✗", "red"),
+    "unreadable": ("✗", "red"),
+    "unlocked": ("○", "dim"),
+}
+_FILES = 20
+
+
+@command(
+    say("Compare installed skills with the lockfile, file by file."),
+    "satchel verify",
+    "satchel verify pdf-forms",
+    "satchel verify --json",
+    more=say("Exit code 1 when anything is not as it was locked."),
+)
+@click.argument("names", nargs=-1, shell_complete=complete_names)
+@scope_option
+def verify(session: Session, names: tuple[str, ...], everywhere: bool, as_json: bool) -> int:
+    """A row for each skill, and the files that differ."""
+    store = open_store(session, everywhere=everywhere)
+    found = store.verify(names)
+    drifted = [item for item in found if item.drifted]
+    if as_json:
+        write_json({"intact": not drifted, "skills": [item.to_dict() for item in found]})
+        return 1 if drifted else 0
+    if not found:
+        session.err.line(say("Nothing is installed here"))
+        return 0
+    _show(session, found)
+    err = session.err
+    if drifted:
+        edited = [item.id for item in drifted if item.state == "edited"]
+        if edited:
+            err.line(
+                say("Yours? `satchel lock {name}` records the edits. Not yours? "
+                    "`satchel install --frozen` brings back what was locked",
+                    name=one_line(edited[0])), "", say("hint: "))  # fmt: skip
+        else:
+            err.line(say("`satchel install` brings back what is missing"), "", say("hint: "))
+        return 1
+    locked = sum(item.entry is not None for item in found)
+    text = (
+        say("1 skill is as it was locked")
+        if locked == 1
+        else say("{count} skills are as they were locked", count=locked)
+    )
+    err.write(err.paint(text, "green") + "\n")
+    return 0
+
+
+def _show(session: Session, found: list[Standing]) -> None:
+    out = session.out
+    words = {
+        "intact": say("intact"),
+        "edited": say("edited"),
+        "missing": say("missing"),
+        "unreadable": say("unreadable"),
+        "unlocked": say("unlocked"),
+    }
+    rows: list[list[str]] = []
+    styles: list[list[str]] = []
+    for item in found:
+        mark, style = _STATES[item.state]
+        rows.append([mark, one_line(item.id), words[item.state], _signed(item), _source(item)])
+        styles.append([style, "bold", style, "red" if item.signature == "invalid" else ""])
+    out.table(["", say("name"), say("state"), say("signed by"), say("source")], rows, styles)
+    for item in found:
+        for word, paths in (
+            (say("changed"), item.changed),
+            (say("added"), item.added),
+            (say("removed"), item.removed),
+            (say("generated"), item.generated),
+        ):
+            for path in paths[:_FILES]:
+                out.line(
+                    f"{one_line(item.id)}/{one_line(path)}",
+                    "",
+                    "  ",
+                    None,
+                    [(word, "yellow"), (" ", "")],
+                )
+            if len(paths) > _FILES:
+                out.line(say("and {count} more", count=len(paths) - _FILES), "dim", "  ")
+        if item.reason:
+            out.line(one_line(item.reason), "red", "  ")
+
+
+def _signed(item: Standing) -> str:
+    if item.signature == "unsigned":
+        return "—"
+    words = {"invalid": say("wrong signature"), "unknown-signer": say("somebody unknown")}
+    return words.get(item.signature) or one_line(item.signer)
+
+
+def _source(item: Standing) -> str:
+    if item.entry is None:
+        return say("made here")
+    place = item.entry.place
+    at = place.commit[:12] or place.ref
+    path = f":{place.path}" if place.path else ""
+    return one_line(f"{place.url}{'@' + at if at else ''}{path}")
+
+
+@command(
+    say("Record edits of yours in the lockfile: what is on disk now is what is locked."),
+    "satchel lock pdf-forms",
+    "satchel lock --rebuild",
+    more=say("The next update merges them with what is new."),
+)
+@click.argument("names", nargs=-1, shell_complete=complete_names)
+@click.option(
+    "--rebuild",
+    is_flag=True,
+    help=say("Write a damaged lockfile anew from its sound entries and what is installed."),
+)
+@scope_option
+def lock(
+    session: Session, names: tuple[str, ...], rebuild: bool, everywhere: bool, as_json: bool
+) -> int:
+    """Only what was imported is locked."""
+    store = open_store(session, everywhere=everywhere)
+    if rebuild:
+        kept, lost = store.rebuild_lock()
+        if as_json:
+            write_json({"kept": kept, "lost": lost})
+            return 0
+        err = session.err
+        err.line(say("The lockfile was written anew: {count} entries kept", count=len(kept)))
+        if lost:
+            err.line(
+                say("Sources lost: {names}", names=listed(f"`{one_line(item)}`" for item in lost)),
+                "yellow",
+            )
+            err.line(say("Import them again to have them locked"), "", say("hint: "))
+        return 0
+    chosen = names or [item.id for item in store.verify() if item.state == "edited"]
+    receipt = store.record_edits(chosen) if chosen else None
+    done = [step.id for step in receipt.done] if receipt is not None else []
+    if as_json:
+        write_json({"locked": done})
+        return 0
+    err = session.err
+    if receipt is None:
+        err.line(say("Nothing to record: everything is as it was locked"))
+        return 0
+    tell_repairs(session, receipt.repaired)
+    err.write(
+        err.paint(say("Locked: {names}", names=listed(f"`{one_line(i)}`" for i in done)), "green")
+        + "\n"
+    )
+    return 0
+
+
+@command(
+    say("Write a skill into an archive that is the same, byte for byte, wherever it is made."),
+    "satchel export pdf-forms",
+    "satchel export pdf-forms --output pdf-forms.tar.gz",
+)
+@click.argument("name", shell_complete=complete_names)
+@click.option(
+    "--output", type=AnyPath(dir_okay=False), help=say("The file; `NAME.zip` here by default.")
+)
+@click.option("--yes", is_flag=True, help=say("Overwrite the file without asking."))
+def export(session: Session, name: str, output: str | None, yes: bool, as_json: bool) -> int:
+    """Any skill of the library, not only installed ones."""
+    from satchel.cli.planning import ask
+    from satchel.skill.tree import FolderTree, seal
+    from satchel.store.export import write_archive
+
+    skill = session.find(name)[0]
+    target = os.path.abspath(output or f"{os.path.basename(skill.base_dir)}.zip")
+    if os.path.exists(target) and not yes:
+        reason = say("`{path}` exists", path=one_line(output or os.path.basename(target)))
+        hint = say("Give another file with `--output`, or `--yes`")
+        if not ask(session, reason, say("Overwrite it?"), hint):
+            session.err.line(say("Nothing was changed"))
+            return 0
+    tree = FolderTree(skill.base_dir)
+    write_archive(tree, target, prefix=os.path.basename(skill.base_dir))
+    if as_json:
+        write_json({"path": target, "tree": seal(tree).digest})
+    else:
+        session.out.data(target)
+    return 0

@@ -1,0 +1,243 @@
+"""The lockfile: what was installed, from where, and what it looked like.
+
+One file beside each folder that `satchel import` writes to. It is made for people who review a
+change: one line a fact, sorted, so that two branches that add different skills merge. Every entry
+carries a check sum, and the file has one way to be written, so a single changed byte is noticed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from satchel._fs import read_small
+from satchel.errors import LockBroken
+from satchel.skill.tree import digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAME = "satchel.lock"
+VERSION = 1
+_MAX_FILE = 64 << 20
+_OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+class Place(NamedTuple):
+    """Where a skill came from."""
+
+    kind: str
+    """`new`, `folder`, `archive`, `git`; a hub's client adds its own."""
+    url: str = ""
+    """A path or address without any password; relative to the lockfile when it is near."""
+    ref: str = ""
+    """The branch or tag that was asked for."""
+    commit: str = ""
+    """What it meant then."""
+    path: str = ""
+    """The skill's folder within the source."""
+
+
+class Verdict(NamedTuple):
+    """What a scan said when the skill was installed."""
+
+    verdict: str = ""
+    """`blocked`, `review`, `no findings`, `incomplete`; empty when nothing was scanned."""
+    rules: tuple[str, ...] = ()
+    """The rules that fired, without notes."""
+    engine: str = ""
+    """Which rules were run, such as `satchel-1`."""
+    accepted: str = ""
+    """When somebody installed it all the same: the day, and why."""
+
+
+class Locked(NamedTuple):
+    """One installed skill."""
+
+    id: str
+    """Its folder."""
+    name: str
+    place: Place
+    licence: str
+    tree: str
+    """Digest of what is installed."""
+    files: dict[str, str]
+    """As `skill.tree.Seal.files`."""
+    scan: Verdict = Verdict()
+    upstream: str = ""
+    """Digest of what the source had, when the user's own edits make `tree` another."""
+    signer: str = ""
+    """Who signed it, when a signature was verified."""
+
+    @property
+    def edited(self) -> bool:
+        """The user's own edits are part of what is locked."""
+        return bool(self.upstream) and self.upstream != self.tree
+
+
+Lock = dict[str, Locked]
+"""Entries by id."""
+
+
+def lock_path(skills_folder: str) -> str:
+    """The lockfile that belongs to a folder with skills: beside it."""
+    return os.path.join(os.path.dirname(os.path.abspath(skills_folder)), NAME)
+
+
+def read_lock(path: str) -> Lock:
+    """Read a lockfile; there is none: nothing is locked.
+
+    Raises:
+        LockBroken: it is damaged. A damaged lock never says yes.
+    """
+    try:
+        # A stranger's project may have a pipe of that name: it must not make us wait.
+        descriptor = os.open(path, _OPEN)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as exc:
+        raise _broken(path, exc.strerror or str(exc)) from exc
+    try:
+        data = read_small(descriptor, _MAX_FILE)
+    except OSError as exc:
+        raise _broken(path, exc.strerror or str(exc)) from exc
+    finally:
+        os.close(descriptor)
+    return parse_lock(data, path)
+
+
+def pending(root: str) -> dict[str, str]:
+    """What a transaction under way puts in place: id -> the digest it will have.
+
+    A reader takes no lock. A folder that is not what the lockfile says may be ahead of it: the
+    journal is on the disk before the first folder changes, and goes after the lockfile did.
+
+    Args:
+        root: What holds the skills' folder and the lockfile.
+    """
+    try:
+        descriptor = os.open(os.path.join(root, ".satchel", "journal.json"), _OPEN)
+    except OSError:
+        return {}
+    import json
+
+    try:
+        table = json.loads(read_small(descriptor, _MAX_FILE))
+        return {str(row["id"]): str(row["after"]) for row in table["changes"]}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}  # damaged: it says nothing
+    finally:
+        os.close(descriptor)
+
+
+def parse_lock(data: bytes, path: str = NAME) -> Lock:
+    """The entries of a lockfile's content.
+
+    Raises:
+        LockBroken: it is damaged, or not as Satchel wrote it.
+    """
+    import json
+
+    if len(data) > _MAX_FILE:
+        raise _broken(path, "it is too large")
+    try:
+        table = json.loads(data.replace(b"\r\n", b"\n"))
+        if table["version"] != VERSION:
+            raise _broken(path, f"its version is {table['version']!r}, not {VERSION}")
+        lock = {str(key): _entry(str(key), row) for key, row in table["skills"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        raise _broken(path, str(exc) or type(exc).__name__) from exc
+    if render_lock(lock) != data.replace(b"\r\n", b"\n"):
+        for key, row in table["skills"].items():
+            if row.get("check") != _check(lock[key]):
+                raise _broken(path, f"the entry `{key}` does not match its check sum")
+        raise _broken(path, "it was changed by hand")
+    return lock
+
+
+def salvage(path: str) -> Lock:
+    """The sound entries of a lockfile that is damaged; none when nothing can be read."""
+    import json
+
+    try:
+        with open(path, "rb") as stream:
+            rows = json.loads(stream.read(_MAX_FILE))["skills"].items()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+    sound: Lock = {}
+    for key, row in rows:
+        try:
+            entry = _entry(str(key), row)
+            if row.get("check") == _check(entry):
+                sound[entry.id] = entry
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return sound
+
+
+def render_lock(lock: Mapping[str, Locked]) -> bytes:
+    """The one way to write a lock."""
+    import json
+
+    rows = {key: {**_row(lock[key]), "check": _check(lock[key])} for key in sorted(lock)}
+    text = json.dumps({"version": VERSION, "skills": rows}, indent=1, ensure_ascii=True)
+    return (text + "\n").encode()
+
+
+def _row(entry: Locked) -> dict[str, Any]:
+    """An entry as JSON, without what is empty."""
+    place = {key: value for key, value in entry.place._asdict().items() if value}
+    scan = {
+        key: list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
+        for key, value in entry.scan._asdict().items()
+        if value
+    }
+    row: dict[str, Any] = {
+        "name": entry.name,
+        "source": place,
+        "licence": entry.licence,
+        "scan": scan,
+        "signer": entry.signer,
+        "upstream": entry.upstream,
+        "tree": entry.tree,
+        "files": {path: entry.files[path] for path in sorted(entry.files)},
+    }
+    return {key: value for key, value in row.items() if value or key in {"name", "tree", "files"}}
+
+
+def _entry(key: str, row: dict[str, Any]) -> Locked:
+    scan = dict(row.get("scan", {}))
+    scan["rules"] = tuple(map(str, scan.get("rules", ())))
+    return Locked(
+        key,
+        str(row["name"]),
+        Place(**{name: str(value) for name, value in row["source"].items()}),
+        str(row.get("licence", "")),
+        str(row["tree"]),
+        {str(path): str(mark) for path, mark in row["files"].items()},
+        Verdict(**scan),
+        str(row.get("upstream", "")),
+        str(row.get("signer", "")),
+    )
+
+
+def _check(entry: Locked) -> str:
+    """A short sum over everything an entry says, its id included."""
+    import json
+    from hashlib import sha256
+
+    text = json.dumps([entry.id, _row(entry)], ensure_ascii=True, sort_keys=True)
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def matches(entry: Locked) -> bool:
+    """Whether an entry's own digest is the one of its files."""
+    return digest_of(entry.files) == entry.tree
+
+
+def _broken(path: str, reason: str) -> LockBroken:
+    return LockBroken(
+        f"The lockfile `{path}` cannot be used: {reason}",
+        "Take it from version control again, or run `satchel lock --rebuild` to write it anew "
+        "from what is installed",
+    )

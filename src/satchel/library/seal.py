@@ -1,0 +1,480 @@
+"""Is a skill still what was locked or approved? Asked before anything of it reaches a model.
+
+    seals.check(skill)     raises Changed, or gives what was verified
+    seals.read(skill)      the document, from bytes that were verified
+    seals.take(skill)      what there is now, to be approved
+
+Two rules. A skill that was approved must be what was approved. A skill that is locked must equal
+its lock, or be approved as it is. The files are hashed once; then an equal survey of the folder
+says that nothing changed. Whoever shows bytes of a file compares those very bytes with the mark of
+the file, so that nothing can come between the check and the reading.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from satchel._fs import open_beneath
+from satchel.errors import Changed, LockBroken, NotFound, Refused, SatchelError
+from satchel.library.lockfile import pending, read_lock
+from satchel.library.survey import RACY_NS, is_settled, survey
+from satchel.library.trust import head_mark
+from satchel.library.walk import OWN_FOLDERS
+from satchel.skill.problems import Problem
+from satchel.skill.tree import FolderTree, Seal, digest_of, seal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from satchel.library.locations import Location
+    from satchel.library.lockfile import Lock, Locked
+    from satchel.library.survey import Survey
+    from satchel.library.trust import Approval, Approvals, TrustBook
+    from satchel.skill.model import Document, Head, Origin, Skill
+    from satchel.trace import Trace
+
+__all__ = ["Sealed", "Seals", "Taken", "head_mark"]
+
+_TRIES = 6
+_NAP = 0.01
+_SHOWN = 3
+_MOST_KEPT = 100_000
+"""Files whose marks are remembered, over all skills."""
+_QUICK_LOCK = 128 * 1024
+"""A lockfile of this size is read in a few milliseconds, so a look at the disk can afford it."""
+_NO_LOCK: Lock = {}
+_CACHE = "__pycache__"
+
+
+class Sealed(NamedTuple):
+    """A folder that was verified; the very same object as long as nothing in it changes."""
+
+    path: str
+    """The folder as it was asked for: the skill's, or that of the locked skill around it."""
+    real: str
+    only: frozenset[str] | None
+    seal: Seal
+    rows: Survey
+
+    def holds(self, real: str, digest: str) -> bool:
+        """Whether a file, by its real path, is part of it with this content.
+
+        Args:
+            real: The real path of a regular file.
+            digest: The hexadecimal SHA-256 of what was read of it.
+        """
+        return self.has(os.path.relpath(real, self.real).replace(os.sep, "/"), digest)
+
+    def has(self, path: str, digest: str) -> bool:
+        """The same by the path below the folder, with `/`."""
+        mark = self.seal.files.get(path, "")
+        if mark.startswith("link:"):
+            real = os.path.realpath(os.path.join(self.path, path))
+            path = os.path.relpath(real, self.real).replace(os.sep, "/")
+            mark = self.seal.files.get(path, "")
+        return mark.removesuffix(" x") == f"sha256:{digest}"
+
+
+class Taken(NamedTuple):
+    """A skill as it is now, ready to be approved."""
+
+    skill: Skill
+    seal: Seal
+    """Without what Python generates: nobody reads that before approving it."""
+    head: str
+
+
+class _Passed(NamedTuple):
+    """A check that went well, and on what it depends."""
+
+    lock: Lock
+    rows: Approvals
+    head: Head
+    sealed: Sealed | None
+    """None when nothing binds the skill."""
+
+
+class _Demand(NamedTuple):
+    """What the content of a skill has to be."""
+
+    skill: Skill
+    lock: Lock
+    rows: Approvals
+    entry: Locked | None
+    row: Approval | None
+    path: str
+    """The folder that is sealed."""
+    inner: str
+    """The skill's folder below it, with a `/` at the end; empty when it is the same."""
+
+    def met(self, seal: Seal, real: str) -> bool:
+        """Whether this is what was locked or approved."""
+        digest = within = seal.digest
+        if self.inner:
+            size = len(self.inner)
+            part = {
+                path[size:]: mark for path, mark in seal.files.items() if path[:size] == self.inner
+            }
+            within = digest_of(part)
+        if self.row is not None and within not in self.row.digests:
+            return False
+        entry = self.entry
+        if entry is None or digest == entry.tree:
+            return True
+        around, own = self.rows.get(real), self.rows.get(os.path.join(real, self.inner).rstrip("/"))
+        return (
+            (around is not None and digest in around.digests)
+            or (own is not None and within in own.digests)
+            or pending(_root_of(self.skill)).get(entry.id) == digest
+        )
+
+
+class Seals:
+    """Checks the skills of one library."""
+
+    def __init__(self, locations: Iterable[Location], trust: TrustBook, trace: Trace) -> None:
+        self._trusted: dict[Origin, bool | None] = {}
+        self._locks: dict[Origin, str] = {}
+        for location in locations:
+            self._trusted[location.origin] = location.trusted
+            self._locks[location.origin] = location.lock
+        self._trust = trust
+        self._trace = trace
+        self._passed: dict[tuple[str, str, bool], _Passed] = {}
+        self._sealed: dict[str, Sealed] = {}
+        self._kept = 0
+        self._read: dict[str, tuple[tuple[int, ...], Lock | tuple[str, str]]] = {}
+
+    # --- checking -------------------------------------------------------------------------
+
+    def check(self, skill: Skill, *, strict: bool = True) -> Sealed | None:
+        """Make sure that a skill is what was locked or approved.
+
+        Args:
+            skill: Which one.
+            strict: A skill that nobody approved is refused; else nothing is asked of it.
+
+        Returns:
+            What was verified, or None when nothing binds the skill to a content.
+
+        Raises:
+            Changed: it is something else.
+            LockBroken: its lockfile is damaged.
+            NotFound: it is gone.
+        """
+        head = skill.head
+        kept = self._passed.get((skill.origin.root, head.id, strict))
+        if (
+            kept is not None
+            and kept.head is head
+            and kept.lock is self._lock(skill.origin)
+            and kept.rows is self._trust.folders()
+        ):
+            sealed = kept.sealed
+            try:
+                if sealed is None or survey(sealed.path, sealed.only) == sealed.rows:
+                    return sealed
+            except (OSError, SatchelError):
+                pass  # said below, with its reason
+        return self._check(skill, strict=strict)
+
+    def _check(self, skill: Skill, *, strict: bool) -> Sealed | None:
+        seen: object = None
+        failure: SatchelError | None = None
+        for attempt in range(_TRIES):
+            demand = self._demand(skill, strict=strict)
+            if demand is None:
+                return None
+            try:
+                sealed, settled = self._seal(demand.path, _only(skill))
+            except (OSError, SatchelError) as exc:
+                failure, now = _unsealable(demand, exc), (demand.lock, None)
+            else:
+                if demand.met(sealed.seal, sealed.real):
+                    if settled and not pending(_root_of(skill)):
+                        passed = _Passed(demand.lock, demand.rows, skill.head, sealed)
+                        self._remember(skill, passed, strict=strict)
+                    return sealed
+                if self._clean(demand, sealed):
+                    continue
+                failure, now = _changed(demand, sealed.seal), (demand.lock, sealed.seal.digest)
+            # A transaction may be under way: what was read belongs to two moments then.
+            if now == seen and not pending(_root_of(skill)):
+                break
+            seen = now
+            if attempt:
+                time.sleep(_NAP * attempt)
+        raise failure or _changed(demand, None)  # pyright: ignore[reportPossiblyUnboundVariable]
+
+    def _demand(self, skill: Skill, *, strict: bool) -> _Demand | None:
+        """What is asked of a skill's content; None when nothing is."""
+        lock, rows = self._lock(skill.origin), self._trust.folders()
+        entry = _entry_of(lock, skill.head.id)
+        row = None
+        if self._trusted.get(skill.origin, True) is None:
+            row = self._trust.binding(os.path.realpath(skill.base_dir))
+            if row is not None and not row.digests and not strict:
+                row = None
+        if entry is None and row is None:
+            self._remember(skill, _Passed(lock, rows, skill.head, None), strict=strict)
+            return None
+        outer = entry.id if entry is not None else skill.head.id
+        inner = skill.head.id[len(outer) + 1 :]
+        path = os.path.join(skill.origin.root, outer) if outer else skill.origin.root
+        return _Demand(skill, lock, rows, entry, row, path, f"{inner}/" if inner else "")
+
+    def _remember(self, skill: Skill, passed: _Passed, *, strict: bool) -> None:
+        if len(self._passed) >= _MOST_KEPT:
+            self._passed.clear()
+        self._passed[skill.origin.root, skill.head.id, strict] = passed
+
+    def _seal(self, path: str, only: frozenset[str] | None) -> tuple[Sealed, bool]:
+        """Hash a folder, unless nothing changed since; also whether that is sure to show."""
+        began = time.time_ns()
+        rows = survey(path, only)
+        kept = self._sealed.get(path)
+        if kept is not None and kept.rows == rows:
+            return kept, True
+        fresh = Sealed(path, os.path.realpath(path), only, seal(FolderTree(path, only=only)), rows)
+        settled = is_settled(rows, began)
+        if settled:
+            self._kept += len(rows)
+            if self._kept > _MOST_KEPT:
+                self._sealed.clear()
+                self._kept = len(rows)
+            self._sealed[path] = fresh
+        return fresh, settled
+
+    def _clean(self, demand: _Demand, sealed: Sealed) -> bool:
+        """Delete caches that Python wrote beside approved modules; False when that is not it.
+
+        They cannot be left: Python runs what a cache says, not what the approved module says.
+
+        Raises:
+            Changed: they cannot be deleted.
+        """
+        listed = demand.entry.files if demand.entry is not None else {}
+        extra = [path for path in _generated(sealed.seal.files) if path not in listed]
+        if not extra or not demand.met(_without(sealed.seal, extra), sealed.real):
+            return False
+        try:
+            for path in extra:
+                _unlink_beneath(sealed.real, path)
+            for path in {os.path.dirname(path) for path in extra}:
+                with suppress(OSError):  # it holds something that was locked
+                    os.rmdir(os.path.join(sealed.real, path))
+        except (OSError, SatchelError) as exc:
+            raise Changed(
+                f"The skill `{demand.skill.name}` has `{extra[0]}`, which nobody approved and "
+                f"which cannot be deleted: {_reason(exc)}",
+                "Delete the `__pycache__` folders of the skill",
+            ) from exc
+        skill = demand.skill
+        self._trace.record("cleaned", (skill.name,), ref=skill.ref, files=len(extra))
+        return True
+
+    # --- reading --------------------------------------------------------------------------
+
+    def read(self, skill: Skill) -> Document:
+        """A skill's document, of the bytes that were verified.
+
+        Raises:
+            SatchelError: as `check`, or it cannot be read.
+        """
+        sealed = self.check(skill)
+        return skill.read() if sealed is None else self.document(skill, sealed)
+
+    def document(self, skill: Skill, sealed: Sealed) -> Document:
+        """A skill's document after a check.
+
+        Raises:
+            Changed: the file is not the one that was checked.
+        """
+        return skill.read(_verifier(skill, sealed))
+
+    def take(self, skill: Skill) -> Taken:
+        """What a skill is now, to be approved.
+
+        Raises:
+            SatchelError: it cannot be bound to its content, or is no skill any more.
+        """
+        from satchel.skill.load import read_head
+
+        try:
+            whole = seal(FolderTree(skill.base_dir, only=_only(skill)))
+        except (OSError, SatchelError) as exc:
+            if isinstance(exc, FileNotFoundError) and not os.path.exists(skill.path):
+                raise _gone(skill) from exc
+            raise Refused(
+                f"The skill `{skill.name}` cannot be approved as it is: {_reason(exc)}",
+                "Mend that, or trust the project's folder whatever it holds: "
+                "`satchel trust --always`",
+            ) from exc
+        found = _without(whole, _generated(whole.files))
+        sealed = Sealed(skill.base_dir, os.path.realpath(skill.base_dir), None, found, [])
+        read: list[bytes] = []
+        verify = _verifier(skill, sealed)
+        skill.read(lambda data: (verify(data), read.append(data))[0])
+        # As a look at the disk reads it: that is what the mark will be compared with.
+        named = skill.head.id or os.path.basename(skill.base_dir)
+        head, _ = read_head(read[0], named, skill.head.file, (0, 0, 0))
+        return Taken(skill, found, head_mark(head) if head is not None else "")
+
+    # --- locks ----------------------------------------------------------------------------
+
+    def lock_problem(self, path: str, *, deep: bool = False) -> Problem | None:
+        """What is wrong with a lockfile; a large one is read only when `deep`."""
+        stamp = _stamp(path)
+        if not stamp or (stamp[2] > _QUICK_LOCK and not deep):
+            return None
+        try:
+            self._lock_at(path)
+        except LockBroken as exc:
+            reason = exc.message.partition(": ")[2]
+            return Problem("lock-broken", path, values={"reason": reason})
+        return None
+
+    def _lock(self, origin: Origin) -> Lock:
+        """The lock of a location."""
+        path = self._locks.get(origin, "")
+        return self._lock_at(path) if path else _NO_LOCK
+
+    def _lock_at(self, path: str) -> Lock:
+        """A lock, read again when the file changed."""
+        stamp = _stamp(path)
+        if not stamp:
+            return _NO_LOCK
+        known = self._read.get(path)
+        if known is None or known[0] != stamp:
+            try:
+                found = read_lock(path)
+            except LockBroken as exc:
+                found = (exc.message, exc.hint)
+            if known is not None and known[1] == found:
+                found = known[1]
+            young = time.time_ns() - stamp[1] < RACY_NS
+            known = self._read[path] = (() if young else stamp, found)
+        lock = known[1]
+        if isinstance(lock, tuple):
+            raise LockBroken(*lock)
+        return lock
+
+
+def _root_of(skill: Skill) -> str:
+    return os.path.dirname(skill.origin.root)
+
+
+def _only(skill: Skill) -> frozenset[str] | None:
+    """A skill at the top of a project is its file and its own folders, not the whole project."""
+    return None if skill.head.id else OWN_FOLDERS | {skill.head.file}
+
+
+def _entry_of(lock: Lock, skill_id: str) -> Locked | None:
+    """The entry of a skill, or of the locked skill in whose folder it lies."""
+    while lock and skill_id:
+        entry = lock.get(skill_id)
+        if entry is not None:
+            return entry
+        skill_id = skill_id.rpartition("/")[0]
+    return None
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return ()
+    return (info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino)
+
+
+def _generated(files: Mapping[str, str]) -> list[str]:
+    """What Python writes beside modules that are imported."""
+    return [
+        path
+        for path, mark in files.items()
+        if _CACHE in path
+        and path.split("/")[-2:-1] == [_CACHE]
+        and ".pyc" in os.path.basename(path)
+        and mark.startswith("sha256:")
+    ]
+
+
+def _without(whole: Seal, left_out: Iterable[str]) -> Seal:
+    gone = frozenset(left_out)
+    if not gone:
+        return whole
+    files = {path: mark for path, mark in whole.files.items() if path not in gone}
+    return Seal(digest_of(files), files)
+
+
+def _unlink_beneath(root: str, path: str) -> None:
+    """Delete a file below a folder; links on the way do not lead out of it."""
+    folder, name = os.path.split(path)
+    if os.unlink not in os.supports_dir_fd:
+        os.unlink(os.path.join(root, path))
+        return
+    descriptor = open_beneath(root, folder)
+    try:
+        os.unlink(name, dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _changed(demand: _Demand, found: Seal | None) -> Changed:
+    name = demand.skill.name
+    typed = demand.skill.typed
+    entry = demand.entry
+    if entry is None:
+        return Changed(
+            f"The skill `{name}` changed since it was approved",
+            f"Read it with `satchel show {typed}`, then run `satchel trust {typed}`",
+        )
+    hint = (
+        f"Run `satchel verify {typed}` to see what changed, or `satchel trust {typed}` to approve "
+        "what is there now"
+    )
+    files = found.files if found is not None else {}
+    differing = sorted(
+        path for path in {*entry.files, *files} if entry.files.get(path) != files.get(path)
+    )
+    if not differing:
+        return Changed(f"The skill `{name}` is locked, but not approved as it is", hint)
+    shown = ", ".join(f"`{path}`" for path in differing[:_SHOWN])
+    more = ", …" if len(differing) > _SHOWN else ""
+    return Changed(
+        f"The skill `{name}` is not what was locked; these files differ: {shown}{more}", hint
+    )
+
+
+def _unsealable(demand: _Demand, exc: OSError | SatchelError) -> SatchelError:
+    skill = demand.skill
+    if isinstance(exc, FileNotFoundError) and not os.path.exists(skill.path):
+        return _gone(skill)
+    return Changed(
+        f"Whether the skill `{skill.name}` is what was approved cannot be told: {_reason(exc)}",
+        f"Look at it with `satchel show {skill.typed}`",
+    )
+
+
+def _gone(skill: Skill) -> NotFound:
+    return NotFound(f"`{skill.path}` is not there", "Run `satchel list` to see what is")
+
+
+def _reason(exc: OSError | SatchelError) -> str:
+    return exc.message if isinstance(exc, SatchelError) else exc.strerror or str(exc)
+
+
+def _verifier(skill: Skill, sealed: Sealed) -> Callable[[bytes], None]:
+    """Compares what was read of a skill's own file with what was verified."""
+    from hashlib import sha256
+
+    path = skill.path[len(sealed.path) :].lstrip(os.sep).replace(os.sep, "/")
+
+    def verify(data: bytes) -> None:
+        if not sealed.has(path, sha256(data).hexdigest()):
+            raise Changed(f"The skill `{skill.name}` changed while it was read", "Try again")
+
+    return verify

@@ -1,0 +1,390 @@
+"""What does Python code do? By its syntax tree: what is decoded, fetched, read, sent and run.
+
+Values carry labels through a module: `env:NAME`, `env:*`, `file:PATH`, `decoded`, `fetched`,
+`encoded:NAME`, `gathered:…`, `dropped`. Where a labelled value reaches a call that runs or sends,
+`pyjudge.py` has a rule. The walk is simple on purpose: assignments in order, functions by what they
+return and pass on.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from satchel.security import flows
+from satchel.security.pyjudge import NONE, Call, Judge, Labels, secrets_in
+from satchel.security.pynames import DECODERS, ENCODERS, FETCHERS, Names, folded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from satchel.security.budget import Budget
+    from satchel.security.regions import Region
+    from satchel.security.report import Finding
+
+LONGEST = 1 << 20
+"""Characters of a module that is parsed; a longer one is not looked at."""
+_WORTH = re.compile(
+    r"\b(?:exec|eval|compile|system|popen|subprocess|environ|getenv|urlopen|requests|httpx|aiohttp"
+    r"|socket|marshal|pickle|ctypes|meta_path|path_hooks|authorized_keys|LaunchAgents|bashrc|zshrc"
+    r"|crontab|b64decode|__import__|getattr|smtplib|ftplib|urllib|http\.client|dns)\b"
+)
+_KEY_FILES = re.compile(
+    r"\.ssh(?:/|\\|$)|id_rsa|id_ed25519|\.aws/(?:credentials|config)|\.aws$|\.gnupg|\.netrc|\.npmrc"
+    r"|\.pypirc|\.docker/config|\.kube/config|\.git-credentials|Login Data|logins\.json|key4\.db"
+    r"|wallet\.dat|\.electrum|\.ethereum|solana/id\.json|/etc/shadow|_history$|Cookies$|keychain"
+    r"|\.credentials\.json|\.codex/auth|gcloud/|\.config/gh",
+    re.IGNORECASE,
+)
+_DROPPED = re.compile(
+    r"^(?:/tmp/|/var/tmp/|/dev/shm/|%temp%|.{0,80}/\.(?!venv|config|local)[\w-]+$)", re.IGNORECASE
+)
+_STARTS = re.compile(
+    r"\.(?:bashrc|zshrc|bash_profile|zprofile|profile|zshenv)$|LaunchAgents|LaunchDaemons"
+    r"|/etc/cron|/etc/systemd|systemd/user|rc\.local|Startup[/\\]|sitecustomize|\.pth$"
+)
+_ODD = frozenset(("rot13", "rot_13", "hex", "base64", "zlib", "bz2"))
+
+Variables = dict[str, Labels]
+
+
+class Module(NamedTuple):
+    """What a module's tree says."""
+
+    findings: tuple[Finding, ...]
+    commands: tuple[Region, ...]
+    """Texts that it hands to a shell."""
+    secrets: frozenset[str]
+    """Environment variables and credential files that it reads."""
+
+
+def read_python(path: str, region: Region, budget: Budget) -> Module | None:
+    """Look at a module or a piece of one; None when it is not Python that parses.
+
+    Raises:
+        RecursionError: it is nested too deeply.
+        MemoryError: the same, said by the parser.
+    """
+    if not _WORTH.search(region.text):
+        return Module((), (), frozenset())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            tree = ast.parse(_plain(region.text))
+        except (SyntaxError, ValueError):
+            return None
+    budget.check()
+    reader = _Reader(path, region, tree)
+    reader.read(tree, budget)
+    return Module(
+        tuple(dict.fromkeys(reader.judge.findings)),
+        tuple(reader.judge.commands),
+        frozenset(reader.secrets),
+    )
+
+
+def _plain(text: str) -> str:
+    """A page's fence may be indented, or show the prompt of an interpreter."""
+    if ">>>" in text:
+        lines = [
+            line.strip()[4:] for line in text.split("\n") if line.strip()[:3] in {">>>", "..."}
+        ]
+        return "\n".join(lines)
+    if text[:1] in {" ", "\t"}:
+        from textwrap import dedent
+
+        return dedent(text)
+    return text.lstrip("\ufeff")
+
+
+class _Function(NamedTuple):
+    params: tuple[str, ...]
+    returns: Labels
+    sent: dict[str, Labels]
+    """Parameter -> labels of the address that it is sent to."""
+
+
+class _Reader:
+    """Walks one module, twice: what functions do is known the second time."""
+
+    def __init__(self, path: str, region: Region, tree: ast.Module) -> None:
+        self.names = Names(tree)
+        self.judge = Judge(path, region, self.names)
+        self.secrets: set[str] = set()
+        self.functions: dict[str, _Function] = {}
+        self._returns: set[str] = set()
+        self._by_type: dict[type[ast.expr], Callable[[Any, Variables], Labels]] = {
+            ast.Constant: self._constant,
+            ast.Name: self._name,
+            ast.Call: self._call,
+            ast.Subscript: self._subscript,
+            ast.Attribute: self._attribute,
+            ast.Lambda: lambda node, variables: self._labels(node.body, variables),
+            ast.ListComp: self._comprehension,
+            ast.SetComp: self._comprehension,
+            ast.GeneratorExp: self._comprehension,
+            ast.DictComp: self._comprehension,
+            ast.Dict: self._dict,
+            ast.NamedExpr: self._walrus,
+            ast.Compare: self._compare,
+            ast.BinOp: self._sum,
+        }
+
+    def read(self, tree: ast.Module, budget: Budget) -> None:
+        for quiet in (True, False):
+            self.judge.quiet = quiet
+            variables: Variables = {}
+            self._body(tree.body, variables)
+            budget.check()
+            for node in self.names.functions:
+                self._function(node, variables)
+            budget.check()
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, variables: Variables) -> None:
+        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        params = tuple(one.arg for one in arguments)
+        inner = {**variables, **{name: frozenset((f"param:{name}",)) for name in params}}
+        self.judge.sent, self._returns = {}, set()
+        self._body(node.body, inner)
+        self.functions[node.name] = _Function(
+            params, frozenset(self._returns), dict(self.judge.sent)
+        )
+
+    def _body(self, body: Iterable[ast.stmt], variables: Variables) -> None:
+        for node in body:
+            self._statement(node, variables)
+
+    def _statement(self, node: ast.stmt, variables: Variables) -> None:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return  # walked on its own
+        if isinstance(node, ast.ClassDef):
+            self._body(node.body, variables)
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            self._assign(node, variables)
+        elif isinstance(node, ast.Return):
+            if node.value is not None:
+                self._returns |= self._labels(node.value, variables)
+        else:
+            self._compound(node, variables)
+
+    def _compound(self, node: ast.stmt, variables: Variables) -> None:
+        """Any other statement: its expressions first, then what it holds."""
+        if isinstance(node, ast.For | ast.AsyncFor):
+            labels = self._labels(node.iter, variables)
+            self._bind(node.target, labels, variables)
+        for name, value in ast.iter_fields(node):
+            if name in {"iter", "target"} and isinstance(node, ast.For | ast.AsyncFor):
+                continue
+            if isinstance(value, ast.expr):
+                self._labels(value, variables)
+            elif isinstance(value, list):
+                self._items(value, variables)  # pyright: ignore[reportUnknownArgumentType]
+
+    def _items(self, items: list[object], variables: Variables) -> None:
+        for item in items:
+            if isinstance(item, ast.stmt):
+                self._statement(item, variables)
+            elif isinstance(item, ast.expr):
+                self._labels(item, variables)
+            elif isinstance(item, ast.withitem):
+                labels = self._labels(item.context_expr, variables)
+                if item.optional_vars is not None:
+                    self._bind(item.optional_vars, labels, variables)
+            elif isinstance(item, ast.ExceptHandler | ast.match_case):
+                self._body(item.body, variables)
+
+    def _assign(
+        self, node: ast.Assign | ast.AnnAssign | ast.AugAssign, variables: Variables
+    ) -> None:
+        if node.value is None:
+            return
+        labels = self._labels(node.value, variables)
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in targets:
+            if isinstance(node, ast.AugAssign):
+                labels |= self._labels(target, variables)
+            self._bind(target, labels, variables)
+            name = self.names.dotted(target) or ""
+            if name in {"builtins.__import__", "sys.meta_path", "sys.path_hooks"}:
+                self.judge.report(node, "python-import-hook", name)
+
+    def _bind(self, target: ast.expr, labels: Labels, variables: Variables) -> None:
+        if isinstance(target, ast.Name):
+            variables[target.id] = labels
+        elif isinstance(target, ast.Tuple | ast.List):
+            for part in target.elts:
+                self._bind(part, labels, variables)
+        elif isinstance(target, ast.Starred):
+            self._bind(target.value, labels, variables)
+        elif isinstance(target, ast.Attribute | ast.Subscript):
+            # What is put into a thing is in the thing.
+            base = target.value
+            while isinstance(base, ast.Attribute | ast.Subscript):
+                base = base.value
+            if isinstance(base, ast.Name) and labels:
+                variables[base.id] = variables.get(base.id, NONE) | labels
+
+    # --- expressions ----------------------------------------------------------------------
+
+    def _labels(self, node: ast.expr, variables: Variables) -> Labels:
+        """What a value carries; calls inside it are judged on the way."""
+        look = self._by_type.get(type(node))
+        if look is not None:
+            return look(node, variables)
+        return self._union(ast.iter_child_nodes(node), variables)
+
+    def _constant(self, node: ast.Constant, _variables: Variables) -> Labels:
+        return _of_text(node.value) if isinstance(node.value, str) else NONE
+
+    def _name(self, node: ast.Name, variables: Variables) -> Labels:
+        if self.names.dotted(node) == "os.environ":
+            return frozenset(("env:*",))
+        return variables.get(node.id, NONE)
+
+    def _attribute(self, node: ast.Attribute, variables: Variables) -> Labels:
+        if self.names.dotted(node) == "os.environ":
+            return frozenset(("env:*",))
+        return self._labels(node.value, variables)
+
+    def _walrus(self, node: ast.NamedExpr, variables: Variables) -> Labels:
+        labels = self._labels(node.value, variables)
+        self._bind(node.target, labels, variables)
+        return labels
+
+    def _compare(self, node: ast.Compare, variables: Variables) -> Labels:
+        self._union((node.left, *node.comparators), variables)
+        return NONE  # yes or no carries nothing
+
+    def _sum(self, node: ast.BinOp, variables: Variables) -> Labels:
+        text = folded(node)
+        if text:
+            return _of_text(text)
+        parts: set[str] = set()
+        inner: ast.expr = node
+        while isinstance(inner, ast.BinOp):  # a long sum is deep on its left
+            parts |= self._labels(inner.right, variables)
+            inner = inner.left
+        return frozenset(parts | self._labels(inner, variables))
+
+    def _union(self, nodes: Iterable[ast.AST], variables: Variables) -> Labels:
+        labels: set[str] = set()
+        for child in nodes:
+            if isinstance(child, ast.expr):
+                labels |= self._labels(child, variables)
+        return frozenset(labels)
+
+    def _dict(self, node: ast.Dict, variables: Variables) -> Labels:
+        """What a dict carries; secrets of several issuers side by side are `gathered`."""
+        labels = set(self._union((key for key in node.keys if key is not None), variables))
+        found: set[str] = set()
+        for value in node.values:
+            carried = self._labels(value, variables)
+            labels |= carried
+            own = secrets_in(carried)
+            if len(own) == 1 and len(carried) == 1 and isinstance(value, ast.Call | ast.Subscript):
+                found |= own
+        if len({flows.issuer(one) for one in found}) > 1:
+            labels.add("gathered:" + ", ".join(sorted(found)))
+        return frozenset(labels)
+
+    def _comprehension(
+        self,
+        node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp,
+        variables: Variables,
+    ) -> Labels:
+        inner = dict(variables)
+        for part in node.generators:
+            self._bind(part.target, self._labels(part.iter, inner), inner)
+            for test in part.ifs:
+                self._labels(test, inner)
+        if isinstance(node, ast.DictComp):
+            return self._labels(node.key, inner) | self._labels(node.value, inner)
+        return self._labels(node.elt, inner)
+
+    def _subscript(self, node: ast.Subscript, variables: Variables) -> Labels:
+        if self.names.dotted(node.value) == "os.environ":
+            return self._environment(folded(node.slice))
+        return self._labels(node.value, variables) | self._labels(node.slice, variables)
+
+    def _environment(self, name: str) -> Labels:
+        if not name:
+            return NONE
+        if flows.is_secret(name):
+            self.secrets.add(name)
+        return frozenset((f"env:{name}",))
+
+    def _call(self, node: ast.Call, variables: Variables) -> Labels:
+        name = self.names.dotted(node.func) or ""
+        last = name.rpartition(".")[2]
+        if name in {"os.environ.get", "os.getenv", "os.environ.pop"} and node.args:
+            return self._environment(folded(node.args[0]))
+        values = [self._labels(one, variables) for one in node.args]
+        keywords = {one.arg or "**": self._labels(one.value, variables) for one in node.keywords}
+        given = NONE.union(*values, *keywords.values())
+        base = NONE
+        if isinstance(node.func, ast.Attribute):
+            base = self._labels(node.func.value, variables)
+        elif isinstance(node.func, ast.Call | ast.Subscript | ast.Lambda):
+            base = self._labels(node.func, variables)
+        self.judge.judge(Call(node, name, values, keywords, base))
+        labels = self._result(node, name, last, given | base)
+        if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+            holder = node.func.value.id
+            if last in {"append", "update", "extend", "write", "add", "insert"} and given:
+                variables[holder] = variables.get(holder, NONE) | given
+        function = self.functions.get(name)
+        return labels if function is None else self._local(node, function, values, keywords, labels)
+
+    def _result(self, node: ast.Call, name: str, last: str, labels: Labels) -> Labels:
+        if name in DECODERS or (last == "fromhex") or (last == "decode" and _odd_codec(node)):
+            return labels | {"decoded"}
+        if name in ENCODERS or last == "hex":
+            return labels | {f"encoded:{one}" for one in secrets_in(labels)}
+        if name in FETCHERS or (last in {"get", "request"} and "param:session" in labels):
+            return (labels - {"decoded"}) | {"fetched"}
+        if name in {"open", "io.open", "codecs.open", "pathlib.Path.open"} or last in {
+            "read_text", "read_bytes",
+        }:  # fmt: skip
+            files = {f"file:{one[5:]}" for one in labels if one.startswith("path:")}
+            self.secrets |= {one[5:] for one in files}
+            return labels | files | ({"dropped"} if "temp" in labels else NONE)
+        return labels
+
+    def _local(
+        self,
+        node: ast.Call,
+        function: _Function,
+        values: list[Labels],
+        keywords: dict[str, Labels],
+        labels: Labels,
+    ) -> Labels:
+        """A call of a function of this module."""
+        given = dict(zip(function.params, values, strict=False)) | keywords
+        for param, address in function.sent.items():
+            if param in given:
+                self.judge.sends(node, given[param], address)
+        passed: set[str] = set()
+        for label in function.returns:
+            passed |= given.get(label[6:], NONE) if label.startswith("param:") else {label}
+        return frozenset(passed) if function.returns else labels & {"decoded", "fetched"}
+
+
+def _of_text(text: str) -> Labels:
+    """What a path says about the file that it leads to."""
+    if len(text) > 300:
+        return NONE
+    labels: set[str] = set()
+    if _KEY_FILES.search(text) and not text.endswith(".pub"):
+        labels.add(f"path:{text}")
+    if _DROPPED.match(text):
+        labels.add("temp")
+    if _STARTS.search(text) or "authorized_keys" in text:
+        labels.add(f"start:{text}")
+    return frozenset(labels)
+
+
+def _odd_codec(node: ast.Call) -> bool:
+    """`.decode("rot13")` and its like hide; `.decode("utf-8")` does not."""
+    return bool(node.args) and folded(node.args[0]) in _ODD

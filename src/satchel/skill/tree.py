@@ -1,0 +1,233 @@
+"""What a skill consists of: its files, and one digest over them all.
+
+A `Tree` is a skill's files wherever they are: in a folder, an archive or a git repository. `seal`
+reads one and gives the digest that locks, approvals and signatures speak of. Lengths are part of
+what is hashed, so that no two trees share a text by moving a border.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from satchel._fs import open_beneath
+from satchel.errors import AccessDenied, SkillBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+Mode = Literal["file", "program", "link"]
+
+IGNORED = frozenset((".git", ".hg", ".svn", ".DS_Store", "Thumbs.db", "desktop.ini", "__MACOSX"))
+"""What version control and desktops leave behind: never part of a skill."""
+_CHUNK = 1 << 20
+_FRAME = b"satchel-tree-1\0"
+
+
+class Limits(NamedTuple):
+    """How large one skill may be."""
+
+    files: int = 10_000
+    depth: int = 64
+    """Folders within folders."""
+    size: int = 64 << 20
+    """Bytes of all files together."""
+
+
+LIMITS = Limits()
+
+
+class File(NamedTuple):
+    """One file of a skill."""
+
+    path: str
+    """Relative to the skill's folder, with `/`."""
+    size: int
+    mode: Mode = "file"
+    """`program` may be executed. `link` leads to another file of the same skill."""
+
+
+class Tree(Protocol):
+    """The files of a skill, wherever they are."""
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """Every file, sorted by path."""
+        ...
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """The content of a file, piece by piece; of a link, where it leads."""
+        ...
+
+
+class Seal(NamedTuple):
+    """A tree's fingerprint."""
+
+    digest: str
+    """`sha256:` and 64 hexadecimal digits, over all of `files`."""
+    files: dict[str, str]
+    """Path -> `sha256:…`, with ` x` after it when the file may be executed, or `link:…`."""
+
+
+def seal(tree: Tree) -> Seal:
+    """Read a tree and take its fingerprint."""
+    files = {file.path: fingerprint(tree, file) for file in tree.files}
+    return Seal(digest_of(files), files)
+
+
+def fingerprint(tree: Tree, file: File) -> str:
+    """What `Seal.files` says of one file."""
+    if file.mode == "link":
+        return "link:" + os.fsdecode(b"".join(tree.chunks(file.path)))
+    from hashlib import sha256
+
+    total = sha256()
+    for chunk in tree.chunks(file.path):
+        total.update(chunk)
+    return f"sha256:{total.hexdigest()}" + (" x" if file.mode == "program" else "")
+
+
+def digest_of(files: Mapping[str, str]) -> str:
+    """The digest over a table of fingerprints."""
+    from hashlib import sha256
+
+    total = sha256(_FRAME)
+    for path, mark in sorted(
+        (os.fsencode(path), os.fsencode(mark)) for path, mark in files.items()
+    ):
+        for part in (path, mark):
+            total.update(len(part).to_bytes(8, "big") + part)
+    return f"sha256:{total.hexdigest()}"
+
+
+def read_whole(tree: Tree, path: str, limit: int = LIMITS.size) -> bytes:
+    """A file at once.
+
+    Raises:
+        SkillBroken: it is larger than `limit`.
+    """
+    data = bytearray()
+    for chunk in tree.chunks(path):
+        data += chunk
+        if len(data) > limit:
+            raise SkillBroken(f"`{path}` is larger than {limit} bytes", "Make the file smaller")
+    return bytes(data)
+
+
+class MemoryTree:
+    """Files that were made here: a scaffold, a merge, a test."""
+
+    def __init__(
+        self, content: Mapping[str, bytes], programs: frozenset[str] = frozenset()
+    ) -> None:
+        self._content = dict(content)
+        self.files = tuple(
+            File(path, len(content[path]), "program" if path in programs else "file")
+            for path in sorted(content, key=os.fsencode)
+        )
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """The content, at once."""
+        yield self._content[path]
+
+
+class FolderTree:
+    """The files of a folder on disk. Nothing outside it is ever read."""
+
+    def __init__(
+        self, root: str, limits: Limits = LIMITS, only: frozenset[str] | None = None
+    ) -> None:
+        """List the files below `root`.
+
+        Args:
+            root: The folder.
+            limits: How large it may be.
+            only: Names right below `root` that count; everything when None.
+
+        Raises:
+            AccessDenied: a link leads outside, or to what is never part of a skill.
+            SkillBroken: something in it is neither a file, a folder nor a link, or it is too large.
+            OSError: it cannot be read.
+        """
+        self.root = root
+        self._most = limits.size
+        found = _list(root, limits, only)
+        self.files = tuple(sorted(found, key=lambda file: os.fsencode(file.path)))
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """The content, a megabyte at a time."""
+        full = os.path.join(self.root, path)
+        if os.path.islink(full):
+            yield os.fsencode(os.readlink(full))
+            return
+        descriptor = open_beneath(self.root, path)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise SkillBroken(f"`{path}` is no regular file any more", "Look at the folder")
+            read = 0
+            while chunk := os.read(descriptor, _CHUNK):
+                read += len(chunk)
+                if read > self._most:  # it grows while it is read
+                    raise _too_large(self.root, f"more than {self._most >> 20} MiB")
+                yield chunk
+        finally:
+            os.close(descriptor)
+
+
+def _list(root: str, limits: Limits, only: frozenset[str] | None) -> Iterator[File]:
+    count = size = folders = 0
+    todo = [("", 0)]
+    while todo:
+        folder, depth = todo.pop()
+        with os.scandir(os.path.join(root, folder) if folder else root) as entries:
+            for entry in entries:
+                if entry.name in IGNORED or (
+                    only is not None and not folder and entry.name not in only
+                ):
+                    continue
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                info = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(info.st_mode):
+                    if depth >= limits.depth:
+                        raise _too_large(root, f"folders deeper than {limits.depth} levels")
+                    folders += 1
+                    if folders > limits.files:
+                        raise _too_large(root, f"more than {limits.files} folders")
+                    todo.append((path, depth + 1))
+                    continue
+                count += 1
+                size += info.st_size
+                if count > limits.files:
+                    raise _too_large(root, f"more than {limits.files} files")
+                if size > limits.size:
+                    raise _too_large(root, f"more than {limits.size >> 20} MiB")
+                yield _file(root, path, info, only)
+
+
+def _file(root: str, path: str, info: os.stat_result, only: frozenset[str] | None) -> File:
+    if stat.S_ISLNK(info.st_mode):
+        target = os.path.realpath(os.path.join(root, path))
+        base = os.path.realpath(root)
+        if target != base and not target.startswith(base + os.sep):
+            raise AccessDenied(
+                f"`{path}` is a link that leads out of the skill's folder",
+                "Put the file itself in place of the link",
+            )
+        steps = target[len(base) + 1 :].split(os.sep)
+        if not IGNORED.isdisjoint(steps) or (only is not None and steps[0] not in only):
+            # What it leads to is in no digest: whoever follows it reads what nobody approved.
+            raise AccessDenied(
+                f"`{path}` is a link to what is no part of the skill",
+                "Put the file itself in place of the link",
+            )
+        return File(path, info.st_size, "link")
+    if not stat.S_ISREG(info.st_mode):
+        raise SkillBroken(f"`{path}` is neither a file nor a folder", "Remove it from the skill")
+    return File(path, info.st_size, "program" if info.st_mode & 0o100 else "file")
+
+
+def _too_large(root: str, what: str) -> SkillBroken:
+    return SkillBroken(
+        f"`{os.path.basename(root)}` has {what}", "Remove what the skill does not need"
+    )

@@ -1,0 +1,28 @@
+"""SKILLS ON DISK: how they come, change and go, and how nothing is lost on the way.
+
+    store.py         Store, the object callers hold: plan, then carry out
+    plan.py          what a change would do, shown before it is done
+    prepare.py       a tree of files -> a step of a plan: staged, scanned, compared
+    choose.py        which skills of a source, and under which ids
+    update.py        newer versions; merge.py brings them together with the user's edits
+    reproduce.py     what the lockfile says, exactly
+    verify.py        is it still what is locked? patch.py: what would change, line by line
+
+    scope.py         the folders that Satchel writes to
+    stage.py         where a skill waits until it is complete
+    transaction.py   every change is one; journal.py: what is being changed right now
+    recovery.py      what the next command does after a crash
+    history.py       what was there before, for `undo`; keeping.py: how much of it is kept
+    trouble.py       what is said when the disk says no
+
+    sources/         where skills come from: folder, archive, git
+    archive/         one strict reader for zip and tar
+    export.py        a skill -> an archive, the same bytes everywhere
+
+    statement.py     what a signature is about; signing.py, sigstore.py: who made it
+    signers.py       whose signatures the user accepts
+    agents.py        where other agents look (agents.toml)
+    links.py         skills put there; link_book.py: which were; visibility.py: who sees what
+
+A change goes from `store` through `plan` to `transaction`; nothing else writes to a scope.
+"""

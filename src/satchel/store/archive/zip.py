@@ -1,0 +1,348 @@
+"""What does a zip contain, if every part of it tells the same story?
+
+A zip says everything twice, and readers that believe different halves see different files: that is
+how a scan is shown one skill and the disk gets another. Here the end record, the central directory
+and each local header must agree, and the entries must fill the file from its first byte to the
+directory without a gap or an overlap.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from satchel.store.archive.names import check_path, decode_path
+from satchel.store.archive.pieces import read_at
+from satchel.store.archive.rules import refuse
+from satchel.store.archive.tree import ArchiveTree, Contents
+from satchel.store.archive.zip_end import find_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from satchel.store.archive.rules import Bounds
+
+_CENTRAL = Struct("<4s6H3I5H2I")
+_LOCAL = Struct("<4s5H3I2H")
+_FULL = 0xFFFFFFFF
+_SHORT = 0xFFFF
+_ENCRYPTED = 0x2041  # plain, strong, and masked headers
+_DESCRIPTOR = 0x0008
+_UTF8 = 0x0800
+_UNMARKED = frozenset((3, 19))
+"""Systems whose `zip` writes UTF-8 names and does not set the flag: Unix and macOS."""
+_KNOWN = _DESCRIPTOR | _UTF8 | 0x0006  # how hard deflate tried
+_COMPARED = _DESCRIPTOR | _UTF8
+_STORED, _DEFLATED = 0, 8
+_CHUNK = 64 << 10
+_WINDOW = 1 << 20
+_AES, _ZIP64, _UNICODE_PATH = 0x9901, 0x0001, 0x7075
+_TYPE, _FILE, _FOLDER, _LINK = 0o170000, 0o100000, 0o040000, 0o120000
+
+
+class _Entry(NamedTuple):
+    """One row of the central directory."""
+
+    path: str
+    raw: bytes
+    flags: int
+    method: int
+    crc: int
+    packed: int
+    size: int
+    at: int
+    """Where its local header begins."""
+
+
+class _Place(NamedTuple):
+    """What is kept of an entry to read it."""
+
+    at: int
+    packed: int
+    size: int
+    crc: int
+    deflated: bool
+
+
+def open_zip(descriptor: int, bounds: Bounds) -> ArchiveTree:
+    """Read the table of contents and check it against the whole file.
+
+    Raises:
+        Unsafe: it breaks a rule.
+    """
+    length = os.fstat(descriptor).st_size
+    reader = _ZipReader(descriptor)
+    contents = Contents(bounds)
+    start, end, count = find_directory(descriptor, length)
+    if count > bounds.entries:
+        raise refuse("too-many-files", found=f"{count} > {bounds.entries}")
+    rows = _read_directory(descriptor, start, end, count, contents, reader)
+    if contents.size > max(bounds.total_floor, bounds.ratio * length):
+        raise refuse("ratio", found=f"{contents.size} : {length}")
+    rows.sort(key=lambda row: row.at)
+    borders = [*(row.at for row in rows), start]
+    if borders[0]:
+        raise refuse("hidden-data", found="before the first entry")
+    for entry, following in zip(rows, borders[1:], strict=True):
+        if entry.at >= start:
+            raise refuse("header-differs", entry.path, "no local header")
+        place = _check_local(descriptor, entry, following, bounds)
+        if entry.path in reader.places:
+            reader.places[entry.path] = place
+    return ArchiveTree(contents, reader, "zip")
+
+
+def _read_directory(
+    descriptor: int, start: int, end: int, count: int, contents: Contents, reader: _ZipReader
+) -> list[_Entry]:
+    rows: list[_Entry] = []
+    with open(os.dup(descriptor), "rb", buffering=_WINDOW) as stream:
+        stream.seek(start)
+        at = start
+        for _ in range(count):
+            head = stream.read(_CENTRAL.size)
+            if at + _CENTRAL.size > end or head[:4] != b"PK\x01\x02":
+                raise refuse("zip-count", found=f"{len(rows)} < {count}")
+            fields = _CENTRAL.unpack(head)
+            lengths = fields[10:13]
+            at += _CENTRAL.size + sum(lengths)
+            if at > end:
+                raise refuse("zip-count", found=f"{len(rows)} < {count}")
+            raw = stream.read(lengths[0])
+            extra = stream.read(lengths[1])
+            stream.seek(lengths[2], os.SEEK_CUR)
+            rows.append(_row(fields, raw, extra, contents, reader))
+    if at != end:
+        raise refuse("hidden-data", found="central directory")
+    return rows
+
+
+def _row(
+    fields: tuple[int, ...], raw: bytes, extra: bytes, contents: Contents, reader: _ZipReader
+) -> _Entry:
+    _, made, _, flags, method, _, _, crc, packed, size, _, _, _, disk, _, outside, at = fields
+    path = _path(raw, flags, made >> 8)
+    extras = _extras(path, raw, extra)
+    packed, size, at, disk = _wide(path, extras, packed, size, at, disk)
+    contents.count(path, size)
+    _check_features(path, flags, method, disk)
+    folder = path.endswith("/")
+    name = path[:-1] if folder else path
+    check_path(name)
+    if not contents.skips(name):
+        _check_kind(name, folder, made >> 8, outside)
+        if folder and (size or crc):
+            raise refuse("type-differs", name, "a folder with content")
+        contents.add(name, size, folder=folder, program=bool(outside >> 16 & 0o100))
+        if not folder:
+            reader.places[path] = _Place(0, 0, 0, 0, deflated=False)
+    return _Entry(path, raw, flags, method, crc, packed, size, at)
+
+
+def _path(raw: bytes, flags: int, system: int) -> str:
+    """The name of an entry. Unix and macOS write UTF-8 without saying so; nobody else does."""
+    if not flags & _UTF8 and not raw.isascii() and (system not in _UNMARKED or not _is_utf8(raw)):
+        # Readers guess differently here, so that two of them see two names.
+        raise refuse("zip-encoding", raw.decode(errors="backslashreplace"))
+    return decode_path(raw)
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _check_features(path: str, flags: int, method: int, disk: int) -> None:
+    if flags & _ENCRYPTED or method == 99:
+        raise refuse("encrypted", path)
+    if flags & ~_KNOWN:
+        raise refuse("zip-flags", path, f"{flags:#06x}")
+    if method not in (_STORED, _DEFLATED):
+        raise refuse("method", path, str(method))
+    if disk:
+        raise refuse("multi-part", path)
+
+
+def _check_kind(path: str, folder: bool, system: int, outside: int) -> None:  # noqa: FBT001 - one caller
+    kind = outside >> 16 & _TYPE
+    if kind == _LINK:
+        raise refuse("link", path)
+    if kind not in (0, _FILE, _FOLDER):
+        raise refuse("special-file", path)
+    # Unix writers set the kind of file, all others the folder bit of DOS.
+    said = kind == _FOLDER if kind else folder
+    if said != folder or (outside & 0x10 and not folder) or (outside & 0x08 and system == 0):
+        raise refuse("type-differs", path)
+
+
+def _extras(path: str, raw: bytes, extra: bytes) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    at = 0
+    while at < len(extra):
+        key = int.from_bytes(extra[at : at + 2], "little")
+        size = int.from_bytes(extra[at + 2 : at + 4], "little")
+        at += 4 + size
+        if at > len(extra) or (key in found and key in (_ZIP64, _UNICODE_PATH)):
+            raise refuse("zip-extra", path)
+        found[key] = extra[at - size : at]
+    if _AES in found:
+        raise refuse("encrypted", path)
+    other = found.get(_UNICODE_PATH)
+    if other is not None and (other[:1] != b"\x01" or other[5:] != raw):
+        raise refuse("header-differs", path, "a second name")
+    return found
+
+
+def _wide(
+    path: str, extras: dict[int, bytes], packed: int, size: int, at: int, disk: int
+) -> tuple[int, int, int, int]:
+    """The true values where the directory has no room for them."""
+    wide = extras.get(_ZIP64, b"")
+    values = [size, packed, at]
+    for index, value in enumerate(values):
+        if value == _FULL:
+            if len(wide) < 8:
+                raise refuse("zip-extra", path, "zip64")
+            values[index] = int.from_bytes(wide[:8], "little")
+            wide = wide[8:]
+    if disk == _SHORT:
+        if len(wide) < 4:
+            raise refuse("zip-extra", path, "zip64")
+        disk = int.from_bytes(wide[:4], "little")
+        wide = wide[4:]
+    if wide:
+        raise refuse("zip-extra", path, "zip64")
+    return values[1], values[0], values[2], disk
+
+
+def _check_local(descriptor: int, entry: _Entry, following: int, bounds: Bounds) -> _Place:
+    """Compare an entry with its local header, and find where its content begins."""
+    want = _LOCAL.size + len(entry.raw)
+    head = read_at(descriptor, want, entry.at)
+    if len(head) < want or head[:4] != b"PK\x03\x04":
+        raise refuse("header-differs", entry.path, "no local header")
+    _, _, flags, method, _, _, crc, packed, size, name_size, extra_size = _LOCAL.unpack_from(head)
+    if name_size != len(entry.raw) or head[_LOCAL.size :] != entry.raw:
+        raise refuse("header-differs", entry.path, "name")
+    if method != entry.method or (flags ^ entry.flags) & _COMPARED:
+        raise refuse("header-differs", entry.path, "method or flags")
+    if flags & _ENCRYPTED:
+        raise refuse("encrypted", entry.path)
+    if flags & ~_KNOWN:
+        raise refuse("zip-flags", entry.path, f"{flags:#06x}")
+    begin = entry.at + want + extra_size
+    end = begin + entry.packed
+    if end > following:
+        raise refuse("overlap", entry.path)
+    extras = _extras(entry.path, entry.raw, read_at(descriptor, extra_size, entry.at + want))
+    late = bool(flags & _DESCRIPTOR)
+    _check_sizes(entry, extras, (crc, packed, size), late=late)
+    if late:
+        end += _check_descriptor(descriptor, entry, end, following - end)
+    if end != following:
+        raise refuse("hidden-data", entry.path)
+    deflated = method == _DEFLATED
+    if not deflated and entry.packed != entry.size:
+        raise refuse("size-differs", entry.path)
+    if entry.size > max(bounds.file_floor, bounds.ratio * entry.packed):
+        raise refuse("ratio", entry.path, f"{entry.size} : {entry.packed}")
+    return _Place(begin, entry.packed, entry.size, entry.crc, deflated)
+
+
+def _check_sizes(
+    entry: _Entry, extras: dict[int, bytes], said: tuple[int, int, int], *, late: bool
+) -> None:
+    """Compare what a local header says of the content; it may say nothing when a record follows."""
+    crc, packed, size = said
+    if _FULL in (packed, size):
+        wide = extras.get(_ZIP64, b"")
+        if len(wide) != 16:
+            raise refuse("zip-extra", entry.path, "zip64")
+        size = int.from_bytes(wide[:8], "little") if size == _FULL else size
+        packed = int.from_bytes(wide[8:], "little") if packed == _FULL else packed
+    for here, there in ((crc, entry.crc), (packed, entry.packed), (size, entry.size)):
+        if here != there and not (late and here == 0):
+            raise refuse("header-differs", entry.path, "size or checksum")
+
+
+def _check_descriptor(descriptor: int, entry: _Entry, at: int, room: int) -> int:
+    """The length of the record after the content, which must repeat what the directory says."""
+    if room not in (12, 16, 20, 24):
+        raise refuse("header-differs" if room < 12 else "hidden-data", entry.path, "descriptor")
+    data = read_at(descriptor, room, at)
+    width = 8 if room >= 20 else 4
+    expected = entry.crc.to_bytes(4, "little")
+    for value in (entry.packed, entry.size):
+        if width == 4 and value >= _FULL:
+            raise refuse("header-differs", entry.path, "descriptor")
+        expected += value.to_bytes(width, "little")
+    if room in (16, 24):
+        expected = b"PK\x07\x08" + expected
+    if data != expected:
+        raise refuse("header-differs", entry.path, "descriptor")
+    return room
+
+
+class _ZipReader:
+    """Reads the content of entries that were checked."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.places: dict[str, _Place] = {}
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        place = self.places[path]
+        return self._checked(path, place)
+
+    def _checked(self, path: str, place: _Place) -> Iterator[bytes]:
+        crc = total = 0
+        source = self._inflated(path, place) if place.deflated else self._packed(path, place)
+        for chunk in source:
+            total += len(chunk)
+            if total > place.size:
+                raise refuse("size-differs", path)
+            crc = zlib.crc32(chunk, crc)
+            # The last piece goes out only when all is well.
+            if total == place.size and crc != place.crc:
+                raise refuse("damaged", path)
+            yield chunk
+        if total != place.size:
+            raise refuse("size-differs", path)
+        if crc != place.crc:
+            raise refuse("damaged", path)
+
+    def _packed(self, path: str, place: _Place) -> Iterator[bytes]:
+        at, end = place.at, place.at + place.packed
+        while at < end:
+            data = read_at(self._descriptor, min(_CHUNK, end - at), at)
+            if not data:
+                raise refuse("truncated", path)
+            at += len(data)
+            yield data
+
+    def _inflated(self, path: str, place: _Place) -> Iterator[bytes]:
+        unpacker = zlib.decompressobj(-15)
+        try:
+            for data in self._packed(path, place):
+                if unpacker.eof:
+                    raise refuse("hidden-data", path)
+                while data:
+                    if chunk := unpacker.decompress(data, _CHUNK):
+                        yield chunk
+                    data = unpacker.unconsumed_tail  # noqa: PLW2901 - what is left of it
+        except zlib.error as exc:
+            raise refuse("damaged", path) from exc
+        if not unpacker.eof:
+            raise refuse("damaged", path)
+        if unpacker.unused_data:
+            raise refuse("hidden-data", path)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

@@ -1,0 +1,112 @@
+"""Which skills of a source are meant, and under which ids they are installed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from satchel._language import listed, say
+from satchel.errors import InvalidInput, NotFound
+from satchel.skill.interpret import slug
+from satchel.store.sources import find_skills
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from satchel.store.sources import Bundle, Found
+
+_NAMED = 12
+
+
+class Pick(NamedTuple):
+    """One skill that will be imported."""
+
+    id: str
+    path: str
+    """Its folder within the source."""
+    notes: tuple[str, ...] = ()
+
+
+def choose(
+    bundle: Bundle,
+    *,
+    path: str = "",
+    skill_id: str = "",
+    names: Sequence[str] = (),
+    everything: bool = False,
+) -> list[Pick]:
+    """Decide.
+
+    Raises:
+        NotFound: there is no skill, or none of a wanted name.
+        InvalidInput: there are several, and nobody said which.
+    """
+    found = find_skills(bundle.tree, path or bundle.place.path, name=bundle.name)
+    if not found:
+        raise NotFound(
+            say("There is no SKILL.md in `{source}`", source=bundle.place.url),
+            say("A skill is a folder with a SKILL.md; give its folder with `--path`"),
+        )
+    if names:
+        found = _named(found, names)
+    elif len(found) > 1 and not everything:
+        shown = listed(f"`{item.id}`" for item in found[:_NAMED])
+        more = len(found) - _NAMED
+        if more > 0:
+            shown = say("{names} and {count} more", names=shown, count=more)
+        raise InvalidInput(
+            say("There are {count} skills in it: {names}", count=len(found), names=shown),
+            say("Choose with `--skill NAME`, or take them all with `--all`"),
+        )
+    if skill_id and len(found) > 1:
+        raise InvalidInput(
+            say("One id cannot serve {count} skills", count=len(found)),
+            say("Leave `--id` out, or choose one skill with `--skill NAME`"),
+        )
+    return _with_ids(found, skill_id)
+
+
+def _named(found: Sequence[Found], names: Sequence[str]) -> list[Found]:
+    chosen: list[Found] = []
+    for name in names:
+        matching = [item for item in found if name in (item.id, item.name, item.path)]
+        if not matching:
+            raise NotFound(
+                say("There is no skill `{name}` in it", name=name),
+                say("It has {names}", names=listed(f"`{item.id}`" for item in found[:_NAMED])),
+            )
+        if len(matching) > 1:
+            raise InvalidInput(
+                say("`{name}` is there {count} times", name=name, count=len(matching)),
+                say(
+                    "Give its folder with `--path`: {paths}",
+                    paths=listed(f"`{item.path}`" for item in matching[:_NAMED]),
+                ),
+            )
+        chosen += matching
+    return chosen
+
+
+def _with_ids(found: Sequence[Found], given: str) -> list[Pick]:
+    """An id for each: given, or the folder's name, or with the folder above when that is taken."""
+    taken: set[str] = set()
+    picks: list[Pick] = []
+    for item in found:
+        wanted = given or item.id
+        notes: list[str] = []
+        folder = item.path.rpartition("/")[2]
+        if folder and not given and wanted != folder:
+            notes.append(say("`{name}` is installed as `{id}`", name=folder, id=wanted))
+        skill_id, parts = wanted, item.path.split("/")[:-1]
+        while skill_id in taken and parts:
+            skill_id = slug(f"{parts.pop()}-{wanted}")
+        number = 2
+        while skill_id in taken:
+            skill_id, number = slug(f"{wanted[:58]}-{number}"), number + 1
+        if skill_id != wanted:
+            notes.append(
+                say("`{name}` was taken; `{path}` is installed as `{id}`",
+                    name=wanted, path=item.path, id=skill_id)
+            )  # fmt: skip
+        taken.add(skill_id)
+        picks.append(Pick(skill_id, item.path, tuple(notes)))
+    return picks

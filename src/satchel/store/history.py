@@ -1,0 +1,182 @@
+"""What was there before, and how does it come back?
+
+Undoing is a change like any other: it puts the folders and the lines of the lockfile back that one
+entry had replaced, and what is there now goes into the history in turn. So nothing is lost by
+undoing, not even edits made since, and it can be done again.
+
+    undo, undo     two steps back
+    redo           one step forward again
+    a new change   ends what could be done again; it stays in the history until it is too old
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from satchel._language import say
+from satchel.errors import LockBroken, NotFound, Refused
+from satchel.store import keeping
+from satchel.store.journal import Change, standing
+from satchel.store.recovery import TIMEOUT, apply_rows, recover_held, writing
+from satchel.store.scope import check_scope
+from satchel.store.transaction import Draft, carry_out
+from satchel.store.trouble import unchanged
+
+if TYPE_CHECKING:
+    from satchel.library.lockfile import Lock
+    from satchel.store.journal import Record
+    from satchel.store.scope import Scope
+
+State = Literal["done", "undone", "past", "damaged"]
+
+
+class Entry(NamedTuple):
+    """One change of the past."""
+
+    number: int
+    op: str
+    summary: str
+    time: str
+    """As `2030-01-31T12:00:00Z`."""
+    ids: tuple[str, ...]
+    """The skills that it touched."""
+    state: State
+    """`done`: it can be undone. `undone`: an undoing that can be taken back. `past`: neither.
+    `damaged`: nobody knows what it was."""
+    changes: tuple[Change, ...] = ()
+
+
+class Undone(NamedTuple):
+    """What was undone, or done again."""
+
+    number: int
+    """Of the new entry in the history."""
+    op: str
+    """Of the change that was undone or done again."""
+    summary: str
+    ids: tuple[str, ...]
+    repaired: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What else is worth saying, such as edits that went into the history."""
+
+
+def history(scope: Scope) -> list[Entry]:
+    """What was changed, the newest first.
+
+    Raises:
+        Refused: the disk says no.
+    """
+    check_scope(scope)
+    with unchanged(scope.part("history")):
+        past = keeping.read_past(scope)
+    piles = keeping.play(past.records)
+    entries = [_entry(record, piles) for record in past.records]
+    entries += [Entry(number, "", "", "", (), "damaged") for number in past.damaged]
+    return sorted(entries, key=lambda entry: -entry.number)
+
+
+def _entry(record: Record, piles: keeping.Piles) -> Entry:
+    state: State = "past"
+    if record.number in piles.done:
+        state = "done"
+    elif record.number in piles.undone:
+        state = "undone"
+    return Entry(
+        record.number, record.op, record.summary, record.time, record.ids, state, record.changes
+    )
+
+
+def undo(scope: Scope, *, redo: bool = False, timeout: float = TIMEOUT) -> Undone:
+    """Bring back what the last change replaced; with `redo`, what the last undoing replaced.
+
+    Raises:
+        NotFound: there is nothing to undo.
+        LockBroken: the lockfile is damaged.
+        Refused: the disk says no, or the old folder is not there any more.
+    """
+    with writing(scope, timeout=timeout):
+        repaired = recover_held(scope)
+        notes: list[str] = []
+        with unchanged(scope.part("history")):
+            past, record = _next(scope, redo=redo)
+            changes = [_back(scope, record, change, notes) for change in record.changes]
+        try:
+            rows = record.rows("before")
+        except LockBroken as exc:
+            raise _gone(record) from exc
+        origin = _origin(record, past)
+
+        def relock(lock: Lock) -> Lock:
+            return apply_rows(lock, record.locked, rows)
+
+        draft = Draft(
+            "redo" if redo else "undo",
+            origin.summary,
+            changes,
+            relock,
+            kind="redo" if redo else "undo",
+            of=record.number,
+        )
+        receipt = carry_out(scope, draft, repaired=repaired)
+    return Undone(
+        receipt.number,
+        origin.op,
+        origin.summary,
+        record.ids,
+        receipt.repaired,
+        (*notes, *receipt.notes),
+    )
+
+
+def _next(scope: Scope, *, redo: bool) -> tuple[dict[int, Record], Record]:
+    """The past, and what of it comes back next."""
+    past = keeping.read_past(scope)
+    piles = keeping.play(past.records)
+    pile = piles.undone if redo else piles.done
+    if not pile:
+        raise NotFound(
+            say("There is nothing to do again") if redo else say("There is nothing to undo"),
+            say("Run `satchel undo --list` to see what was changed"),
+        )
+    if past.damaged and max(past.damaged) > pile[-1]:
+        raise Refused(
+            say("Change {number} of the history is damaged, so nobody knows what came before it; "
+                "nothing was changed", number=max(past.damaged)),
+            say("Look at `{path}`", path=scope.part("history", str(max(past.damaged)))),
+        )  # fmt: skip
+    by_number = {record.number: record for record in past.records}
+    return by_number, by_number[pile[-1]]
+
+
+def _back(scope: Scope, record: Record, change: Change, notes: list[str]) -> Change:
+    """The change that brings one skill back."""
+    now = standing(scope.target(change.id))
+    if now and now != change.after:
+        notes.append(
+            say("`{name}` had been edited since: that is kept in the history", name=change.id)
+        )
+    elif now != change.after:
+        notes.append(say("`{name}` had been removed since", name=change.id))
+    if not change.before:
+        return Change(change.id, "", now, "")
+    staged = record.old(scope, change.id)
+    found = standing(staged)
+    if not found:
+        raise _gone(record)
+    return Change(change.id, os.path.relpath(staged, scope.work).replace(os.sep, "/"), now, found)
+
+
+def _origin(record: Record, past: dict[int, Record]) -> Record:
+    """The change that an undoing, or a doing again, is about."""
+    while record.kind != "do" and record.of in past:
+        record = past[record.of]
+    return record
+
+
+def _gone(record: Record) -> Refused:
+    return Refused(
+        say("What change {number} replaced is not in the history any more; nothing was changed",
+            number=record.number),
+        say("Take it from version control, or install it again"),
+    )  # fmt: skip

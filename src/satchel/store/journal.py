@@ -1,0 +1,225 @@
+"""What is being changed right now, written down before the first rename?
+
+`journal.json` exists only while a transaction is carried out. It says everything that is needed to
+finish the work: which folders take which places, and the lines of the lockfile before and after.
+When the work is done the same file is renamed into the history, so that one step both ends the
+transaction and records it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+from satchel._fs import write_atomic
+from satchel.errors import SatchelError
+from satchel.skill.tree import FolderTree, seal
+from satchel.store.scope import check_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from satchel.library.lockfile import Lock
+    from satchel.store.scope import Scope
+
+Kind = Literal["do", "undo", "redo"]
+
+NAME = "journal.json"
+ENTRY = "entry.json"
+VERSION = 1
+UNSEALED = "unsealed"
+"""Stands for something that is there and has no digest: a file, or a folder of odd things."""
+_STAGED = re.compile(r"(?:stage/[0-9a-f-]+/new|history/[0-9]+/old)/([^/]+)")
+_MAX_FILE = 512 << 20
+
+
+class Change(NamedTuple):
+    """What happens to one skill."""
+
+    id: str
+    staged: str
+    """The folder that takes its place; empty when the skill goes."""
+    before: str
+    """What is there now: a tree's digest, or empty for nothing. See `standing`."""
+    after: str
+    """What will be there; empty when the skill goes."""
+
+
+class Record(NamedTuple):
+    """One transaction, under way or done."""
+
+    number: int
+    op: str
+    """Which command."""
+    summary: str
+    time: str
+    """When, as `2030-01-31T12:00:00Z`."""
+    changes: tuple[Change, ...]
+    """With `staged` relative to the work area."""
+    locked: tuple[str, ...] = ()
+    """Ids whose entries in the lockfile change."""
+    lock_before: str = ""
+    """The entries of the lockfile that change, as they were, written as a lockfile."""
+    lock_after: str = ""
+    """The same entries as they become."""
+    kind: Kind = "do"
+    of: int = 0
+    """Which transaction is undone or done again."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Every skill that it touches, on disk or in the lockfile."""
+        return tuple(sorted({change.id for change in self.changes}.union(self.locked)))
+
+    def rows(self, side: Literal["before", "after"]) -> Lock:
+        """The entries of the lockfile that change."""
+        from satchel.library.lockfile import parse_lock
+
+        text = self.lock_before if side == "before" else self.lock_after
+        return parse_lock(text.encode(), NAME) if text else {}
+
+    def entry(self, scope: Scope) -> str:
+        """Its folder in the history."""
+        return scope.part("history", str(self.number))
+
+    def old(self, scope: Scope, skill_id: str) -> str:
+        """Where a folder goes that was replaced or removed."""
+        return scope.part("history", str(self.number), "old", skill_id)
+
+
+def standing(path: str) -> str:
+    """What is at a path: a digest, `link:…`, `UNSEALED`, or empty for nothing.
+
+    Raises:
+        OSError: the system does not say. That is never taken for an answer.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+        if stat.S_ISLNK(mode):
+            return "link:" + os.readlink(path)
+        return seal(FolderTree(path)).digest if stat.S_ISDIR(mode) else UNSEALED
+    except (FileNotFoundError, NotADirectoryError):
+        # It is not there, or somebody is just changing it.
+        return UNSEALED if os.path.lexists(path) else ""
+    except SatchelError:
+        return UNSEALED
+
+
+def render(record: Record) -> bytes:
+    """A record as a file."""
+    import json
+
+    table = record._asdict()
+    table["changes"] = [change._asdict() for change in record.changes]
+    # ASCII only: names that are not UTF-8 come back as they were.
+    return (json.dumps({"version": VERSION, **table}, indent=1) + "\n").encode()
+
+
+def parse(data: bytes) -> Record:
+    """A record from a file. It may have come with somebody's project, so nothing in it is believed.
+
+    Raises:
+        ValueError: it is damaged, or names a path outside the work area.
+    """
+    import json
+
+    try:
+        table = cast("dict[str, Any]", json.loads(data))
+        if table["version"] != VERSION:
+            raise ValueError(f"its version is {table['version']!r}")
+        changes = tuple(
+            Change(*(str(row[field]) for field in Change._fields)) for row in table["changes"]
+        )
+        record = Record(
+            int(table["number"]),
+            str(table["op"]),
+            str(table["summary"]),
+            str(table["time"]),
+            changes,
+            tuple(map(str, table["locked"])),
+            str(table["lock_before"]),
+            str(table["lock_after"]),
+            table["kind"],
+            int(table["of"]),
+        )
+        if record.kind not in ("do", "undo", "redo") or record.number < 1:
+            raise ValueError("it has a kind or a number that does not exist")
+        _check(record.changes)
+    except (KeyError, TypeError, AttributeError, RecursionError, SatchelError) as exc:
+        raise ValueError(str(exc) or type(exc).__name__) from exc
+    return record
+
+
+def _check(changes: Iterable[Change]) -> None:
+    """Every path is where Satchel puts things, and each skill occurs once."""
+    seen: set[str] = set()
+    for change in changes:
+        check_id(change.id)
+        found = _STAGED.fullmatch(change.staged)
+        if change.id in seen or bool(change.staged) != bool(change.after):
+            raise ValueError(f"it says two things about `{change.id}`")
+        if change.staged and (found is None or found.group(1) != change.id):
+            raise ValueError(f"`{change.staged}` is no place for a staged skill")
+        seen.add(change.id)
+
+
+def relative(scope: Scope, changes: Iterable[Change]) -> list[Change]:
+    """The changes with their staged folders relative to the work area.
+
+    Raises:
+        ValueError: one is somewhere else, or a skill is there twice.
+    """
+    moves: list[Change] = []
+    for change in changes:
+        staged = change.staged and os.path.relpath(change.staged, scope.work).replace(os.sep, "/")
+        moves.append(change._replace(staged=staged))
+    _check(moves)
+    return moves
+
+
+def is_plain(scope: Scope, path: str) -> bool:
+    """Whether no folder between the work area and a path is a link to somewhere else."""
+    while path != scope.work:
+        path = os.path.dirname(path)
+        if os.path.islink(path) or len(path) < len(scope.work):
+            return False
+    return True
+
+
+def read(path: str) -> Record | None:
+    """A journal or an entry of the history; None when there is none.
+
+    Raises:
+        ValueError: it is damaged.
+        OSError: it cannot be read.
+    """
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(_MAX_FILE + 1)
+    except FileNotFoundError:
+        return None
+    if len(data) > _MAX_FILE:
+        raise ValueError("it is too large")
+    return parse(data)
+
+
+def read_journal(scope: Scope) -> Record | None:
+    """The journal, when nothing in it leads elsewhere.
+
+    Raises:
+        ValueError: it is damaged, or something does.
+        OSError: it cannot be read.
+    """
+    record = read(scope.part(NAME))
+    if record is not None:
+        places = [record.old(scope, "x"), *(scope.part(c.staged) for c in record.changes)]
+        if not all(is_plain(scope, place) for place in places):
+            raise ValueError("a folder in it is a link")
+    return record
+
+
+def write(scope: Scope, record: Record) -> None:
+    """Put the journal on the disk: from here on the change will be made, whatever happens."""
+    write_atomic(scope.part(NAME), render(record))

@@ -1,0 +1,139 @@
+"""Somebody else's update and your own edits, together.
+
+Three versions of every file: the one that was installed (base), the one on disk (mine), and the
+new one (theirs). Where only one side changed, that side wins; where both changed different lines,
+both are kept. Where they changed the same lines nobody guesses: the file is a conflict.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from satchel.skill.tree import MemoryTree, read_whole, seal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from satchel.skill.tree import Seal, Tree
+
+_MOST_LINES = 4_000
+"""Comparing is quadratic at worst; beyond this a text that both sides changed is a conflict."""
+
+
+class Merged(NamedTuple):
+    """What came of a merge."""
+
+    tree: Tree | None
+    """The result; None when there are conflicts."""
+    conflicts: tuple[str, ...]
+    """Files that both sides changed in the same lines, or that one side changed and one removed."""
+    kept: tuple[str, ...]
+    """Files where your edits are part of the result."""
+
+
+class _Side(NamedTuple):
+    """One version of a skill."""
+
+    tree: Tree
+    marks: dict[str, str]
+
+    def content(self, path: str) -> bytes:
+        return read_whole(self.tree, path)
+
+
+def merge_trees(base: Tree, mine: Tree, theirs: Tree) -> Merged:
+    """Bring your edits and an update together."""
+    sides = [_Side(tree, seal(tree).files) for tree in (base, mine, theirs)]
+    old, own, new = sides
+    content: dict[str, bytes] = {}
+    programs: set[str] = set()
+    conflicts: list[str] = []
+    kept: list[str] = []
+    for path in sorted({*old.marks, *own.marks, *new.marks}, key=os.fsencode):
+        was, is_now, will_be = (side.marks.get(path) for side in sides)
+        if is_now in (was, will_be):
+            chosen: bytes | None = None if will_be is None else new.content(path)
+            mark = will_be
+        elif will_be == was:
+            chosen, mark = None if is_now is None else own.content(path), is_now
+            kept.append(path)
+        else:
+            chosen, mark = _both_changed(path, old, own, new), will_be
+            kept.append(path)
+            if chosen is None:
+                conflicts.append(path)
+                continue
+        if chosen is not None and mark is not None:
+            content[path] = chosen
+            if mark.endswith(" x"):
+                programs.add(path)
+    if conflicts:
+        return Merged(None, tuple(conflicts), tuple(kept))
+    return Merged(MemoryTree(content, frozenset(programs)), (), tuple(kept))
+
+
+def _both_changed(path: str, old: _Side, own: _Side, new: _Side) -> bytes | None:
+    """One file that both sides changed; None when a person has to decide."""
+    marks = [side.marks.get(path) for side in (old, own, new)]
+    if marks[1] is None or marks[2] is None or any((m or "").startswith("link:") for m in marks):
+        return None
+    base = old.content(path) if marks[0] is not None else b""
+    return merge_text(base, own.content(path), new.content(path))
+
+
+def merge_text(base: bytes, mine: bytes, theirs: bytes) -> bytes | None:
+    """Three versions of a text in one; None when they disagree, or when it is no text."""
+    if b"\0" in base + mine + theirs:
+        return None
+    texts = [text.splitlines(keepends=True) for text in (base, mine, theirs)]
+    if max(map(len, texts)) > _MOST_LINES:
+        return None
+    merged: list[bytes] = []
+    at = [0, 0, 0]
+    for start, own, new, length in _shared(*texts):
+        piece = _decide(texts[0][at[0] : start], texts[1][at[1] : own], texts[2][at[2] : new])
+        if piece is None:
+            return None
+        merged += piece
+        merged += texts[0][start : start + length]
+        at = [start + length, own + length, new + length]
+    return b"".join(merged)
+
+
+def _decide(
+    base: Sequence[bytes], mine: Sequence[bytes], theirs: Sequence[bytes]
+) -> Sequence[bytes] | None:
+    if mine in (base, theirs):
+        return theirs
+    return mine if theirs == base else None
+
+
+def _shared(
+    base: list[bytes], mine: list[bytes], theirs: list[bytes]
+) -> Iterator[tuple[int, int, int, int]]:
+    """Runs of lines that all three have, in order: their places and their length. Then the end."""
+    from difflib import SequenceMatcher
+
+    own = SequenceMatcher(None, base, mine, autojunk=False).get_matching_blocks()
+    new = SequenceMatcher(None, base, theirs, autojunk=False).get_matching_blocks()
+    first = second = 0
+    while first < len(own) and second < len(new):
+        here, there = own[first], new[second]
+        start = max(here.a, there.a)
+        end = min(here.a + here.size, there.a + there.size)
+        if start < end:
+            yield start, here.b + start - here.a, there.b + start - there.a, end - start
+        if here.a + here.size < there.a + there.size:
+            first += 1
+        else:
+            second += 1
+    yield len(base), len(mine), len(theirs), 0
+
+
+def differing(before: Seal, after: Seal) -> tuple[list[str], list[str], list[str]]:
+    """Files that were added, removed and changed between two versions."""
+    added = [path for path in after.files if path not in before.files]
+    removed = [path for path in before.files if path not in after.files]
+    changed = [path for path, mark in after.files.items() if before.files.get(path, mark) != mark]
+    return added, removed, changed

@@ -1,0 +1,47 @@
+"""What would change, line by line, as a patch that a person or a program can read."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from satchel.skill.tree import FolderTree, read_whole, seal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LONGEST = 1 << 20
+
+
+def patch_of(before: str, after: str, name: str) -> str:
+    """The difference of two folders, as a unified diff."""
+    return "".join(_pieces(before, after, name))
+
+
+def _pieces(before: str, after: str, name: str) -> Iterator[str]:
+    trees = [FolderTree(folder) if folder else None for folder in (before, after)]
+    old, new = (seal(tree).files if tree is not None else {} for tree in trees)
+    for path in sorted({*old, *new}, key=os.fsencode):
+        if old.get(path) == new.get(path):
+            continue
+        texts = [
+            read_whole(tree, path) if tree is not None and path in marks else b""
+            for tree, marks in zip(trees, (old, new), strict=True)
+        ]
+        yield from _file(f"{name}/{path}", texts[0], texts[1], path in old, path in new)
+
+
+def _file(path: str, before: bytes, after: bytes, was: bool, will_be: bool) -> Iterator[str]:  # noqa: FBT001 - two of a kind
+    from difflib import unified_diff
+
+    first = f"a/{path}" if was else "/dev/null"
+    second = f"b/{path}" if will_be else "/dev/null"
+    if before == after:
+        yield f"--- {first}\n+++ {second}\n# only the permission to execute changes\n"
+        return
+    if b"\0" in before + after or len(before) + len(after) > _LONGEST:
+        yield f"--- {first}\n+++ {second}\n# binary: {len(before)} -> {len(after)} bytes\n"
+        return
+    lines = [text.decode("utf-8", "replace").splitlines(keepends=True) for text in (before, after)]
+    for line in unified_diff(lines[0], lines[1], first, second):
+        yield line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"

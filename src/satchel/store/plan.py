@@ -1,0 +1,162 @@
+"""What a change would do, shown before it is done.
+
+A `Plan` holds one `Step` for each skill. Everything a person wants to know before saying yes is in
+it: the files, the frontmatter, new programs, new hosts, new secrets, and what the scan found. The
+terminal, a web page and a script read the same plan.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from contextlib import ExitStack
+    from types import TracebackType
+
+    from satchel.errors import SatchelError
+    from satchel.library.lockfile import Locked
+    from satchel.security import Report
+    from satchel.skill.tree import Seal
+    from satchel.store.scope import Scope
+    from satchel.store.stage import Stage
+
+Kind = Literal["add", "replace", "remove", "same", "refused"]
+
+
+class Difference(NamedTuple):
+    """How a skill would change."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    fields: tuple[tuple[str, str, str], ...] = ()
+    """Of the frontmatter: key, before, after."""
+    programs: tuple[str, ...] = ()
+    """Files that can be run and are new or changed."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that nothing in the skill named before."""
+    secrets: tuple[str, ...] = ()
+    """Secrets that nothing in the skill asked for before."""
+    kept: tuple[str, ...] = ()
+    """Files in which your own edits are kept."""
+
+    @property
+    def empty(self) -> bool:
+        """Nothing would change."""
+        return not (self.added or self.removed or self.changed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form for `--json`."""
+        table: dict[str, Any] = {key: list(value) for key, value in self._asdict().items()}
+        table["fields"] = [
+            {"key": key, "before": before, "after": after} for key, before, after in self.fields
+        ]
+        return table
+
+
+class Step(NamedTuple):
+    """What would happen to one skill."""
+
+    kind: Kind
+    id: str
+    name: str = ""
+    description: str = ""
+    before: Locked | None = None
+    """Its entry in the lock now."""
+    after: Locked | None = None
+    """Its entry in the lock then; None when it has none."""
+    was: str = ""
+    """Digest of what is on disk now; empty when there is nothing."""
+    seal: Seal | None = None
+    """What would be on disk then."""
+    head: str = ""
+    """Fingerprint of what a model is told before the skill is loaded."""
+    staged: str = ""
+    """The folder that would take its place."""
+    difference: Difference = Difference()
+    report: Report | None = None
+    """What the scan found."""
+    notes: tuple[str, ...] = ()
+    """What was ignored, renamed or made up on the way."""
+    error: SatchelError | None = None
+    """Why it was refused."""
+    base: str = ""
+    """Hexadecimal digest under which the pristine content is kept."""
+    approved: bool = True
+    """Carrying it out is an approval of what it puts there."""
+    own: bool = False
+    """Made here by the user, so that later edits need no approval."""
+
+    @property
+    def blocked(self) -> bool:
+        """The scan says that it must not be installed unseen."""
+        return self.report is not None and self.report.verdict == "blocked"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form for `--json`."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "action": self.kind,
+            "tree": self.seal.digest if self.seal is not None else None,
+            "source": self.after.place._asdict() if self.after is not None else None,
+            "difference": self.difference.to_dict(),
+            "scan": self.report.to_dict() if self.report is not None else None,
+            "notes": list(self.notes),
+            "error": self.error.message if self.error is not None else None,
+        }
+
+
+class Plan:
+    """One change, made ready; `Store.carry_out` does it. Close it, or use it as a context."""
+
+    def __init__(
+        self, op: str, scope: Scope, steps: list[Step], stage: Stage, held: ExitStack
+    ) -> None:
+        self.op = op
+        self.scope = scope
+        self.steps = tuple(steps)
+        self.stage = stage
+        self._held = held
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove what was staged and not used."""
+        self._held.close()
+
+    def of_kind(self, *kinds: Kind) -> list[Step]:
+        """The steps of some kinds."""
+        return [step for step in self.steps if step.kind in kinds]
+
+    @property
+    def changes(self) -> list[Step]:
+        """The steps that would change something."""
+        return self.of_kind("add", "replace", "remove")
+
+    @property
+    def blocked(self) -> list[Step]:
+        """The steps that need `accept_risk`."""
+        return [step for step in self.changes if step.blocked]
+
+    @property
+    def losses(self) -> list[Step]:
+        """The steps that take away what is there now."""
+        return self.of_kind("replace", "remove")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form for `--json`."""
+        return {
+            "operation": self.op,
+            "scope": self.scope.name,
+            "skills": [step.to_dict() for step in self.steps],
+        }

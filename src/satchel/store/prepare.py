@@ -1,0 +1,238 @@
+"""A tree of files -> a step of a plan: staged, read back, scanned, and compared with what is there.
+
+Nothing outside the staging folder is written here. A skill that cannot be used becomes a refused
+step with its reason, so that one bad skill of a hundred does not hide the others.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from satchel._language import say
+from satchel.errors import NotFound, Refused, SatchelError, SkillBroken
+from satchel.library.lockfile import Locked, Verdict
+from satchel.library.seal import head_mark
+from satchel.security import scan_tree
+from satchel.skill.load import load_document
+from satchel.skill.tree import FolderTree, read_whole, seal
+from satchel.store.export import write_archive
+from satchel.store.merge import differing
+from satchel.store.plan import Difference, Step
+from satchel.store.sources import subtree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from satchel.library.lockfile import Lock, Place
+    from satchel.security import Allowance, Report
+    from satchel.skill.model import Document
+    from satchel.skill.tree import Seal, Tree
+    from satchel.store.choose import Pick
+    from satchel.store.scope import Scope
+    from satchel.store.sources import Bundle
+    from satchel.store.stage import Stage
+
+_LICENCES = ("LICENSE", "LICENCE", "COPYING", "LICENSE.TXT", "LICENSE.MD", "LICENCE.TXT")
+_SHOWN = 200
+
+
+class Workbench:
+    """Makes steps for one plan."""
+
+    def __init__(
+        self, scope: Scope, stage: Stage, lock: Lock, allow: Sequence[Allowance] = ()
+    ) -> None:
+        self.scope = scope
+        self.stage = stage
+        self.lock = lock
+        self._allow = allow
+        self._bases = 0
+
+    def take(self, pick: Pick, bundle: Bundle, *, signer: Callable[[Tree], str] | None) -> Step:
+        """A step that puts one skill of a source in its place."""
+        try:
+            tree = subtree(bundle.tree, pick.path)
+        except SatchelError as exc:
+            before = self.lock.get(pick.id)
+            return Step("refused", pick.id, pick.id, before=before, error=exc, notes=pick.notes)
+        notes = (*pick.notes, *bundle.notes, *tree.notes)
+        return self.put(pick.id, tree, bundle.place_of(pick.path), notes=notes, signer=signer)
+
+    def put(
+        self,
+        skill_id: str,
+        tree: Tree,
+        place: Place,
+        *,
+        notes: Sequence[str] = (),
+        upstream: Tree | None = None,
+        kept: Sequence[str] = (),
+        signer: Callable[[Tree], str] | None = None,
+    ) -> Step:
+        """A step that puts a tree in a skill's place.
+
+        Args:
+            skill_id: The folder's name.
+            tree: What shall be installed.
+            place: Where it came from.
+            notes: What there is to say about the way here.
+            upstream: What the source had, when `tree` has the user's edits too.
+            kept: Files with edits of the user.
+            signer: Says who signed a tree; nothing when nobody did.
+        """
+        before = self.lock.get(skill_id)
+        try:
+            sealed = self.stage.write_tree(skill_id, tree)
+            folder = self.stage.folder(skill_id)
+            staged = FolderTree(folder)
+            document = _document(folder, skill_id)
+            report = scan_tree(staged, allow=self._allow, name=skill_id)
+            pristine = sealed if upstream is None else seal(upstream)
+            base = self._keep(pristine, staged if upstream is None else upstream)
+            who = signer(staged) if signer is not None else ""
+            here = self.present(skill_id)
+        except SatchelError as exc:
+            return Step("refused", skill_id, skill_id, before=before, error=exc, notes=tuple(notes))
+        head = document.head
+        name = head.name if head is not None else skill_id
+        difference = Difference()
+        if here is not None:
+            difference = self._difference(skill_id, here, sealed, document, report)
+            difference = difference._replace(kept=tuple(kept))
+        after = Locked(
+            skill_id,
+            name,
+            place,
+            _licence(document, staged),
+            sealed.digest,
+            sealed.files,
+            _verdict(report),
+            pristine.digest if pristine.digest != sealed.digest else "",
+            who,
+        )
+        kind = "add" if here is None else "replace"
+        if here is not None and here.digest == sealed.digest and _same_origin(before, after):
+            kind = "same"
+        return Step(
+            kind,
+            skill_id,
+            name,
+            head.description if head is not None else "",
+            before,
+            after,
+            here.digest if here is not None else "",
+            sealed,
+            head_mark(head) if head is not None else "",
+            folder,
+            difference,
+            report,
+            tuple(notes),
+            base=base,
+        )
+
+    def present(self, skill_id: str) -> Seal | None:
+        """What is in a skill's place now."""
+        folder = self.scope.target(skill_id)
+        if os.path.islink(folder):
+            raise Refused(
+                say(
+                    "`{name}` is a link: what it leads to is not Satchel's to change", name=skill_id
+                ),
+                say("Remove the link, or import under another id with `--id`"),
+            )
+        return seal(FolderTree(folder)) if os.path.lexists(folder) else None
+
+    def _keep(self, pristine: Seal, tree: Tree) -> str:
+        """Set the pristine content aside, for the merge with a later version."""
+        name = pristine.digest.removeprefix("sha256:")
+        target = os.path.join(self.stage.path, f"{name}.zip")
+        if not os.path.exists(target):
+            write_archive(tree, target)
+        return name
+
+    def _difference(
+        self, skill_id: str, here: Seal, there: Seal, document: Document, report: Report
+    ) -> Difference:
+        added, removed, changed = differing(here, there)
+        folder = os.path.join(self.scope.folder, skill_id)
+        was = scan_tree(FolderTree(folder), name=skill_id).inventory
+        touched = {*added, *changed}
+        now = report.inventory
+        return Difference(
+            tuple(added),
+            tuple(removed),
+            tuple(changed),
+            _fields(folder, document),
+            tuple(path for path in now.programs if path in touched),
+            tuple(host for host in now.hosts if host not in was.hosts),
+            tuple(secret for secret in now.secrets if secret not in was.secrets),
+        )
+
+
+def _same_origin(before: Locked | None, after: Locked) -> bool:
+    """Whether the lock says the same already; who scanned it, and with what, is no change."""
+    return before is not None and before._replace(scan=after.scan, signer=after.signer) == after
+
+
+def _document(folder: str, skill_id: str) -> Document:
+    """The skill's SKILL.md, which must be one.
+
+    Raises:
+        SkillBroken: it is no skill; the message says why.
+    """
+    file = next((name for name in sorted(os.listdir(folder)) if name.upper() == "SKILL.MD"), "")
+    if not file:
+        raise NotFound(
+            say("`{name}` has no SKILL.md", name=skill_id),
+            say("A skill is a folder with a SKILL.md: give the folder that has one"),
+        )
+    document = load_document(folder, file, skill_id)
+    if document.head is None:
+        worst = next(iter(document.problems), None)
+        raise SkillBroken(
+            say(
+                "`{name}` is not a skill: {problem}",
+                name=skill_id,
+                problem=worst.message if worst is not None else "SKILL.md",
+            ),
+            worst.fix if worst is not None else "",
+        )
+    return document
+
+
+def _fields(folder: str, document: Document) -> tuple[tuple[str, str, str], ...]:
+    """What the frontmatter says differently."""
+    file = next((name for name in sorted(os.listdir(folder)) if name.upper() == "SKILL.MD"), "")
+    try:
+        before = load_document(folder, file, "").fields if file else {}
+    except SatchelError:
+        before = {}
+    after = document.fields
+    return tuple(
+        (key, _short(before.get(key, "")), _short(after.get(key, "")))
+        for key in (*after, *(key for key in before if key not in after))
+        if before.get(key) != after.get(key)
+    )
+
+
+def _short(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _licence(document: Document, tree: FolderTree) -> str:
+    """What the author says about the licence, or the first line of the file that does."""
+    said = _short(document.fields.get("license") or document.fields.get("licence") or "")
+    if said:
+        return said
+    for file in tree.files:
+        if file.path.upper() in _LICENCES and file.size < 1 << 18:
+            text = read_whole(tree, file.path).decode("utf-8", "replace")
+            return _short(next((line for line in text.splitlines() if line.strip()), ""))
+    return ""
+
+
+def _verdict(report: Report) -> Verdict:
+    rules = {finding.rule for finding in report.findings if finding.severity != "note"}
+    return Verdict(report.verdict, tuple(sorted(rules)), "+".join(report.engines))

@@ -1,0 +1,103 @@
+"""The lockfile says it: bring the disk to exactly that, or say why it cannot be done."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from satchel._language import say
+from satchel.errors import Changed, SatchelError
+from satchel.skill.tree import seal
+from satchel.store.archive import open_archive
+from satchel.store.plan import Step
+from satchel.store.sources import source_from, subtree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from satchel.library.lockfile import Locked
+    from satchel.skill.tree import Tree
+    from satchel.store.prepare import Workbench
+    from satchel.store.sources import Bundle
+
+
+def plan_install(
+    bench: Workbench,
+    *,
+    frozen: bool,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Iterator[Step]:
+    """A step for each locked skill."""
+    total = len(bench.lock)
+    # Sources stay open: a hundred skills of one repository fetch it once.
+    with ExitStack() as stack:
+        fetched: dict[tuple[str, ...], Bundle | SatchelError] = {}
+        for at, entry in enumerate(bench.lock.values()):
+            if progress is not None:
+                progress(entry.id, at, total)
+            here = bench.present(entry.id)
+            was = here.digest if here is not None else ""
+            if was == entry.tree or (was and not frozen):
+                notes = () if was == entry.tree else (say("it differs from the lockfile"),)
+                yield Step(
+                    "same", entry.id, entry.name, before=entry, after=entry, was=was, notes=notes
+                )
+                continue
+            try:
+                tree = _locked_tree(bench, entry, fetched, stack)
+            except SatchelError as exc:
+                yield Step("refused", entry.id, entry.name, before=entry, error=exc)
+                continue
+            step = bench.put(entry.id, tree, entry.place)
+            if step.kind == "refused":
+                yield step
+                continue
+            kind = "replace" if was else "add"
+            # The lock is the order, not the result: it stays as it is.
+            yield step._replace(kind=kind, after=entry, before=entry)
+    if progress is not None:
+        progress("", total, total)
+
+
+def _locked_tree(
+    bench: Workbench,
+    entry: Locked,
+    fetched: dict[tuple[str, ...], Bundle | SatchelError],
+    stack: ExitStack,
+) -> Tree:
+    """The files of an entry, from what was kept here or from its source.
+
+    Raises:
+        Changed: the source gives something else than what is locked.
+    """
+    kept = os.path.join(bench.scope.work, "base", f"{entry.tree.removeprefix('sha256:')}.zip")
+    if os.path.exists(kept):
+        tree = stack.enter_context(open_archive(kept))
+        if seal(tree).digest == entry.tree:
+            return tree
+    place = entry.place
+    key = (place.kind, place.url, place.ref, place.commit)
+    if key not in fetched:
+        try:
+            source = source_from(place._replace(path=""), base=bench.scope.root)
+            fetched[key] = stack.enter_context(source.fetch(ref=place.ref, commit=place.commit))
+        except SatchelError as exc:
+            fetched[key] = exc
+    bundle = fetched[key]
+    if isinstance(bundle, SatchelError):
+        raise bundle
+    tree = subtree(bundle.tree, place.path)
+    digest = seal(tree).digest
+    if digest == entry.tree:
+        return tree
+    if entry.edited and digest == entry.upstream:
+        raise Changed(
+            say("`{name}` is locked with local edits, which its source does not have",
+                name=entry.id),
+            say("Keep the folder itself in version control, or lock the source's version"),
+        )  # fmt: skip
+    raise Changed(
+        say("`{name}` is not what was locked: its source changed", name=entry.id),
+        say("Run `satchel update {name}` to see what changed", name=entry.id),
+    )

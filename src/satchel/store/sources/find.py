@@ -1,0 +1,207 @@
+"""Which skills does a source hold, and which files belong to one of them?
+
+`subtree` is the last gate before anything is staged: the rules for names, the limits of one skill,
+and links, which become copies of what they lead to inside the skill or are refused.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from satchel._language import listed, say
+from satchel.errors import NotFound
+from satchel.library.walk import SKIPPED
+from satchel.skill.tree import LIMITS
+from satchel.store.archive.listing import Listing
+from satchel.store.archive.names import Names, check_path, ignored_part
+from satchel.store.archive.rules import refuse, shown
+from satchel.store.sources.base import blocked_paths
+from satchel.store.sources.links import Expansion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from satchel.skill.tree import File, Limits, Tree
+
+_FILE = "skill.md"
+_HEAD = 256 << 10
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_POINTER_SIZES = range(100, 1025)
+
+
+class Found(NamedTuple):
+    """One skill in a source."""
+
+    path: str
+    """Its folder within the source; empty at the top."""
+    id: str
+    """The folder it would be installed in."""
+    name: str
+    """As its frontmatter says, else the id."""
+    file: str = "SKILL.md"
+    """What its SKILL.md is called; some write `skill.md`."""
+
+
+def find_skills(tree: Tree, path: str = "", *, name: str = "") -> list[Found]:
+    """The skills of a source, in the order of their paths.
+
+    A SKILL.md in `path` itself: that one skill. Else every folder below it with a SKILL.md, but
+    none inside another skill, and none where a library does not look either (`node_modules`).
+
+    Args:
+        tree: All files of the source.
+        path: Where to look; it may be the SKILL.md itself.
+        name: The id of a skill at the very top, which has no folder to be called after.
+
+    Raises:
+        NotFound: there is no such folder.
+    """
+    path = path.strip("/")
+    if path.rpartition("/")[2].lower() == _FILE:
+        path = path.rpartition("/")[0]
+    files = _below(tree, path)
+    if path and not files:
+        raise NotFound(
+            say("There is no folder `{path}` in the source", path=shown(path)),
+            say("Leave the path out to see which skills there are"),
+        )
+    folders: dict[str, str] = {}
+    for file in files:
+        folder, _, last = file.path.rpartition("/")
+        if last.lower() == _FILE and (folder not in folders or last == "SKILL.md"):
+            folders[folder] = last
+    return [
+        _found(tree, folder, folders[folder], name) for folder in sorted(_outermost(folders, path))
+    ]
+
+
+def _outermost(folders: dict[str, str], start: str) -> Iterator[str]:
+    if start in folders:
+        yield start
+        return
+    for folder in folders:
+        above = folder
+        parts = folder[len(start) :].strip("/").split("/")
+        if SKIPPED.intersection(parts):
+            continue
+        while above:
+            above = above.rpartition("/")[0]
+            if above in folders and len(above) >= len(start):
+                break
+        else:
+            yield folder
+
+
+def _found(tree: Tree, folder: str, file: str, fallback: str) -> Found:
+    from satchel.skill.head import quick_head
+    from satchel.skill.interpret import slug
+    from satchel.skill.load import read_head
+
+    full = f"{folder}/{file}" if folder else file
+    own = folder.rpartition("/")[2]
+    data = b""
+    for chunk in tree.chunks(full):
+        data += chunk
+        if len(data) >= _HEAD:
+            break
+    stamp = (0, 0, len(data))
+    head = (
+        quick_head(data[:_HEAD], own, file, stamp) or read_head(data[:_HEAD], own, file, stamp)[0]
+    )
+    name = head.name if head else ""
+    word = own or fallback or name
+    return Found(folder, slug(word), name or slug(word), file)
+
+
+def _below(tree: Tree, path: str) -> tuple[File, ...]:
+    if isinstance(tree, Listing):
+        return tree.below(path)
+    start = f"{path}/" if path else ""
+    return tuple(file for file in tree.files if file.path.startswith(start))
+
+
+def subtree(tree: Tree, path: str = "", limits: Limits = LIMITS) -> SubTree:
+    """The files of one skill, with paths relative to its folder.
+
+    Raises:
+        Unsafe: something in it breaks a rule.
+        NotFound: there is nothing at `path`.
+    """
+    path = path.strip("/")
+    start = len(path) + 1 if path else 0
+    for other, rule in blocked_paths(tree).items():
+        if not path or other == path or other.startswith(f"{path}/"):
+            raise refuse(rule, other)
+    own = [file._replace(path=file.path[start:]) for file in _below(tree, path)]
+    if not own:
+        raise NotFound(
+            say("There is no folder `{path}` in the source", path=shown(path)),
+            say("Leave the path out to see which skills there are"),
+        )
+    return SubTree(tree, path, own, limits)
+
+
+class SubTree:
+    """The files of one skill in a larger tree: checked, within the limits, without links."""
+
+    def __init__(self, tree: Tree, path: str, own: list[File], limits: Limits) -> None:
+        self._tree = tree
+        self._start = f"{path}/" if path else ""
+        self._names = Names()
+        kept: list[File] = []
+        ignored: dict[str, None] = {}
+        for file in own:
+            part = ignored_part(file.path)
+            if part:
+                ignored[part] = None
+            else:
+                kept.append(file)
+        expansion = Expansion(kept, self._target, limits)
+        self._origin = expansion.origin
+        self.files = self._checked(expansion.files, limits)
+        self.ignored = tuple(ignored)
+        self.notes = tuple(self._notes(expansion.copied))
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """The content of a file, piece by piece."""
+        return self._tree.chunks(self._start + self._origin.get(path, path))
+
+    def _target(self, file: File) -> str:
+        """Where a link leads, as it is written."""
+        if file.size > 4096:
+            raise refuse("link-broken", file.path)
+        return os.fsdecode(b"".join(self._tree.chunks(self._start + file.path)))
+
+    def _checked(self, files: list[File], limits: Limits) -> tuple[File, ...]:
+        total = 0
+        for at, file in enumerate(files, 1):
+            check_path(file.path)
+            self._names.add(file.path)
+            total += file.size
+            if at > limits.files:
+                raise refuse("too-many-files", self._start or file.path, str(limits.files))
+            if total > limits.size:
+                raise refuse("too-large", file.path, f"{limits.size >> 20} MiB")
+            if file.path.count("/") > limits.depth:
+                raise refuse("path-too-deep", file.path)
+        return tuple(sorted(files, key=lambda file: os.fsencode(file.path)))
+
+    def _notes(self, copied: dict[str, str]) -> Iterator[str]:
+        if self.ignored:
+            yield say("Left out: {names}", names=listed(f"`{shown(one)}`" for one in self.ignored))
+        for link, target in copied.items():
+            yield say(
+                "The link `{link}` became a copy of `{target}`",
+                link=shown(link),
+                target=shown(target),
+            )
+        for file in self.files:
+            if file.size in _POINTER_SIZES and self._is_pointer(file.path):
+                yield say(
+                    "`{path}` is a pointer of Git LFS: its content is not part of the source",
+                    path=shown(file.path),
+                )
+
+    def _is_pointer(self, path: str) -> bool:
+        return next(self.chunks(path), b"").startswith(_POINTER)

@@ -1,0 +1,170 @@
+"""What does a word on the command line, or a line of the lockfile, mean as a source?
+
+    ./skills                      a folder                    kind `folder`
+    skills.zip, skills.tar.gz     an archive                  kind `archive`
+    https://host/o/r[.git]        a repository                kind `git`
+    ssh://…, git@host:o/r.git     the same
+    git+PATH, PATH.git, PATH#ref  a repository on this machine
+    …#ref  …#ref:sub/path  …#:sub/path
+                                  a branch, tag or commit, and a folder within the source
+    https://host/o/r/tree/REF/sub/path
+                                  as a browser shows it; REF is one part, so write a branch with a
+                                  slash as `#feature/x:sub/path`
+
+A path on this machine is written down so that a colleague's checkout finds it too: relative to the
+lockfile when it lies in the same project, with `~` when it lies at home.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from satchel._fs import is_inside
+from satchel._language import say
+from satchel.errors import InvalidInput, NotFound
+from satchel.store.archive.names import check_path
+from satchel.store.archive.rules import refuse, shown
+from satchel.store.sources.folder import FolderSource
+from satchel.store.sources.git import GitSource
+from satchel.store.sources.packed import ENDINGS, ArchiveSource
+
+if TYPE_CHECKING:
+    from satchel.library.lockfile import Place
+    from satchel.store.sources.base import Source
+
+_REMOTE = re.compile(r"(?:https?|ssh|git|file)://", re.IGNORECASE)
+_SCP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:(?!//)[^\s:]")
+_OTHER_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:/|:)")
+_BROWSER = re.compile(
+    r"(?P<url>https?://[^/]+/[^/#?]+/[^#?]+?)(?:/-)?/(?P<kind>tree|blob|src/branch|src/tag|src/commit)"
+    r"/(?P<ref>[^/#?]+)(?:/(?P<path>[^#?]*))?/?(?:[#?].*)?\Z"
+)
+
+
+def source_of(text: str, *, base: str) -> Source:
+    """The source that somebody typed. Relative paths start from the current folder.
+
+    Args:
+        text: One of the forms above.
+        base: The folder of the lockfile that will remember it.
+
+    Raises:
+        Unsafe: it is an address that is never used, such as `ext::…` or one that begins with `-`.
+        NotFound: there is nothing of that name on this machine.
+        InvalidInput: it is not clear what it means.
+    """
+    if not text.strip() or text.startswith("-") or not text.isprintable():
+        raise refuse("git-address", text or "-")
+    word = text.removeprefix("git+")
+    if _REMOTE.match(word) or _SCP.match(word):
+        return _remote(word, base)
+    if word == text and os.path.lexists(_here(text)):
+        return _local(text, "", "", base)
+    word, ref, path = _split(word)
+    if os.path.lexists(_here(word)):
+        return _local(word, ref, path, base, git=text.startswith("git+"))
+    if _OTHER_SCHEME.match(text) and not re.match(r"[A-Za-z]:[\\/]", text):
+        raise refuse("git-address", text)
+    raise NotFound(
+        say("There is no folder, archive or repository `{path}`", path=shown(text)),
+        say("Give a path that exists, or a whole address such as `https://host/owner/repository`"),
+    )
+
+
+def source_from(place: Place, *, base: str) -> Source:
+    """The source that a line of the lockfile names.
+
+    Args:
+        place: As the lockfile has it.
+        base: The folder of that lockfile.
+
+    Raises:
+        InvalidInput: its kind has no source, such as `new`.
+    """
+    url = place.url
+    if place.kind == "git":
+        if _REMOTE.match(url) or _SCP.match(url):
+            return GitSource(url, url, place.path, place.ref)
+        full = _absolute(url, base)
+        return GitSource(full, url, place.path, place.ref)
+    if place.kind == "folder":
+        return FolderSource(_absolute(url, base), url, place.path)
+    if place.kind == "archive":
+        return ArchiveSource(_absolute(url, base), url, place.path)
+    raise InvalidInput(
+        say("A skill from `{kind}` cannot be fetched again", kind=shown(place.kind)),
+        say("Import it from a folder, an archive or a repository"),
+    )
+
+
+def _remote(word: str, base: str) -> Source:
+    if shape := _BROWSER.match(word):
+        path = unquote(shape["path"] or "").strip("/")
+        if shape["kind"] == "blob":
+            path = path.rpartition("/")[0]
+        return GitSource(shape["url"], "", _sub(path), unquote(shape["ref"]))
+    word, ref, path = _split(word)
+    if word.lower().startswith("file://"):
+        full = unquote(urlsplit(word).path)
+        return GitSource(full, recorded(full, base), path, ref)
+    if ENDINGS.search(urlsplit(word).path) and "@" not in word.partition("://")[0]:
+        raise InvalidInput(
+            say("`{url}` is an archive on another machine", url=shown(urlsplit(word).path)),
+            say("Download it, look where it came from, and give the file"),
+        )
+    return GitSource(word, "", path, ref)
+
+
+def _local(word: str, ref: str, path: str, base: str, *, git: bool = False) -> Source:
+    full = _here(word)
+    url = recorded(full, base)
+    if not os.path.isdir(full):
+        if ref or git:
+            raise InvalidInput(
+                say("`{path}` is an archive: it has no branches or tags", path=shown(word)),
+                say("Leave the ref out"),
+            )
+        return ArchiveSource(full, url, path)
+    bare = all(os.path.exists(os.path.join(full, part)) for part in ("HEAD", "objects", "refs"))
+    if git or ref or (bare and not os.path.exists(os.path.join(full, "SKILL.md"))):
+        return GitSource(full, url, path, ref)
+    return FolderSource(full, url, path)
+
+
+def _split(word: str) -> tuple[str, str, str]:
+    """An address, the ref and the path that follow its `#`."""
+    word, _, rest = word.partition("#")
+    ref, _, path = rest.partition(":")
+    return word, ref, _sub(path)
+
+
+def _sub(path: str) -> str:
+    path = path.strip("/")
+    if path:
+        check_path(path)
+    return path
+
+
+def _here(word: str) -> str:
+    return os.path.abspath(os.path.expanduser(word))
+
+
+def _absolute(url: str, base: str) -> str:
+    return os.path.normpath(os.path.join(base, os.path.expanduser(url)))
+
+
+def recorded(path: str, base: str) -> str:
+    """How a path on this machine is written down in the lockfile of the folder `base`."""
+    full, root = os.path.abspath(path), os.path.abspath(base)
+    project = os.path.dirname(root) if os.path.basename(root) == ".agents" else root
+    home = os.path.expanduser("~")
+    if is_inside(full, project) and project != home:
+        near = os.path.relpath(full, root).replace(os.sep, "/")
+        # A name that would be read as something else later is marked as a path.
+        return f"./{near}" if near[0] == "~" or _REMOTE.match(near) or _SCP.match(near) else near
+    if os.path.isabs(home) and is_inside(full, home):
+        return "~" + full[len(home.rstrip(os.sep)) :].replace(os.sep, "/")
+    return full.replace(os.sep, "/")

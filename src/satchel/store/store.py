@@ -1,0 +1,565 @@
+"""The object callers hold: every way to change the skills of a scope.
+
+    with store.plan_import("skills.zip") as plan:   # staged, scanned, compared; nothing changed yet
+        store.carry_out(plan)                       # one transaction
+
+A plan that nobody carries out leaves no trace. What was carried out can be undone.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from satchel._language import listed, say
+from satchel.errors import Blocked, Conflict, InvalidInput, NotFound, Refused
+from satchel.library.lockfile import Place, read_lock, salvage
+from satchel.skill.interpret import MAX_NAME, NAME, slug
+from satchel.skill.tree import FolderTree, MemoryTree, read_whole
+from satchel.store import history
+from satchel.store.choose import choose
+from satchel.store.journal import Change, standing
+from satchel.store.plan import Plan, Step
+from satchel.store.prepare import Workbench
+from satchel.store.recovery import recover
+from satchel.store.reproduce import plan_install
+from satchel.store.sources import source_of
+from satchel.store.stage import stage
+from satchel.store.transaction import commit
+from satchel.store.update import open_base, plan_update
+from satchel.store.verify import stand
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+
+    from satchel.library import Library
+    from satchel.library.lockfile import Lock, Locked
+    from satchel.library.trust import TrustBook
+    from satchel.security import Allowance
+    from satchel.skill.tree import Seal, Tree
+    from satchel.store.scope import Scope
+    from satchel.store.verify import Standing
+
+
+class Receipt(NamedTuple):
+    """What was done."""
+
+    number: int
+    """Its place in the history; 0 when there was nothing to do."""
+    done: tuple[Step, ...]
+    left: tuple[Step, ...] = ()
+    """Steps that the scan blocked and nobody accepted."""
+    repaired: tuple[str, ...] = ()
+    """What an earlier, interrupted command had left to do."""
+
+
+class Store:
+    """The skills of one scope, for writing."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        *,
+        trust: TrustBook,
+        library: Library | None = None,
+        allow: Sequence[Allowance] = (),
+        signer: Callable[[Tree], str] | None = None,
+    ) -> None:
+        """Make a store; nothing is read or written yet.
+
+        Args:
+            scope: Which folder.
+            trust: Where approvals are kept; what is installed here is approved as it is.
+            library: Knows the skills that are not ours to change, for better refusals.
+            allow: Findings that the user accepts.
+            signer: Says who signed a tree; nothing when nobody did.
+        """
+        self.scope = scope
+        self.trust = trust
+        self._library = library
+        self._allow = tuple(allow)
+        self._signer = signer
+
+    def lock(self) -> Lock:
+        """What is locked.
+
+        Raises:
+            LockBroken: the lockfile is damaged.
+        """
+        return read_lock(self.scope.lock)
+
+    # --- making plans ---------------------------------------------------------------------
+
+    def plan_add(self, name: str, description: str = "", body: str = "") -> Plan:
+        """A new, minimal skill. Its id is the name with everything odd taken out.
+
+        Raises:
+            InvalidInput: there is one already.
+        """
+        skill_id = slug(name)
+        if os.path.lexists(os.path.join(self.scope.folder, skill_id)):
+            raise InvalidInput(
+                say("The skill `{name}` exists already", name=skill_id),
+                say("Choose another name, or edit `{path}`", path=self._shown(skill_id)),
+            )
+        title = (
+            name.strip() if name.strip() != skill_id else skill_id.replace("-", " ").capitalize()
+        )
+        text = _scaffold(skill_id, title, description, body)
+        with self._bench("add") as (bench, plan):
+            step = bench.put(skill_id, MemoryTree({"SKILL.md": text}), Place("new"))
+            # Its author will edit it all day: nothing to lock, and no approval to lose.
+            plan.append(step._replace(after=None, base="", own=True))
+        return plan.done
+
+    def plan_import(
+        self,
+        source: str,
+        *,
+        skill_id: str = "",
+        ref: str = "",
+        path: str = "",
+        names: Sequence[str] = (),
+        everything: bool = False,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> Plan:
+        """Skills from a folder, an archive or a git repository.
+
+        Args:
+            source: A path or an address.
+            skill_id: Under which id; only for a single skill.
+            ref: Branch, tag or commit of a repository.
+            path: The folder within the source.
+            names: Which of several skills.
+            everything: All of them.
+            progress: Told how far it is.
+
+        Raises:
+            NotFound: there is no skill in it.
+            InvalidInput: there are several, and nobody said which.
+            Unsafe: it holds something that is never unpacked.
+        """
+        if skill_id and not NAME.fullmatch(skill_id):
+            raise InvalidInput(
+                say("`{name}` cannot be an id: use a-z, 0-9 and single hyphens", name=skill_id),
+                say("Try `{name}`", name=slug(skill_id)),
+            )
+        origin = source_of(source, base=self.scope.root)
+        with origin.fetch(ref=ref) as bundle, self._bench("import") as (bench, plan):
+            wanted = choose(
+                bundle, path=path, skill_id=skill_id, names=names, everything=everything
+            )
+            for at, pick in enumerate(wanted):
+                if progress is not None:
+                    progress(pick.id, at, len(wanted))
+                plan.append(bench.take(pick, bundle, signer=self._signer))
+            if progress is not None:
+                progress("", len(wanted), len(wanted))
+        return plan.done
+
+    def plan_remove(self, names: Iterable[str]) -> Plan:
+        """Take skills away. Only those of this scope.
+
+        Raises:
+            NotFound: there is no such skill here.
+            Refused: it is somebody else's: a product's, or another place's.
+        """
+        lock = self.lock()
+        with self._bench("remove") as (_, plan):
+            for name in names:
+                skill_id = self.resolve(name)
+                entry = lock.get(skill_id)
+                shown = entry.name if entry is not None else name
+                was = standing(self.scope.target(skill_id))
+                plan.append(Step("remove", skill_id, shown, before=entry, was=was))
+        return plan.done
+
+    def plan_update(
+        self,
+        names: Iterable[str] = (),
+        *,
+        ref: str = "",
+        discard_edits: bool = False,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> Plan:
+        """Newer versions from where the skills came; your own edits are merged or kept back.
+
+        Args:
+            names: Which; all that have a source when empty.
+            ref: Another branch, tag or commit; only for one skill.
+            discard_edits: Take the source's version whatever you edited; `undo` brings yours back.
+            progress: Told how far it is.
+        """
+        lock = self.lock()
+        chosen = [self._locked(lock, name) for name in names] or list(lock.values())
+        with self._bench("update") as (bench, plan):
+            for step in plan_update(
+                bench,
+                chosen,
+                ref=ref,
+                discard_edits=discard_edits,
+                signer=self._signer,
+                progress=progress,
+            ):
+                plan.append(step)
+        return plan.done
+
+    def plan_install(
+        self,
+        *,
+        frozen: bool = False,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> Plan:
+        """What the lockfile says and the disk lacks.
+
+        Args:
+            frozen: Bring back changed skills too, so that the disk is exactly what is locked.
+            progress: Told how far it is.
+        """
+        with self._bench("install") as (bench, plan):
+            for step in plan_install(bench, frozen=frozen, progress=progress):
+                plan.append(step)
+        return plan.done
+
+    def plan_rename(self, name: str, new: str) -> Plan:
+        """Another id and name for a skill.
+
+        Raises:
+            InvalidInput: the new name cannot be one, or is taken.
+        """
+        if not NAME.fullmatch(new) or len(new) > MAX_NAME:
+            raise InvalidInput(
+                say("`{name}` cannot be a skill's name: use a-z, 0-9 and single hyphens", name=new),
+                say("Try `{name}`", name=slug(new)),
+            )
+        skill_id = self.resolve(name)
+        if os.path.lexists(os.path.join(self.scope.folder, new)):
+            raise InvalidInput(
+                say("The skill `{name}` exists already", name=new), say("Choose another name")
+            )
+        lock = self.lock()
+        entry = lock.get(skill_id)
+        folder = os.path.join(self.scope.folder, skill_id)
+        tree = _renamed(FolderTree(folder), new)
+        with self._bench("rename") as (bench, plan):
+            place = entry.place if entry is not None else Place("new")
+            upstream = open_base(self.scope, entry) if entry is not None else None
+            step = bench.put(new, tree, place, upstream=upstream)
+            if entry is None:
+                step = step._replace(after=None, base="", own=self._kind(folder) == "own")
+            # A new name is no approval.
+            now = stand(self.scope, entry, skill_id)
+            bound = self.trust.binding(os.path.realpath(folder))
+            known = bound is None or (now.seal is not None and now.seal.digest in bound.digests)
+            step = step._replace(approved=known)
+            was = standing(self.scope.target(skill_id))
+            plan.append(step)
+            plan.append(Step("remove", skill_id, name, before=entry, was=was))
+        return plan.done
+
+    # --- carrying them out ----------------------------------------------------------------
+
+    def carry_out(self, plan: Plan, *, accept_risk: str = "") -> Receipt:
+        """Do what a plan says, in one transaction.
+
+        Args:
+            plan: What to do. Refused steps are left out; look at them first.
+            accept_risk: Install blocked skills too; the reason is kept in the lockfile.
+
+        Raises:
+            Blocked: there is nothing else to do, and nobody accepted the risk.
+            Conflict: something changed since the plan was made.
+            Refused: the disk says no; the old state holds.
+        """
+        steps = plan.changes
+        left = [] if accept_risk else plan.blocked
+        steps = [_accepted(step, accept_risk) for step in steps if step not in left]
+        if not steps:
+            if left:
+                raise _blocked(left)
+            repaired = [repair.text for repair in recover(self.scope)]
+            return Receipt(0, (), (), tuple(repaired))
+        self._approve(steps)
+        bases = {
+            step.base: os.path.join(plan.stage.path, f"{step.base}.zip")
+            for step in steps
+            if step.base
+        }
+        receipt = commit(
+            self.scope,
+            plan.stage,
+            [
+                Change(step.id, step.staged, step.was, step.seal.digest if step.seal else "")
+                for step in steps
+            ],
+            relock=lambda lock: _relocked(lock, steps),
+            op=plan.op,
+            summary=listed(f"`{step.id}`" for step in steps[:5]),
+            bases=bases,
+        )
+        return Receipt(receipt.number, tuple(steps), tuple(left), receipt.repaired)
+
+    def undo(self, *, redo: bool = False) -> history.Undone:
+        """Bring back what was there before the last change.
+
+        Raises:
+            NotFound: there is nothing to undo.
+        """
+        return history.undo(self.scope, redo=redo)
+
+    def history(self) -> list[history.Entry]:
+        """The changes that can be undone, newest first."""
+        return history.history(self.scope)
+
+    def insist(self, plan: Plan, *, accept_risk: str = "") -> None:
+        """Refuse a plan that would not do everything.
+
+        Raises:
+            SatchelError: the reason of the first step that was refused.
+            Blocked: the scan blocks one of them.
+        """
+        for step in plan.of_kind("refused"):
+            if step.error is not None:
+                raise step.error
+        blocked = [
+            step for step in plan.blocked if step.after is None or not step.after.scan.accepted
+        ]
+        if blocked and not accept_risk:
+            raise _blocked(blocked)
+
+    def rebuild_lock(self) -> tuple[list[str], list[str]]:
+        """Write a damaged lockfile anew; returns the ids that were kept and those without source.
+
+        Sound entries stay as they are. A skill whose entry is damaged is locked no more: where it
+        came from is not guessed.
+        """
+        sound = salvage(self.scope.lock)
+        lost = sorted(name for name in self._ids() if name not in sound)
+        commit(self.scope, None, [], relock=lambda _: sound, op="rebuild", summary="", rebuild=True)
+        return sorted(sound), lost
+
+    def record_edits(self, names: Iterable[str]) -> Receipt:
+        """Lock what is on disk now: your own edits become part of what is locked."""
+        lock = self.lock()
+        steps: list[Step] = []
+        for name in names:
+            entry = self._locked(lock, name)
+            standing = stand(self.scope, entry)
+            if standing.seal is None:
+                raise NotFound(
+                    say("`{name}` is locked but not there", name=entry.id),
+                    say("Run `satchel install`"),
+                )
+            after = entry._replace(
+                tree=standing.seal.digest,
+                files=standing.seal.files,
+                upstream=entry.upstream or entry.tree,
+            )
+            steps.append(
+                Step(
+                    "replace",
+                    entry.id,
+                    entry.name,
+                    after=after,
+                    seal=standing.seal,
+                    head=standing.head,
+                )
+            )
+        self._approve(steps)
+        receipt = commit(
+            self.scope, None, [], relock=lambda now: _relocked(now, steps), op="lock",
+            summary=listed(f"`{step.id}`" for step in steps[:5]),
+        )  # fmt: skip
+        return Receipt(receipt.number, tuple(steps), (), receipt.repaired)
+
+    def verify(self, names: Iterable[str] = ()) -> list[Standing]:
+        """Whether what is on disk is what is locked; everything when no name is given."""
+        lock = self.lock()
+        if chosen := [self.resolve(name) for name in names]:
+            return [stand(self.scope, lock.get(item), item) for item in chosen]
+        present = self._ids()
+        return [stand(self.scope, lock.get(item), item) for item in sorted({*lock, *present})]
+
+    # --- finding --------------------------------------------------------------------------
+
+    def resolve(self, name: str) -> str:
+        """The id of a skill of this scope, from its id or name.
+
+        Raises:
+            NotFound: there is no such skill here.
+            Refused: it is somebody else's.
+        """
+        lock = self.lock()
+        plain = name == os.path.basename(name) and not name.startswith(".")
+        if name in lock or (plain and os.path.isdir(self.scope.target(name))):
+            return name
+        for entry in lock.values():
+            if entry.name == name:
+                return entry.id
+        elsewhere = self._library.snapshot().find(name) if self._library is not None else []
+        for skill in elsewhere:
+            if os.path.realpath(skill.origin.root) == os.path.realpath(self.scope.folder):
+                if "/" not in skill.head.id:
+                    return skill.head.id
+                raise Refused(
+                    say("`{name}` lies within another folder, `{path}`",
+                        name=name, path=skill.head.id),
+                    say("Change that folder by hand"),
+                )  # fmt: skip
+        if elsewhere:
+            skill = elsewhere[0]
+            raise Refused(
+                say("`{name}` ships with a product and cannot be changed", name=name)
+                if skill.is_system
+                else say("`{name}` is in `{place}`, which Satchel does not write to",
+                         name=name, place=skill.origin.label),
+                say("Exclude it: add its name to the setting `exclude`"),
+            )  # fmt: skip
+        raise NotFound(
+            say("There is no skill `{name}` in `{folder}`", name=name, folder=self.scope.folder),
+            say("Run `satchel list --all` to see what there is"),
+        )
+
+    def tree(self, name: str) -> Tree:
+        """The files of an installed skill."""
+        return FolderTree(os.path.join(self.scope.folder, self.resolve(name)))
+
+    def _locked(self, lock: Lock, name: str) -> Locked:
+        skill_id = self.resolve(name)
+        if skill_id not in lock:
+            raise NotFound(
+                say(
+                    "`{name}` is not in the lockfile: it did not come from anywhere", name=skill_id
+                ),
+                say("Import it from its source to have it locked"),
+            )
+        return lock[skill_id]
+
+    def _ids(self) -> list[str]:
+        try:
+            names = os.listdir(self.scope.folder)
+        except OSError:
+            return []
+        return [
+            name
+            for name in names
+            if not name.startswith(".") and os.path.isdir(os.path.join(self.scope.folder, name))
+        ]
+
+    def _shown(self, skill_id: str) -> str:
+        return os.path.join(os.path.basename(self.scope.folder), skill_id, "SKILL.md")
+
+    # --- inside ---------------------------------------------------------------------------
+
+    @contextmanager
+    def _bench(self, op: str) -> Generator[tuple[Workbench, _Draft]]:
+        """A staging folder and a place to collect steps; gone when something fails."""
+        with ExitStack() as stack:
+            here = stack.enter_context(stage(self.scope))
+            draft = _Draft()
+            yield Workbench(self.scope, here, self.lock(), self._allow), draft
+            draft.finish(Plan(op, self.scope, draft.steps, here, stack.pop_all()))
+
+    def _approve(self, steps: Sequence[Step]) -> None:
+        """Approve what will be there, before it is; the old approval holds beside it."""
+        rows: list[tuple[str, Literal["own", "skill"], Seal | None, str]] = []
+        for step in steps:
+            folder = self.scope.target(step.id)
+            if step.kind == "remove":
+                # Nobody who comes to this folder later inherits what its owner could do.
+                if self._kind(folder) == "own":
+                    now = stand(self.scope, None, step.id)
+                    if now.seal is not None:
+                        rows.append((folder, "skill", now.seal, now.head))
+            elif step.seal is not None and step.approved:
+                rows.append((folder, "own" if step.own else "skill", step.seal, step.head))
+        if rows:
+            self.trust.approve_all(rows)
+
+    def _kind(self, folder: str) -> str:
+        """As what a folder is approved; nothing when it is not."""
+        approval = self.trust.folders().get(os.path.realpath(folder))
+        return approval.kind if approval is not None else ""
+
+
+class _Draft:
+    """Steps while they are being collected."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self._plan: Plan | None = None
+
+    def append(self, step: Step) -> None:
+        self.steps.append(step)
+
+    def finish(self, plan: Plan) -> None:
+        self._plan = plan
+
+    @property
+    def done(self) -> Plan:
+        if self._plan is None:
+            raise Conflict("The plan was not finished")
+        return self._plan
+
+
+def _blocked(steps: Sequence[Step]) -> Blocked:
+    return Blocked(
+        say("The scan blocked {names}", names=listed(f"`{step.id}`" for step in steps)),
+        say("Read what it found; to install it all the same, give `--accept-risk WHY`"),
+    )
+
+
+def _accepted(step: Step, reason: str) -> Step:
+    """A blocked step with the reason why it is installed all the same."""
+    if not reason or not step.blocked or step.after is None:
+        return step
+    import time
+
+    said = f"{time.strftime('%Y-%m-%d', time.gmtime())}: {reason}"
+    return step._replace(after=step.after._replace(scan=step.after.scan._replace(accepted=said)))
+
+
+def _relocked(lock: Lock, steps: Sequence[Step]) -> Lock:
+    changed = dict(lock)
+    for step in steps:
+        if step.after is not None:
+            changed[step.id] = step.after
+        else:
+            changed.pop(step.id, None)
+    return changed
+
+
+def _scaffold(skill_id: str, title: str, description: str, body: str) -> bytes:
+    import json
+
+    about = description.strip() or (
+        "To be written. Say what this skill does and when to use it, in one or two sentences."
+    )
+    # JSON's text in quotes is YAML's too, whatever is in it.
+    about = json.dumps(" ".join(about.split()), ensure_ascii=False)
+    steps = body.strip() or (
+        "To be written: the steps to take, in order, and how to know that the work is done.\n\n"
+        "What the user gave: $ARGUMENTS"
+    )
+    return f"---\nname: {skill_id}\ndescription: {about}\n---\n# {title}\n\n{steps}\n".encode()
+
+
+def _renamed(tree: FolderTree, new: str) -> Tree:
+    """The same files, with another `name` in the frontmatter."""
+    import re
+
+    content = {file.path: read_whole(tree, file.path) for file in tree.files if file.mode != "link"}
+    programs = frozenset(file.path for file in tree.files if file.mode == "program")
+    file = next((path for path in content if path.upper() == "SKILL.MD"), "")
+    if not file:
+        raise NotFound(say("`{name}` has no SKILL.md", name=os.path.basename(tree.root)))
+    text = content[file]
+    head, fence, rest = text.partition(b"\n---")
+    changed, count = re.subn(rb"(?m)^name[ \t]*:.*$", f"name: {new}".encode(), head, count=1)
+    if not count:
+        changed = re.sub(
+            rb"\A(\xef\xbb\xbf)?---[ \t]*\r?\n", rb"\g<0>" + f"name: {new}\n".encode(), head
+        )
+    content[file] = changed + fence + rest
+    return MemoryTree(content, programs)

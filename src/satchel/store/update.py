@@ -1,0 +1,134 @@
+"""Newer versions from where skills came, with the user's own edits kept.
+
+Each source is fetched once, however many skills came from it. A skill whose source cannot be
+reached, or whose edits collide with the update, is a refused step: the others are updated.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from satchel._language import listed, say
+from satchel.errors import Conflict, NotFound, SatchelError
+from satchel.skill.tree import FolderTree, seal
+from satchel.store.archive import open_archive
+from satchel.store.merge import merge_trees
+from satchel.store.plan import Step
+from satchel.store.sources import find_skills, source_from, subtree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from satchel.library.lockfile import Locked, Place
+    from satchel.skill.tree import Tree
+    from satchel.store.prepare import Workbench
+    from satchel.store.scope import Scope
+    from satchel.store.sources import Bundle
+
+
+def plan_update(
+    bench: Workbench,
+    entries: Sequence[Locked],
+    *,
+    ref: str = "",
+    discard_edits: bool = False,
+    signer: Callable[[Tree], str] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Iterator[Step]:
+    """A step for each skill that has a source."""
+    groups: dict[tuple[str, str, str], list[Locked]] = {}
+    for entry in entries:
+        if entry.place.kind != "new":
+            place = entry.place
+            groups.setdefault((place.kind, place.url, ref or place.ref), []).append(entry)
+    total = sum(map(len, groups.values()))
+    at = 0
+    for (_, _, wanted), members in groups.items():
+        if progress is not None:
+            progress(members[0].id, at, total)
+        with ExitStack() as stack:
+            try:
+                place = members[0].place._replace(ref=wanted, commit="", path="")
+                source = source_from(place, base=bench.scope.root)
+                bundle = stack.enter_context(source.fetch(ref=wanted))
+            except SatchelError as exc:
+                for entry in members:
+                    yield Step("refused", entry.id, entry.name, before=entry, error=exc)
+                at += len(members)
+                continue
+            for entry in members:
+                if progress is not None:
+                    progress(entry.id, at, total)
+                yield _newer(bench, entry, bundle, discard_edits=discard_edits, signer=signer)
+                at += 1
+    if progress is not None:
+        progress("", total, total)
+
+
+def _newer(
+    bench: Workbench,
+    entry: Locked,
+    bundle: Bundle,
+    *,
+    discard_edits: bool,
+    signer: Callable[[Tree], str] | None,
+) -> Step:
+    """The step for one skill."""
+    place = bundle.place._replace(path=entry.place.path)
+    try:
+        theirs = _same_skill(bundle, entry.place)
+        pristine = seal(theirs)
+        here = bench.present(entry.id)
+        known = entry.upstream or entry.tree
+        if pristine.digest == known and here is not None:
+            return Step("same", entry.id, entry.name, before=entry, after=entry, was=here.digest)
+        edited = here is not None and here.digest != known
+        if not edited or discard_edits:
+            return bench.put(entry.id, theirs, place, signer=signer)
+        return _merged(bench, entry, theirs, place)
+    except SatchelError as exc:
+        return Step("refused", entry.id, entry.name, before=entry, error=exc)
+
+
+def _same_skill(bundle: Bundle, place: Place) -> Tree:
+    found = find_skills(bundle.tree, place.path)
+    if not any(item.path == place.path for item in found):
+        raise NotFound(
+            say("`{source}` has no skill in `{path}` any more",
+                source=place.url, path=place.path or "."),
+            say("Look where it went, and import it from there"),
+        )  # fmt: skip
+    return subtree(bundle.tree, place.path)
+
+
+def _merged(bench: Workbench, entry: Locked, theirs: Tree, place: Place) -> Step:
+    """Your edits and theirs."""
+    base = open_base(bench.scope, entry)
+    if base is None:
+        raise Conflict(
+            say("`{name}` has edits of yours, and the version they began with is gone",
+                name=entry.id),
+            say("Set them aside, then run `satchel update {name} --discard-edits`", name=entry.id),
+        )  # fmt: skip
+    mine = FolderTree(os.path.join(bench.scope.folder, entry.id))
+    merged = merge_trees(base, mine, theirs)
+    if merged.tree is None:
+        raise Conflict(
+            say("Your edits of `{name}` and the update change the same lines of {files}",
+                name=entry.id, files=listed(f"`{path}`" for path in merged.conflicts)),
+            say("Make them agree by hand, or take theirs: `satchel update {name} --discard-edits`; "
+                "`satchel undo` brings yours back", name=entry.id),
+        )  # fmt: skip
+    return bench.put(entry.id, merged.tree, place, upstream=theirs, kept=merged.kept)
+
+
+def open_base(scope: Scope, entry: Locked) -> Tree | None:
+    """What the source had when the skill was installed, or None when it was not kept."""
+    digest = (entry.upstream or entry.tree).removeprefix("sha256:")
+    path = os.path.join(scope.work, "base", f"{digest}.zip")
+    if not os.path.exists(path):
+        return None
+    tree = open_archive(path)
+    return tree if seal(tree).digest == f"sha256:{digest}" else None

@@ -1,0 +1,93 @@
+"""A process that is ready to work, and forks a child for each job that may be killed.
+
+    python server.py DESCRIPTOR
+
+Starting Python takes longer than an operation; a kill should hit the operation. So everything is
+imported once, here. Jobs come as JSON lines over a socket:
+
+    {"job": "loop", "way", "project", "state", "seed", "version"}   operations until killed
+    {"job": "once", "way", "project", "op", "skill", "version"}     one, when told to go
+
+A child says what it begins and what is acknowledged over the same socket. It never uses `write`
+for that: a fault injected into `write` must hit the work, not the report.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import random
+import socket
+import sys
+import tempfile
+import traceback
+from typing import Any
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from chaos import works
+from satchel.errors import SatchelError
+
+
+def main() -> None:
+    wire = socket.socket(fileno=int(sys.argv[1]))
+    _warm_up()
+    wire.send(works.dump({"ready": True}))
+    incoming = wire.makefile("rb", buffering=0)
+    while line := incoming.readline():
+        job = json.loads(line)
+        ours, theirs = socket.socketpair()
+        child = os.fork()
+        if not child:
+            ours.close()
+            code = 70
+            try:
+                code = _work(job, wire, theirs)
+            except Exception:  # noqa: BLE001 - whatever it is, a child must not live on as a server
+                traceback.print_exc()
+            os._exit(code)
+        theirs.close()
+        wire.send(works.dump({"child": child}))
+        if job["job"] == "once":
+            incoming.readline()
+        ours.send(b"go")
+        _, status = os.waitpid(child, 0)
+        ours.close()
+        wire.send(works.dump({"ended": os.waitstatus_to_exitcode(status)}))
+
+
+def _warm_up() -> None:
+    """Import whatever the work imports, so that no child does."""
+    with tempfile.TemporaryDirectory() as project:
+        for op, version in (("add", 1), ("update", 2), ("remove", 0), ("undo", 0)):
+            works.transactions(project, op, "warm", version)
+
+
+def _work(job: dict[str, Any], wire: socket.socket, gate: socket.socket) -> int:
+    way = works.WAYS[job["way"]]
+    if job["job"] == "once":
+        ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # strace may attach
+    gate.recv(2)
+    if job["job"] == "once":
+        try:
+            way(job["project"], job["op"], job["skill"], job["version"])
+        except SatchelError as exc:
+            report = [type(exc).__name__, exc.message, exc.hint, exc.exit_code]
+            wire.send(works.dump({"error": report}))
+            return exc.exit_code
+        wire.send(works.dump({"done": 1}))
+        return 0
+    chance = random.Random(job["seed"])
+    state, version = dict(job["state"]), job["version"]
+    while True:
+        version += 1
+        op, skill, after = works.choose(chance, state, version)
+        wire.send(works.dump({"begin": [op, skill, after]}))
+        way(job["project"], op, skill, after)
+        state[skill] = after
+        wire.send(works.dump({"done": [op, skill, after]}))
+
+
+if __name__ == "__main__":
+    main()

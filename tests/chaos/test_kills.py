@@ -1,0 +1,45 @@
+"""A process that is killed harms nothing, and loses nothing that was acknowledged."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.faults import OPERATIONS, Bench
+from chaos.killing import kill_often
+
+pytestmark = pytest.mark.timeout(300)
+
+KILLS = 150
+
+
+def test_kills_at_random_moments(server, tmp_path):
+    tally = kill_often(server, str(tmp_path), KILLS)
+    assert tally.harm == []
+    assert tally.kills == KILLS
+    # The kills hit operations, in every phase: before the journal, and after.
+    assert tally.inside > KILLS / 2
+    assert 0 < tally.rolled_forward < tally.inside
+    assert tally.told > 0
+    assert tally.slowest < 1
+
+
+def test_writing_in_place_fails_the_same_test(server, tmp_path):
+    """The negative control: a test that cannot fail shows nothing."""
+    tally = kill_often(server, str(tmp_path), KILLS, way="in_place", enough=1)
+    assert tally.harm
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.title)
+def test_a_kill_at_every_call_that_changes_something(server, tmp_path, operation):
+    bench = Bench(server, str(tmp_path))
+    harm: list[str] = []
+    ends = {"killed": 0, "done": 0}
+    slowest = 0.0
+    for fault in bench.kills(operation):
+        found, ended, seconds = bench.disturb(operation, fault)
+        harm += found
+        ends[ended] += 1
+        slowest = max(slowest, seconds)
+    assert harm == []
+    assert ends["killed"] >= 20, ends
+    assert slowest < 1

@@ -1,0 +1,119 @@
+"""`satchel sign` and `satchel signers`: as people use them, with the real `ssh-keygen`."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+
+import pytest
+
+ADA = "ada@example.org"
+
+pytestmark = pytest.mark.timeout(60)  # each test starts the terminal many times
+
+
+@pytest.fixture
+def signed(terminal):
+    """Ada's key is in the home; nothing is signed yet."""
+    folder = terminal.home / ".ssh"
+    folder.mkdir(mode=0o700)
+    words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ada"]
+    subprocess.run([*words, "-f", str(folder / "id_ed25519")], check=True)
+    return terminal
+
+
+def check(terminal, name, run):
+    """Compare with a snapshot; keys are new in every run."""
+    out = re.sub(r"SHA256:[A-Za-z0-9+/]{43}", "SHA256:<key>", run.out)
+    err = re.sub(r"SHA256:[A-Za-z0-9+/]{43}", "SHA256:<key>", run.err)
+    terminal.check(name, run._replace(out=out, err=err))
+
+
+def test_signing_and_checking(signed):
+    check(signed, "sign-check-unsigned", signed.run("sign", "release-notes", "--check"))
+    check(signed, "sign", signed.run("sign", "skills/release-notes"))
+    check(signed, "sign-check-stranger", signed.run("sign", "release-notes", "--check"))
+    added = signed.run("signers", "add", ADA, "--key", "~/.ssh/id_ed25519.pub")
+    check(signed, "signers-add", added)
+    check(signed, "sign-check-valid", signed.run("sign", "release-notes", "--check"))
+    check(signed, "signers-list", signed.run("signers"))
+    script = signed.project / "skills/release-notes/scripts/collect.py"
+    script.write_text("print(2)\n")
+    check(signed, "sign-check-changed", signed.run("sign", "release-notes", "--check"))
+
+
+def test_the_statement_is_checked_by_hand(signed):
+    assert signed.run("sign", "release-notes").status == 0
+    signed.run("signers", "add", ADA, "--key", "~/.ssh/id_ed25519.pub")
+    text = signed.run("sign", "release-notes", "--statement").out
+    allowed = signed.home / ".config/satchel/allowed_signers"
+    words = ["ssh-keygen", "-Y", "verify", "-f", str(allowed), "-I", ADA, "-n", "satchel", "-s"]
+    done = subprocess.run(
+        [*words, str(signed.project / "skills/release-notes/SKILL.sig")],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_folder_anywhere_can_be_signed(signed, tmp_path):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "SKILL.md").write_text("---\nname: elsewhere\ndescription: b\n---\nx\n")
+    reply = json.loads(signed.run("sign", str(folder), "--json").out)
+    assert reply["signature"] == str(folder / "SKILL.sig")
+    found = json.loads(signed.run("sign", str(folder), "--check", "--json").out)
+    assert found["state"] == "unknown-signer"
+
+
+def test_what_cannot_be_signed_is_said(signed):
+    assert signed.run("sign", "nothing-like-it").status == 3
+    assert signed.run("sign", "./nowhere").status == 3
+    assert signed.run("sign", "release-notes", "--key", "nokey").status == 3
+    assert signed.run("sign", "write-a-skill", SATCHEL_BUILTIN="true").status == 4
+
+
+def test_signers_come_and_go(signed):
+    assert "Nobody's signatures count yet" in signed.run("signers").err
+    key = (signed.home / ".ssh/id_ed25519.pub").read_text()
+    reply = signed.run(
+        "signers", "add", ADA, "--key", "-", "--until", "2999-01-01", "--json", stdin=key
+    )
+    assert json.loads(reply.out)["added"]["until"] == "2999-01-01"
+    issuer = "https://accounts.example.org"
+    assert signed.run("signers", "add", ADA, "--issuer", issuer).status == 0
+    kinds = [one["kind"] for one in json.loads(signed.run("signers", "--json").out)["signers"]]
+    assert kinds == ["ssh-ed25519", "sigstore"]
+    gone = signed.run("signers", "remove", ADA, "--revoke")
+    assert gone.status == 0
+    assert "Revoked: ada@example.org" in gone.err
+    refused = signed.run("signers", "add", ADA, "--key", "~/.ssh/id_ed25519.pub")
+    assert refused.status == 4
+    assert signed.run("signers", "remove", ADA).status == 3
+
+
+def test_slips_are_told(signed):
+    assert signed.run("signers", "add").status == 2
+    assert signed.run("signers", "add", ADA).status == 2
+    assert signed.run("signers", "add", ADA, "--key", "a", "--issuer", "https://b").status == 2
+    assert signed.run("signers", "add", ADA, "--key", "nowhere.pub").status == 3
+    assert signed.run("signers", "ad", ADA).status == 2
+
+
+def test_a_project_cannot_bring_its_own_signers(signed):
+    assert signed.run("sign", "release-notes").status == 0
+    key = (signed.home / ".ssh/id_ed25519.pub").read_text()
+    for name in ("allowed_signers", ".agents/allowed_signers", ".config/satchel/allowed_signers"):
+        path = signed.project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{ADA} {key}")
+    found = json.loads(signed.run("sign", "release-notes", "--check", "--json").out)
+    assert found["state"] == "unknown-signer"
+
+
+def test_help(terminal):
+    terminal.check("help-sign", terminal.run("sign", "--help"))
+    terminal.check("help-signers", terminal.run("signers", "--help"))

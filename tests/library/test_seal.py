@@ -1,0 +1,557 @@
+"""A skill is what was locked or approved, or nothing of it reaches a model."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import pytest
+
+from satchel import Library, Location
+from satchel.errors import Changed, LockBroken, NotFound, Refused
+from satchel.library import Index, TrustBook
+from satchel.library import seal as seal_module
+from satchel.library.lockfile import Locked, Place, lock_path, render_lock
+from satchel.library.survey import RACY_NS, is_settled, survey
+from satchel.skill.tree import FolderTree, seal
+from satchel.testing import make_skill
+
+SETTLED = RACY_NS / 1e9 + 0.03
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A location with one skill of three files."""
+    base = tmp_path / "r/skills"
+    make_skill(base, "one", "Does one thing.")
+    for path, text in (("scripts/run.py", "import helper\n"), ("references/a.md", "A\n")):
+        (base / "one" / path).parent.mkdir(exist_ok=True)
+        (base / "one" / path).write_text(text)
+    return base
+
+
+def lock(folder, *names: str) -> None:
+    rows = {}
+    for name in names or ("one",):
+        sealed = seal(FolderTree(str(folder / name)))
+        rows[name] = Locked(name, name, Place("git", "u"), "", sealed.digest, sealed.files)
+    with open(lock_path(str(folder)), "wb") as file:
+        file.write(render_lock(rows))
+
+
+def locked_library(folder, *names: str) -> Library:
+    lock(folder, *names)
+    return Library([str(folder)])
+
+
+def approved_library(folder) -> Library:
+    library = Library([Location(str(folder), trusted=None)])
+    approve(library, "one")
+    return library
+
+
+def approve(library: Library, name: str) -> None:
+    taken = library.seals.take(library.refresh().find(name)[0])
+    library.trust.approve(taken.skill.base_dir, "skill", taken.seal, taken.head)
+    library.refresh()
+
+
+def check(library: Library, name: str = "one"):
+    return library.seals.check(library.refresh().find(name)[0])
+
+
+BOUND = pytest.mark.parametrize("bind", [locked_library, approved_library])
+
+
+# --- the content ---------------------------------------------------------------------------
+
+
+@BOUND
+def test_what_did_not_change_passes(folder, bind):
+    library = bind(folder)
+    assert check(library).seal == seal(FolderTree(str(folder / "one")))
+    assert library.load_content("one").strip() == "Do the thing."
+
+
+def test_what_nothing_binds_passes(folder):
+    library = Library([str(folder)])
+    assert check(library) is None
+    (folder / "one/references/a.md").write_text("B\n")
+    assert check(library) is None
+
+
+def _edit(base):
+    (base / "references/a.md").write_text("B\n")
+
+
+def _edit_body(base):
+    with open(base / "SKILL.md", "a", encoding="utf-8") as file:
+        file.write("And this.\n")
+
+
+def _add(base):
+    (base / "scripts/new.py").write_text("")
+
+
+def _remove(base):
+    os.unlink(base / "references/a.md")
+
+
+def _rename(base):
+    os.rename(base / "references/a.md", base / "references/b.md")
+
+
+def _make_program(base):
+    os.chmod(base / "scripts/run.py", 0o755)
+
+
+def _link(base):
+    os.unlink(base / "references/a.md")
+    os.symlink("../SKILL.md", base / "references/a.md")
+
+
+def _link_out(base):
+    os.symlink("/etc/hostname", base / "references/host.md")
+
+
+def _pipe(base):
+    os.mkfifo(base / "pipe")
+
+
+CHANGES = [_edit, _edit_body, _add, _remove, _rename, _make_program, _link, _link_out, _pipe]
+
+
+@BOUND
+@pytest.mark.parametrize("wait", [0, SETTLED], ids=["young", "cached"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_change_is_refused(folder, bind, change, wait):
+    library = bind(folder)
+    time.sleep(wait)
+    check(library)
+    change(folder / "one")
+    for _ in range(2):
+        with pytest.raises(Changed) as caught:
+            check(library)
+        assert "`one`" in caught.value.message
+    with pytest.raises(Changed):
+        library.load_content("one")
+
+
+@BOUND
+def test_an_old_time_hides_no_change(folder, bind):
+    library = bind(folder)
+    path = folder / "one/references/a.md"
+    before = os.stat(path)
+    time.sleep(SETTLED)
+    check(library)
+    path.write_text("B\n")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(Changed):
+        check(library)
+
+
+@BOUND
+def test_a_change_that_is_taken_back_passes_again(folder, bind):
+    library = bind(folder)
+    _edit(folder / "one")
+    with pytest.raises(Changed):
+        check(library)
+    (folder / "one/references/a.md").write_text("A\n")
+    assert check(library) is not None
+
+
+@BOUND
+def test_approving_what_is_there_now_is_enough(folder, bind):
+    library = bind(folder)
+    _edit(folder / "one")
+    approve(library, "one")
+    assert check(library) is not None
+    (folder / "one/references/a.md").write_text("A\n")
+    assert check(library) is not None  # what was locked, or approved before, still is
+    (folder / "one/references/a.md").write_text("C\n")
+    with pytest.raises(Changed):
+        check(library)
+
+
+def test_the_message_names_what_differs(folder):
+    library = locked_library(folder)
+    for change in (_edit, _add):
+        change(folder / "one")
+    with pytest.raises(Changed) as caught:
+        check(library)
+    assert caught.value.message == (
+        "The skill `one` is not what was locked; these files differ: `references/a.md`, "
+        "`scripts/new.py`"
+    )
+    assert "`satchel verify one`" in caught.value.hint
+    assert "`satchel trust one`" in caught.value.hint
+    for number in range(9):
+        (folder / f"one/{number}").write_text("")
+    with pytest.raises(Changed, match=r": `0`, `1`, `2`, …\n"):
+        check(library)
+
+
+def test_a_skill_that_is_gone_is_not_found(folder):
+    library = locked_library(folder)
+    skill = library.get_skill("one")
+    assert skill is not None
+    check(library)
+    os.rename(folder / "one", folder.parent / "gone")
+    with pytest.raises(NotFound):
+        library.seals.check(skill)
+
+
+# --- what it costs -------------------------------------------------------------------------
+
+
+@BOUND
+def test_nothing_is_read_twice(folder, bind, monkeypatch):
+    library = bind(folder)
+    time.sleep(SETTLED)
+    first = check(library)
+    monkeypatch.setattr(seal_module, "seal", None)  # hashing again would fail
+    assert check(library) is first
+
+
+@BOUND
+def test_what_is_young_is_read_again(folder, bind):
+    library = bind(folder)
+    _edit(folder / "one")
+    (folder / "one/references/a.md").write_text("A\n")
+    assert check(library) is not check(library)
+
+
+def test_a_survey_shows_every_file_and_how_young_it_is(folder):
+    (folder / "one/.git").mkdir()
+    (folder / "one/.git/x").write_text("")
+    began = time.time_ns()
+    rows = survey(str(folder / "one"))
+    assert [row[0] for row in rows] == ["SKILL.md", "references/a.md", "scripts/run.py"]
+    assert not is_settled(rows, began)
+    assert is_settled(rows, began + 2 * RACY_NS)
+    assert is_settled([], began)
+
+
+# --- between the check and the reading -----------------------------------------------------
+
+
+@BOUND
+def test_the_bytes_that_are_shown_are_the_bytes_that_were_checked(folder, bind):
+    library = bind(folder)
+    skill = library.get_skill("one")
+    sealed = library.seals.check(skill)
+    assert library.seals.document(skill, sealed).body.strip() == "Do the thing."
+    _edit_body(folder / "one")
+    with pytest.raises(Changed, match="changed while it was read"):
+        library.seals.document(skill, sealed)
+
+
+def test_a_skill_file_behind_a_link_is_compared_with_what_it_leads_to(folder):
+    os.rename(folder / "one/SKILL.md", folder / "one/references/text.md")
+    os.symlink("references/text.md", folder / "one/SKILL.md")
+    library = locked_library(folder)
+    assert library.load_content("one").strip() == "Do the thing."
+    with open(folder / "one/references/text.md", "a", encoding="utf-8") as file:
+        file.write("And this.\n")
+    with pytest.raises(Changed):
+        library.load_content("one")
+
+
+# --- locks ---------------------------------------------------------------------------------
+
+
+def test_a_skill_inside_a_locked_one_is_bound_by_it(folder):
+    make_skill(folder, "one/inner", "Inside.")
+    library = locked_library(folder)
+    assert check(library, "inner").path == str(folder / "one")
+    assert library.load_content("inner")
+    make_skill(folder, "one/inner", "Inside.", body="Something else.\n")
+    with pytest.raises(Changed):
+        library.load_content("inner")
+    approve(library, "inner")
+    assert library.load_content("inner").strip() == "Something else."
+    with pytest.raises(Changed):
+        check(library, "one")
+
+
+def test_an_approved_skill_inside_a_locked_one_must_be_both(folder):
+    make_skill(folder, "one/inner", "Inside.")
+    lock(folder)
+    library = Library([Location(str(folder), trusted=None)])
+    approve(library, "inner")
+    approve(library, "one")
+    assert check(library, "inner") is not None
+    make_skill(folder, "one/inner", "Inside.", body="Something else.\n")
+    lock(folder)
+    with pytest.raises(Changed, match="not approved as it is"):
+        check(library, "inner")
+
+
+def test_another_skill_beside_a_locked_one_is_not_bound(folder):
+    library = locked_library(folder)
+    make_skill(folder, "two")
+    assert check(library, "two") is None
+
+
+def test_a_trusted_place_is_no_excuse(folder):
+    lock(folder)
+    library = Library([Location(str(folder), trusted=True)])
+    _edit(folder / "one")
+    with pytest.raises(Changed):
+        check(library)
+
+
+@pytest.mark.parametrize("kind", ["own", "project"])
+def test_trust_in_the_folder_is_no_excuse_either(folder, kind):
+    lock(folder)
+    library = Library([Location(str(folder), trusted=None)])
+    library.trust.approve(str(folder if kind == "project" else folder / "one"), kind)
+    assert check(library) is not None
+    _edit(folder / "one")
+    with pytest.raises(Changed):
+        check(library)
+
+
+@pytest.mark.parametrize("kind", ["own", "project"])
+def test_without_a_lock_trust_in_the_folder_covers_changes(folder, kind):
+    library = Library([Location(str(folder), trusted=None)])
+    library.trust.approve(str(folder if kind == "project" else folder / "one"), kind)
+    _edit(folder / "one")
+    assert check(library) is None
+
+
+def test_a_new_lock_counts_at_once(folder):
+    library = locked_library(folder)
+    check(library)
+    _edit(folder / "one")
+    with pytest.raises(Changed):
+        check(library)
+    lock(folder)
+    assert check(library) is not None
+
+
+def test_a_damaged_lock_refuses_its_own_place_only(folder, tmp_path):
+    make_skill(tmp_path / "other/skills", "two")
+    library = Library([str(folder), str(tmp_path / "other/skills")])
+    lock(folder)
+    path = lock_path(str(folder))
+    with open(path, "ab") as file:
+        file.write(b" ")
+    problems = [problem for problem in library.refresh().problems if problem.code == "lock-broken"]
+    assert [problem.path for problem in problems] == [path]
+    make_skill(folder, "three")
+    for name in ("one", "three"):  # nobody knows whether it was locked
+        with pytest.raises(LockBroken):
+            check(library, name)
+    assert library.load_content("two")
+    lock(folder)
+    assert library.refresh().problems == ()
+    assert library.load_content("one")
+
+
+def test_a_large_lock_is_read_when_something_is_loaded(folder, monkeypatch):
+    library = locked_library(folder)
+    with open(lock_path(str(folder)), "ab") as file:
+        file.write(b" ")
+    monkeypatch.setattr(seal_module, "_QUICK_LOCK", 10)
+    assert library.refresh().problems == ()
+    with pytest.raises(LockBroken):
+        check(library)
+    found = library.seals.lock_problem(lock_path(str(folder)), deep=True)
+    assert found.code == "lock-broken"
+
+
+def test_a_sound_lock_is_read_once_for_all_looks(folder, tmp_path, monkeypatch):
+    def look() -> Library:
+        library = Library([str(folder)], index=Index(str(tmp_path / "cache")))
+        library.snapshot()
+        return library
+
+    lock(folder)
+    time.sleep(SETTLED)
+    look()
+    with monkeypatch.context() as patch:
+        patch.setattr(seal_module, "read_lock", None)  # reading it again would fail
+        library = look()
+    assert check(library) is not None  # a load looks itself
+    with open(lock_path(str(folder)), "ab") as file:
+        file.write(b" ")
+    assert [problem.code for problem in look().snapshot().problems] == ["lock-broken"]
+    (tmp_path / "cache/index/locks").write_bytes(b"damaged")
+    assert [problem.code for problem in look().snapshot().problems] == ["lock-broken"]
+
+
+@pytest.mark.parametrize("name", ["sys.skills", ".skills"])
+def test_a_lock_is_not_taken_for_that_of_a_neighbour(folder, name):
+    lock(folder)
+    make_skill(folder.parent / name, "one", "Another of that name.")
+    library = Library([str(folder.parent / name)])
+    assert check(library) is None
+
+
+# --- while a transaction is under way ------------------------------------------------------
+
+
+def journal(folder, **after: str) -> None:
+    work = folder.parent / ".satchel"
+    work.mkdir(exist_ok=True)
+    rows = [{"id": key, "after": value} for key, value in after.items()]
+    (work / "journal.json").write_text(json.dumps({"changes": rows}))
+
+
+def test_what_the_journal_announces_passes(folder):
+    library = locked_library(folder)
+    _edit(folder / "one")
+    journal(folder, one=seal(FolderTree(str(folder / "one"))).digest)
+    assert check(library) is not None
+    os.unlink(folder.parent / ".satchel/journal.json")
+    with pytest.raises(Changed):
+        check(library)
+
+
+def test_what_the_journal_does_not_announce_is_refused(folder):
+    library = locked_library(folder)
+    _edit(folder / "one")
+    journal(folder, one="sha256:" + "0" * 64, two=seal(FolderTree(str(folder / "one"))).digest)
+    with pytest.raises(Changed):
+        check(library)
+
+
+def test_a_journal_approves_nothing(folder):
+    library = approved_library(folder)
+    _edit(folder / "one")
+    journal(folder, one=seal(FolderTree(str(folder / "one"))).digest)
+    with pytest.raises(Changed):
+        check(library)
+
+
+# --- what Python generates -----------------------------------------------------------------
+
+
+def _cache(base, name: str = "helper.cpython-311.pyc"):
+    cache = base / "scripts/__pycache__"
+    cache.mkdir(exist_ok=True)
+    (cache / name).write_bytes(b"cached")
+    return cache
+
+
+@BOUND
+def test_caches_that_nobody_approved_are_deleted(folder, bind):
+    library = bind(folder)
+    cache = _cache(folder / "one")
+    sealed = check(library)
+    assert not any("__pycache__" in path for path in sealed.seal.files)
+    assert not cache.exists()
+    event = next(event for event in library.trace.events if event.kind == "cleaned")
+    assert event.skills == ("one",)
+    assert event.values["files"] == 1
+
+
+@BOUND
+def test_caches_of_a_skill_that_changed_otherwise_stay(folder, bind):
+    library = bind(folder)
+    cache = _cache(folder / "one")
+    _edit(folder / "one")
+    with pytest.raises(Changed):
+        check(library)
+    assert os.listdir(cache) != []
+
+
+@BOUND
+def test_what_is_no_cache_is_not_deleted(folder, bind):
+    library = bind(folder)
+    cache = _cache(folder / "one", "notes.txt")
+    with pytest.raises(Changed):
+        check(library)
+    assert os.listdir(cache) == ["notes.txt"]
+
+
+def test_caches_that_are_locked_belong_to_the_skill(folder):
+    cache = _cache(folder / "one")
+    library = locked_library(folder)
+    assert check(library) is not None
+    _cache(folder / "one", "new.cpython-311.pyc")
+    check(library)
+    assert os.listdir(cache) == ["helper.cpython-311.pyc"]
+    (cache / "helper.cpython-311.pyc").write_bytes(b"forged")
+    with pytest.raises(Changed):
+        check(library)
+
+
+def test_caches_are_not_approved_with_a_skill(folder):
+    cache = _cache(folder / "one")
+    library = approved_library(folder)
+    check(library)
+    assert not cache.exists()
+
+
+@BOUND
+def test_no_link_leads_the_deleting_elsewhere(folder, bind, tmp_path):
+    library = bind(folder)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/helper.cpython-311.pyc").write_bytes(b"mine")
+    os.symlink(tmp_path / "elsewhere", folder / "one/scripts/__pycache__")
+    with pytest.raises(Changed):
+        check(library)
+    os.unlink(folder / "one/scripts/__pycache__")
+    os.symlink("../references", folder / "one/scripts/__pycache__")
+    with pytest.raises(Changed):
+        check(library)
+    assert os.listdir(tmp_path / "elsewhere") != []
+    assert os.listdir(folder / "one/references") != []
+
+
+@BOUND
+def test_caches_that_cannot_be_deleted_are_a_refusal(folder, bind, monkeypatch):
+    library = bind(folder)
+    _cache(folder / "one")
+
+    def fail(_root: str, path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(seal_module, "_unlink_beneath", fail)
+    with pytest.raises(Changed, match="cannot be deleted: Permission denied"):
+        check(library)
+
+
+# --- taking --------------------------------------------------------------------------------
+
+
+def test_a_skill_that_cannot_be_sealed_cannot_be_approved(folder):
+    _link_out(folder / "one")
+    library = Library([Location(str(folder), trusted=None)])
+    with pytest.raises(Refused) as caught:
+        approve(library, "one")
+    assert "leads out" in caught.value.message
+    assert "`satchel trust --always`" in caught.value.hint
+
+
+def test_taking_a_skill_that_is_gone(folder):
+    library = Library([Location(str(folder), trusted=None)])
+    skill = library.snapshot().hidden[0]
+    os.rename(folder / "one", folder.parent / "gone")
+    with pytest.raises(NotFound):
+        library.seals.take(skill)
+
+
+def test_the_skill_at_the_top_is_not_the_whole_project(tmp_path):
+    (tmp_path / "SKILL.md").write_text("---\nname: top\ndescription: At the top.\n---\nBody\n")
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/run.sh").write_text("true\n")
+    library = Library([Location(str(tmp_path), trusted=None, single=True)])
+    approve(library, "top")
+    (tmp_path / "main.py").write_text("print(1)\n")
+    assert sorted(check(library, "top").seal.files) == ["SKILL.md", "scripts/run.sh"]
+    (tmp_path / "scripts/run.sh").write_text("false\n")
+    with pytest.raises(Changed):
+        check(library, "top")
+
+
+def test_another_process_finds_the_same_approval(folder, tmp_path):
+    book = str(tmp_path / "trust.json")
+    library = Library([Location(str(folder), trusted=None)], trust=TrustBook(book))
+    approve(library, "one")
+    again = Library([Location(str(folder), trusted=None)], trust=TrustBook(book))
+    assert check(again) is not None
+    assert again.load_content("one")

@@ -1,0 +1,59 @@
+"""Each rule fires on its sample and not on the near miss beside it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from satchel.security import RULES, scan_tree
+from satchel.security.rules import OWASP, SEVERITIES
+from satchel.skill.tree import MemoryTree
+from security.samples import SAMPLES
+
+
+def rules_in(sample) -> set[str]:
+    report = scan_tree(MemoryTree({sample.path: sample.data}))
+    return {finding.rule for finding in report.findings}
+
+
+def test_every_rule_has_a_sample_and_a_near_miss():
+    assert set(SAMPLES) == {name for name in RULES if not name.startswith("yara:")}
+
+
+@pytest.mark.parametrize("rule", SAMPLES)
+def test_a_rule_fires_on_its_sample(rule):
+    assert rule in rules_in(SAMPLES[rule][0])
+
+
+@pytest.mark.parametrize("rule", SAMPLES)
+def test_a_rule_is_silent_on_the_near_miss(rule):
+    assert rule not in rules_in(SAMPLES[rule][1])
+
+
+@pytest.mark.parametrize("name", list(RULES))
+def test_a_rule_says_what_it_is(name):
+    rule = RULES[name]
+    assert re.fullmatch(r"[a-z]+(?:-[a-z]+)*", rule.id)
+    assert rule.severity in SEVERITIES
+    assert rule.owasp
+    assert set(rule.owasp) <= set(OWASP)
+    assert not rule.what.endswith(".")
+    assert rule.why.endswith(".")
+    assert not rule.fix.endswith(".")
+    for sentence in (rule.what, rule.why, rule.fix):
+        assert "safe" not in sentence.split()
+
+
+def test_words_that_decide_are_in_lower_case():
+    for rule in RULES.values():
+        for word in (*rule.needs, *rule.also):
+            assert word == word.lower(), rule.id
+
+
+def test_blocking_rules_are_the_few_that_are_certain():
+    counts = dict.fromkeys(SEVERITIES, 0)
+    for rule in RULES.values():
+        counts[rule.severity] += 1
+    assert sum(counts.values()) == len(RULES)
+    assert counts["block"] > 50

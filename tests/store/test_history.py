@@ -1,0 +1,237 @@
+"""What was there before comes back, and nothing is lost by bringing it back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from chaos import works
+from satchel.errors import NotFound, Refused
+from satchel.library.lockfile import read_lock
+from satchel.store.history import history, undo
+from satchel.store.keeping import KEPT
+from satchel.store.transaction import commit, present
+
+
+@pytest.fixture
+def project(tmp_path):
+    return str(tmp_path)
+
+
+@pytest.fixture
+def scope(project):
+    return works.scope_of(project)
+
+
+def states(scope) -> list[tuple[int, str, str]]:
+    return [(entry.number, entry.op, entry.state) for entry in history(scope)]
+
+
+def test_two_undos_are_two_steps_back_and_a_redo_is_one_forward(project, scope):
+    for version in (1, 2, 3):
+        works.transactions(project, "update", "alpha", version)
+    for version, redo in ((2, False), (1, False), (2, True), (1, False), (0, False), (1, True)):
+        undo(scope, redo=redo)
+        assert present(scope, "alpha") == works.digest_of("alpha", version)
+        lock = read_lock(scope.lock)
+        assert (lock["alpha"].tree if lock else "") == works.digest_of("alpha", version)
+
+
+def test_a_new_change_ends_what_could_be_done_again(project, scope):
+    for version in (1, 2):
+        works.transactions(project, "update", "alpha", version)
+    undo(scope)
+    works.transactions(project, "update", "alpha", 3)
+    with pytest.raises(NotFound, match="do again"):
+        undo(scope, redo=True)
+    undo(scope)
+    assert present(scope, "alpha") == works.digest_of("alpha", 1)
+
+
+def test_nothing_to_undo(scope):
+    with pytest.raises(NotFound, match="nothing to undo"):
+        undo(scope)
+
+
+def test_edits_made_since_are_kept_and_said(project, scope):
+    works.transactions(project, "update", "alpha", 1)
+    works.transactions(project, "update", "alpha", 2)
+    path = os.path.join(scope.target("alpha"), "SKILL.md")
+    with open(path, "a") as stream:
+        stream.write("mine\n")
+    mine = present(scope, "alpha")
+    done = undo(scope)
+    assert done.notes == ("`alpha` had been edited since: that is kept in the history",)
+    assert (done.op, done.summary, done.ids) == ("update", "alpha", ("alpha",))
+    assert present(scope, "alpha") == works.digest_of("alpha", 1)
+    undo(scope, redo=True)
+    assert present(scope, "alpha") == mine
+
+
+def test_a_skill_that_was_deleted_by_hand_comes_back(project, scope):
+    works.transactions(project, "update", "alpha", 1)
+    works.transactions(project, "update", "alpha", 2)
+    shutil.rmtree(scope.target("alpha"))
+    assert undo(scope).notes == ("`alpha` had been removed since",)
+    assert present(scope, "alpha") == works.digest_of("alpha", 1)
+
+
+def test_other_skills_keep_their_lines_in_the_lock(project, scope):
+    works.transactions(project, "update", "alpha", 1)
+    works.transactions(project, "update", "beta", 1)
+    before = read_lock(scope.lock)
+    commit(
+        scope, None, [], op="lock", summary="",
+        relock=lambda lock: {**lock, "beta": lock["beta"]._replace(licence="0BSD")},
+    )  # fmt: skip
+    undo(scope)
+    assert read_lock(scope.lock) == before
+    undo(scope)
+    assert list(read_lock(scope.lock)) == ["alpha"]
+
+
+def test_an_undo_by_hand_does_not_stop_the_next_one(project, scope):
+    for version in (1, 2, 3):
+        works.transactions(project, "update", "alpha", version)
+    # As `git checkout` would do it: the folder and the lockfile are as before the last change.
+    old = os.path.join(scope.part("history", "3", "old"), "alpha")
+    shutil.rmtree(scope.target("alpha"))
+    shutil.copytree(old, scope.target("alpha"))
+    lock = read_lock(scope.lock)
+    entry = works.entry_of("alpha", works.seal_of("alpha", 2))
+    with open(scope.lock, "wb") as stream:
+        stream.write(works.render_lock({**lock, "alpha": entry}))
+    undo(scope)
+    assert present(scope, "alpha") == works.digest_of("alpha", 2)
+    undo(scope)
+    assert present(scope, "alpha") == works.digest_of("alpha", 1)
+
+
+def test_the_newest_twenty_can_be_undone(project, scope):
+    count = KEPT + 5
+    for version in range(1, count + 1):
+        works.transactions(project, "update", "alpha", version)
+    assert [entry.number for entry in history(scope)] == list(range(count, count - KEPT, -1))
+    for version in range(count - 1, count - KEPT - 1, -1):
+        undo(scope)
+        assert present(scope, "alpha") == works.digest_of("alpha", version)
+    with pytest.raises(NotFound):
+        undo(scope)
+    for version in range(count - KEPT + 1, count + 1):
+        undo(scope, redo=True)
+        assert present(scope, "alpha") == works.digest_of("alpha", version)
+
+
+def test_bases_go_with_the_last_that_refers_to_them(project, scope):
+    for version in range(1, KEPT + 10):
+        works.transactions(project, "update", "alpha", version)
+    kept = {works.digest_of("alpha", version)[7:] + ".zip" for version in range(9, KEPT + 10)}
+    assert set(os.listdir(scope.part("base"))) == kept
+
+
+def test_a_damaged_entry_is_shown_and_stops_an_undo_beyond_it(project, scope):
+    for version in (1, 2, 3):
+        works.transactions(project, "update", "alpha", version)
+    with open(scope.part("history", "3", "entry.json"), "w") as stream:
+        stream.write("{")
+    assert states(scope)[0] == (3, "", "damaged")
+    with pytest.raises(Refused, match="damaged"):
+        undo(scope)
+    assert present(scope, "alpha") == works.digest_of("alpha", 3)
+    works.transactions(project, "update", "alpha", 4)
+    undo(scope)
+    assert present(scope, "alpha") == works.digest_of("alpha", 3)
+
+
+def test_an_old_folder_that_somebody_deleted_cannot_come_back(project, scope):
+    for version in (1, 2):
+        works.transactions(project, "update", "alpha", version)
+    shutil.rmtree(scope.part("history", "2", "old", "alpha"))
+    with pytest.raises(Refused, match="not in the history any more"):
+        undo(scope)
+    assert present(scope, "alpha") == works.digest_of("alpha", 2)
+
+
+def test_the_history_says_what_can_be_undone(project, scope):
+    works.transactions(project, "update", "alpha", 1)
+    works.transactions(project, "remove", "alpha", 0)
+    undo(scope)
+    assert states(scope) == [(3, "undo", "undone"), (2, "remove", "past"), (1, "update", "done")]
+    assert history(scope)[0].time.endswith("Z")
+
+
+class Past(RuleBasedStateMachine):
+    """The store against two plain piles of states."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.project = tempfile.mkdtemp()
+        self.scope = works.scope_of(self.project)
+        self.now: dict[str, int] = {}
+        self.done: list[dict[str, int]] = []
+        self.undone: list[dict[str, int]] = []
+        self.version = 0
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.project)
+
+    def _changed(self, after: dict[str, int]) -> None:
+        self.done.append(self.now)
+        self.undone.clear()
+        self.now = after
+
+    @rule(skill=st.sampled_from(("alpha", "beta", "gamma")))
+    def put(self, skill: str) -> None:
+        self.version += 1
+        works.transactions(self.project, "update", skill, self.version)
+        self._changed({**self.now, skill: self.version})
+
+    @precondition(lambda self: self.now)
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        skill = data.draw(st.sampled_from(sorted(self.now)))
+        works.transactions(self.project, "remove", skill, 0)
+        self._changed({name: now for name, now in self.now.items() if name != skill})
+
+    @rule()
+    def undo(self) -> None:
+        if not self.done:
+            with pytest.raises(NotFound):
+                undo(self.scope)
+            return
+        undo(self.scope)
+        self.undone.append(self.now)
+        self.now = self.done.pop()
+
+    @rule()
+    def redo(self) -> None:
+        if not self.undone:
+            with pytest.raises(NotFound):
+                undo(self.scope, redo=True)
+            return
+        undo(self.scope, redo=True)
+        self.done.append(self.now)
+        self.now = self.undone.pop()
+
+    @invariant()
+    def agrees(self) -> None:
+        if not hasattr(self, "scope"):
+            return
+        lock = read_lock(self.scope.lock)
+        for skill in ("alpha", "beta", "gamma"):
+            expected = works.digest_of(skill, self.now.get(skill, 0))
+            assert present(self.scope, skill) == expected
+            assert (lock[skill].tree if skill in lock else "") == expected
+        entries = history(self.scope)
+        assert sum(entry.state == "done" for entry in entries) == len(self.done)
+        assert sum(entry.state == "undone" for entry in entries) == len(self.undone)
+
+
+TestPast = pytest.mark.timeout(120)(Past.TestCase)
+TestPast.settings = settings(max_examples=15, stateful_step_count=18, deadline=None)

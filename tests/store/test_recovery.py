@@ -1,0 +1,245 @@
+"""After a crash the next command finishes what was decided, and deletes nobody's work."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+
+import pytest
+
+from chaos import works
+from satchel import _fs
+from satchel.errors import Refused
+from satchel.library.lockfile import read_lock
+from satchel.store import recovery, transaction
+from satchel.store.history import history, undo
+from satchel.store.journal import Record, parse, render
+from satchel.store.recovery import recover
+from satchel.store.stage import Stage
+from satchel.store.transaction import Change, present
+
+
+class Crash(BaseException):
+    """Stops the work as a kill would: nothing is put back."""
+
+
+@pytest.fixture
+def project(tmp_path):
+    return str(tmp_path)
+
+
+@pytest.fixture
+def scope(project):
+    works.transactions(project, "add", "alpha", 1)
+    return works.scope_of(project)
+
+
+@pytest.fixture
+def crash(project, scope, monkeypatch):
+    """Do an operation up to a point, and leave everything as it is then."""
+
+    def run(where: str, op: str = "update", skill: str = "alpha", version: int = 2) -> None:
+        def stop(*_given, **_named):
+            raise Crash
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Stage, "close", Stage.leave)
+            patch.setattr(transaction, where, stop)
+            with pytest.raises(Crash):
+                works.transactions(project, op, skill, version)
+
+    return run
+
+
+def edit(scope, skill: str, text: str) -> str:
+    with open(os.path.join(scope.target(skill), "SKILL.md"), "a") as stream:
+        stream.write(text)
+    return present(scope, skill)
+
+
+@pytest.mark.parametrize("where", ["_put", "exchange", "sync_places", "write_lock"])
+@pytest.mark.parametrize("swap", [True, False])
+def test_every_stop_after_the_journal_is_finished(project, scope, crash, monkeypatch, where, swap):
+    if not swap:
+        monkeypatch.setattr(_fs, "_swap", lambda *_: errno.ENOSYS)
+    crash(where)
+    (repair,) = recover(scope)
+    assert repair.text == "The update of `alpha` was interrupted; it was finished"
+    assert (repair.op, repair.ids) == ("update", ("alpha",))
+    assert present(scope, "alpha") == works.digest_of("alpha", 2)
+    assert read_lock(scope.lock)["alpha"].tree == works.digest_of("alpha", 2)
+    assert os.listdir(scope.part("stage")) == []
+    assert recover(scope) == []
+    undo(scope)
+    assert present(scope, "alpha") == works.digest_of("alpha", 1)
+    assert read_lock(scope.lock)["alpha"].tree == works.digest_of("alpha", 1)
+
+
+def test_a_stop_before_the_journal_leaves_the_old_state(scope, crash):
+    crash("carry_out")
+    (repair,) = recover(scope)
+    assert "left behind" in repair.text
+    assert present(scope, "alpha") == works.digest_of("alpha", 1)
+    assert len(history(scope)) == 1
+
+
+def test_a_recovery_that_is_interrupted_is_done_again(scope, crash, monkeypatch):
+    crash("_put")
+    for step in ("place", "sync_places", "write_lock", "archive"):
+
+        def stop(*_given, **_named):
+            raise Crash
+
+        with monkeypatch.context() as patch:
+            patch.setattr(recovery, step, stop)
+            with pytest.raises(Crash):
+                recover(scope)
+    (repair,) = recover(scope)
+    assert repair.text.endswith("it was finished")
+    assert present(scope, "alpha") == works.digest_of("alpha", 2)
+
+
+def test_edits_made_between_crash_and_recovery_go_to_the_history(scope, crash):
+    crash("_put")
+    mine = edit(scope, "alpha", "mine\n")
+    (repair,) = recover(scope)
+    assert "had been edited meanwhile" in repair.text
+    assert present(scope, "alpha") == works.digest_of("alpha", 2)
+    undo(scope)
+    assert present(scope, "alpha") == mine
+
+
+def test_edits_of_what_is_new_already_stay(scope, crash):
+    crash("sync_places")
+    mine = edit(scope, "alpha", "mine\n")
+    (repair,) = recover(scope)
+    assert "left as it is" in repair.text
+    assert present(scope, "alpha") == mine
+    assert history(scope)[0].changes[0].before == works.digest_of("alpha", 1)
+
+
+def test_a_removal_finds_an_edited_skill(scope, crash):
+    crash("_put", "remove", version=0)
+    mine = edit(scope, "alpha", "mine\n")
+    (repair,) = recover(scope)
+    assert "had been edited meanwhile" in repair.text
+    assert present(scope, "alpha") == ""
+    undo(scope)
+    assert present(scope, "alpha") == mine
+
+
+def test_a_skill_that_is_there_again_after_its_removal_stays(scope, crash):
+    crash("sync_places", "remove", version=0)
+    os.mkdir(scope.target("alpha"))
+    mine = edit(scope, "alpha", "new\n")
+    (repair,) = recover(scope)
+    assert "there again" in repair.text
+    assert present(scope, "alpha") == mine
+    assert read_lock(scope.lock) == {}
+
+
+def test_a_journal_whose_stage_is_gone_changes_nothing(scope, crash):
+    crash("_put")
+    for name in os.listdir(scope.part("stage")):
+        _fs_remove(scope.part("stage", name))
+    (repair,) = recover(scope)
+    assert "the old state holds" in repair.text
+    assert present(scope, "alpha") == works.digest_of("alpha", 1)
+    assert read_lock(scope.lock)["alpha"].tree == works.digest_of("alpha", 1)
+
+
+def _fs_remove(path: str) -> None:
+    import shutil
+
+    shutil.rmtree(path)
+
+
+def test_a_damaged_lockfile_does_not_stop_a_recovery(scope, crash):
+    crash("_put")
+    with open(scope.lock, "ab") as stream:
+        stream.write(b"x")
+    (repair,) = recover(scope)
+    assert "the lockfile is damaged" in repair.text
+    assert present(scope, "alpha") == works.digest_of("alpha", 2)
+    assert not os.path.exists(scope.part("journal.json"))
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"not json", b"[1]", b'{"version": 2}'])
+def test_a_damaged_journal_is_set_aside(project, scope, damage):
+    with open(scope.part("journal.json"), "wb") as stream:
+        stream.write(damage)
+    (repair,) = recover(scope)
+    assert "set aside" in repair.text
+    assert present(scope, "alpha") == works.digest_of("alpha", 1)
+    assert os.path.exists(scope.part("journal-damaged.json"))
+    works.transactions(project, "update", "alpha", 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "staged"),
+    [
+        ("alpha", "../../precious"),
+        ("alpha", "/etc"),
+        ("alpha", "stage/1/new/../../../../precious"),
+        ("alpha", "stage/1/new/beta"),
+        ("../../precious", "stage/1/new/alpha"),
+        ("..", ""),
+    ],
+)
+def test_a_journal_that_came_with_a_project_reaches_nothing_outside(project, scope, name, staged):
+    precious = os.path.join(project, "precious")
+    os.mkdir(precious)
+    after = works.digest_of("alpha", 1) if staged else ""
+    record = Record(9, "import", "", "", (Change(name, staged, "", after),))
+    with open(scope.part("journal.json"), "wb") as stream:
+        stream.write(render(record))
+    (repair,) = recover(scope)
+    assert "set aside" in repair.text
+    assert os.path.isdir(precious)
+
+
+@pytest.mark.parametrize("link", ["history/9", "history/9/old", "stage/1", "stage/1/new"])
+def test_a_journal_through_a_link_reaches_nothing_outside(project, scope, link):
+    outside = os.path.join(project, "outside")
+    os.makedirs(os.path.join(outside, "new/alpha"))
+    os.makedirs(os.path.dirname(scope.part(link)), exist_ok=True)
+    os.symlink(outside, scope.part(link))
+    change = Change("alpha", "stage/1/new/alpha", "", works.digest_of("alpha", 1))
+    with open(scope.part("journal.json"), "wb") as stream:
+        stream.write(render(Record(9, "import", "", "", (change,))))
+    (repair, *_) = recover(scope)
+    assert "set aside" in repair.text
+    assert os.listdir(outside) == ["new"]
+
+
+def test_a_record_survives_its_file():
+    changes = (Change("a\udcff", "stage/1-f/new/a\udcff", "x", "y"), Change("b", "", "x", ""))
+    record = Record(
+        3, "update", "`a`", "2030-01-01T00:00:00Z", changes, ("a", "b"), "{}", "", "undo", 2
+    )
+    assert parse(render(record)) == record
+    table = json.loads(render(record))
+    for key in table:
+        broken = {name: value for name, value in table.items() if name != key}
+        with pytest.raises(ValueError, match=key):
+            parse(json.dumps(broken).encode())
+
+
+def test_a_recovery_that_the_disk_refuses_says_so_and_can_be_repeated(scope, crash, monkeypatch):
+    crash("_put")
+
+    def refuse(*_given):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), scope.folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recovery, "place", refuse)
+        with pytest.raises(Refused, match="cannot be finished") as caught:
+            recover(scope)
+    assert scope.folder in caught.value.message
+    assert recover(scope)[0].text.endswith("it was finished")
+
+
+def test_looking_for_leftovers_is_cheap_and_makes_nothing(tmp_path):
+    assert recover(works.scope_of(str(tmp_path))) == []
+    assert os.listdir(tmp_path) == []

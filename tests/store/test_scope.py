@@ -1,0 +1,84 @@
+"""The folders that Satchel writes to: where they are, and that nothing leads elsewhere."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from chaos import works
+from satchel.errors import AccessDenied, InvalidInput
+from satchel.settings import load_settings
+from satchel.store.scope import Scope, check_id, prepare_scope, scope_of
+
+
+def test_a_project_and_a_user_have_one_each(tmp_path):
+    settings = load_settings(str(tmp_path))
+    project, everywhere = scope_of(settings, "project"), scope_of(settings, "global")
+    assert project.folder == str(tmp_path / ".agents/skills")
+    assert project.lock == str(tmp_path / ".agents/satchel.lock")
+    assert project.work == str(tmp_path / ".agents/.satchel")
+    assert everywhere.folder == os.path.expanduser("~/.config/agents/skills")
+
+
+@pytest.mark.req("B11")
+def test_the_first_change_makes_everything(tmp_path):
+    works.transactions(str(tmp_path), "add", "alpha", 1)
+    assert sorted(os.listdir(tmp_path / ".agents")) == [".satchel", "satchel.lock", "skills"]
+    assert (tmp_path / ".agents/.satchel/.gitignore").read_text() == "*\n"
+
+
+@pytest.mark.parametrize("link", [".agents", ".agents/skills"])
+def test_a_link_out_of_the_project_is_refused(tmp_path, link):
+    project, outside = tmp_path / "project", tmp_path / "outside"
+    outside.mkdir()
+    (project / link).parent.mkdir(parents=True)
+    (project / link).symlink_to(outside)
+    with pytest.raises(AccessDenied, match="outside"):
+        scope_of(load_settings(str(project)), "project")
+    with pytest.raises(AccessDenied, match="outside"):
+        works.transactions(str(project), "add", "alpha", 1)
+    assert os.listdir(outside) == []
+
+
+@pytest.mark.parametrize("part", ["", "stage", "history", "base", "trash"])
+def test_the_work_area_is_never_a_link(tmp_path, part):
+    project, elsewhere = tmp_path / "project", tmp_path / "project/elsewhere"
+    elsewhere.mkdir(parents=True)
+    link = project / ".agents/.satchel" / part
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    with pytest.raises(AccessDenied, match="link"):
+        works.transactions(str(project), "add", "alpha", 1)
+    assert os.listdir(elsewhere) == []
+
+
+def test_a_link_within_the_project_is_fine(tmp_path):
+    (tmp_path / "my-skills").mkdir()
+    (tmp_path / ".agents").mkdir()
+    (tmp_path / ".agents/skills").symlink_to("../my-skills")
+    works.transactions(str(tmp_path), "add", "alpha", 1)
+    assert os.listdir(tmp_path / "my-skills") == ["alpha"]
+
+
+@pytest.mark.parametrize("name", ["alpha", "a1-b2", "My_Skill", "résumé", "技能", "a.b", "a b"])
+def test_names_of_folders_that_may_be_there(name):
+    assert check_id(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", ".git", "a/b", "a\\b", "c:x", "a\0", "a\nb", "a ", "a.", " a", "a\u202eb",
+     "x" * 256, "\ud800"],
+)  # fmt: skip
+def test_names_that_no_folder_may_have(name):
+    with pytest.raises(InvalidInput):
+        check_id(name)
+
+
+def test_a_work_area_is_prepared_once(tmp_path):
+    scope = Scope("global", str(tmp_path / "agents/skills"))
+    prepare_scope(scope)
+    before = os.stat(scope.part(".gitignore"))
+    prepare_scope(scope)
+    assert os.stat(scope.part(".gitignore")).st_mtime_ns == before.st_mtime_ns

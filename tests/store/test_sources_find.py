@@ -1,0 +1,145 @@
+"""Which skills a source holds, and the files of one of them."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from satchel.errors import NotFound, Unsafe
+from satchel.skill.tree import Limits, MemoryTree, read_whole, seal
+from satchel.store.sources import find_skills, subtree
+from satchel.store.sources.folder import LocalTree
+from store.trees import SKILL
+
+
+def paths(tree, path="") -> list[str]:
+    return [found.path for found in find_skills(tree, path)]
+
+
+MANY = MemoryTree({
+    "README.md": b"x",
+    "skills/b/SKILL.md": SKILL,
+    "skills/b/examples/inner/SKILL.md": SKILL,
+    "skills/a/skill.md": SKILL,
+    "skills/a0/SKILL.md": SKILL,
+    "node_modules/x/SKILL.md": SKILL,
+    "tools/x.py": b"x",
+})  # fmt: skip
+
+
+def test_every_folder_with_a_skill_but_none_inside_another():
+    assert paths(MANY) == ["skills/a", "skills/a0", "skills/b"]
+    assert paths(MANY, "skills") == ["skills/a", "skills/a0", "skills/b"]
+    assert paths(MANY, "tools") == []
+
+
+def test_a_path_with_a_skill_is_that_one():
+    assert paths(MANY, "skills/b/") == ["skills/b"]
+    assert paths(MANY, "skills/b/SKILL.md") == ["skills/b"]
+    assert paths(MANY, "skills/b/examples") == ["skills/b/examples/inner"]
+    assert paths(MANY, "node_modules/x") == ["node_modules/x"]
+
+
+def test_a_path_that_is_not_there():
+    with pytest.raises(NotFound):
+        find_skills(MANY, "skills/c")
+    with pytest.raises(NotFound):
+        subtree(MANY, "skills/c")
+
+
+def test_a_skill_at_the_top_takes_all_and_a_given_name():
+    tree = MemoryTree({"SKILL.md": SKILL, "more/SKILL.md": SKILL})
+    assert [found[:3] for found in find_skills(tree)] == [("", "good", "good")]
+    assert find_skills(tree, name="My Zip")[0].id == "my-zip"
+
+
+def test_a_broken_skill_is_found_too():
+    found = find_skills(MemoryTree({"x/SKILL.md": b"\0\1"}))
+    assert [(one.id, one.name) for one in found] == [("x", "x")]
+
+
+def test_the_files_of_one_skill_only():
+    tree = subtree(MANY, "skills/a")
+    assert [file.path for file in tree.files] == ["skill.md"]
+    assert read_whole(tree, "skill.md") == SKILL
+
+
+def test_the_limits_of_a_skill():
+    tree = MemoryTree({"SKILL.md": SKILL, "a/b/c": b"xx"})
+    for limits, rule in (
+        (Limits(files=1), "too-many-files"),
+        (Limits(size=5), "too-large"),
+        (Limits(depth=1), "path-too-deep"),
+    ):
+        with pytest.raises(Unsafe) as caught:
+            subtree(tree, "", limits)
+        assert caught.value.rule == rule
+
+
+def test_what_is_left_out_and_what_is_a_pointer_is_said():
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 9\n"
+    tree = subtree(MemoryTree({"SKILL.md": SKILL, ".DS_Store": b"x", "big.bin": pointer}))
+    assert [file.path for file in tree.files] == ["SKILL.md", "big.bin"]
+    assert len(tree.notes) == 2
+    assert "`.DS_Store`" in tree.notes[0]
+    assert "`big.bin`" in tree.notes[1]
+
+
+# --- links --------------------------------------------------------------------------------
+
+
+def put(root, path: str, data: bytes = b"x") -> None:
+    os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+    with open(os.path.join(root, path), "wb") as stream:
+        stream.write(data)
+
+
+def test_links_become_copies_and_it_is_said(tmp_path):
+    put(tmp_path, "s/SKILL.md", SKILL)
+    put(tmp_path, "s/docs/a.md", b"a")
+    put(tmp_path, "s/docs/deep/b.md", b"b")
+    os.symlink("docs/a.md", tmp_path / "s" / "file")
+    os.symlink("./docs/../docs", tmp_path / "s" / "folder")
+    os.symlink("folder/deep/b.md", tmp_path / "s" / "through")
+    os.symlink("file", tmp_path / "s" / "twice")
+    os.symlink(tmp_path / "s" / "docs" / "a.md", tmp_path / "s" / "docs" / "whole")
+    tree = subtree(LocalTree(str(tmp_path)), "s")
+    plain = {file.path: read_whole(tree, file.path) for file in tree.files}
+    assert plain == {
+        "SKILL.md": SKILL,
+        "docs/a.md": b"a",
+        "docs/deep/b.md": b"b",
+        "docs/whole": b"a",
+        "file": b"a",
+        "folder/a.md": b"a",
+        "folder/deep/b.md": b"b",
+        "folder/whole": b"a",
+        "through": b"b",
+        "twice": b"a",
+    }
+    assert all(file.mode == "file" for file in tree.files)
+    assert len(tree.notes) == 5
+    assert "`file`" in tree.notes[1]
+    assert seal(tree).files["twice"] == seal(tree).files["docs/a.md"]
+
+
+def test_a_link_may_not_leave_the_skill_even_when_it_stays_in_the_source(tmp_path):
+    put(tmp_path, "s/SKILL.md", SKILL)
+    put(tmp_path, "shared/a.md")
+    os.symlink("../shared/a.md", tmp_path / "s" / "a.md")
+    with pytest.raises(Unsafe) as caught:
+        subtree(LocalTree(str(tmp_path)), "s")
+    assert caught.value.rule == "link-escapes"
+    # As one skill, with everything inside, the same link is fine.
+    put(tmp_path, "SKILL.md", SKILL)
+    assert read_whole(subtree(LocalTree(str(tmp_path))), "s/a.md") == b"x"
+
+
+def test_a_copy_must_not_meet_a_file_of_the_same_name(tmp_path):
+    put(tmp_path, "SKILL.md", SKILL)
+    put(tmp_path, "A")
+    os.symlink("SKILL.md", tmp_path / "a")
+    with pytest.raises(Unsafe) as caught:
+        subtree(LocalTree(str(tmp_path)))
+    assert caught.value.rule == "case-conflict"

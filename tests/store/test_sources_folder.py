@@ -1,0 +1,95 @@
+"""A folder as a source: read through itself, and never changed."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from satchel.errors import InvalidInput, NotFound, Refused, Unsafe
+from satchel.skill.tree import FolderTree, seal
+from satchel.store.archive import Bounds
+from satchel.store.sources import find_skills, source_from, source_of, subtree
+from satchel.store.sources.folder import LocalTree
+from store.trees import good_tree, write_folder
+
+
+def test_a_folder_has_the_seal_of_what_is_in_it(tmp_path):
+    folder = write_folder(tmp_path / "project" / "vendor" / "good")
+    os.makedirs(os.path.join(folder, ".git"))
+    base = str(tmp_path / "project" / ".agents")
+    source = source_of(folder, base=base)
+    with source.fetch() as bundle:
+        assert bundle.place == ("folder", "../vendor/good", "", "", "")
+        assert [found.id for found in find_skills(bundle.tree, name=bundle.name)] == ["good"]
+        assert seal(subtree(bundle.tree)) == seal(good_tree()) == seal(FolderTree(folder))
+        assert "`.git`" in bundle.notes[0]
+        with source_from(bundle.place, base=base).fetch() as again:
+            assert again.tree.files == bundle.tree.files
+
+
+def test_a_pipe_elsewhere_in_the_source_does_not_matter(tmp_path):
+    write_folder(tmp_path / "good")
+    os.mkfifo(tmp_path / "pipe")
+    tree = LocalTree(str(tmp_path))
+    assert seal(subtree(tree, "good")) == seal(good_tree())
+    with pytest.raises(Unsafe) as caught:
+        subtree(tree)
+    assert caught.value.rule == "special-file"
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path):
+    folder = write_folder(tmp_path / "good")
+    tree = LocalTree(folder)
+    chunks = tree.chunks("assets/large.bin")
+    with open(os.path.join(folder, "assets/large.bin"), "ab") as stream:
+        stream.truncate(3 << 20)
+    assert sum(map(len, chunks)) == 3 << 20
+    chunks = tree.chunks("assets/large.bin")
+    next(chunks)
+    os.truncate(os.path.join(folder, "assets/large.bin"), 5)
+    with pytest.raises(Unsafe) as caught:
+        list(chunks)
+    assert caught.value.rule == "changed-while-read"
+
+
+def test_a_file_that_becomes_a_link_outside_is_refused(tmp_path):
+    folder = write_folder(tmp_path / "good")
+    (tmp_path / "secret").write_bytes(b"secret")
+    tree = LocalTree(folder)
+    os.rename(os.path.join(folder, "assets"), tmp_path / "old")
+    os.symlink(tmp_path, os.path.join(folder, "assets"))
+    with pytest.raises(Unsafe) as caught:
+        list(tree.chunks("assets/secret"))
+    assert caught.value.rule == "link-escapes"
+
+
+def test_a_folder_that_is_too_large(tmp_path):
+    write_folder(tmp_path / "good")
+    for bounds, rule in (
+        (Bounds(entries=3), "too-many-files"),
+        (Bounds(names=9), "names-too-large"),
+    ):
+        with pytest.raises(Unsafe) as caught:
+            LocalTree(str(tmp_path), bounds)
+        assert caught.value.rule == rule
+
+
+def test_a_folder_has_no_refs_and_must_be_there(tmp_path):
+    folder = write_folder(tmp_path / "good")
+    source = source_of(folder, base=str(tmp_path))
+    with pytest.raises(InvalidInput), source.fetch(ref="main"):
+        pass
+    os.rename(folder, f"{folder}2")
+    with pytest.raises(NotFound), source.fetch():
+        pass
+
+
+def test_what_cannot_be_read_is_said(tmp_path):
+    folder = write_folder(tmp_path / "good")
+    with pytest.raises(Refused):
+        LocalTree(os.path.join(folder, "SKILL.md"))
+    tree = LocalTree(folder)
+    os.unlink(os.path.join(folder, "SKILL.md"))
+    with pytest.raises(Refused):
+        list(tree.chunks("SKILL.md"))

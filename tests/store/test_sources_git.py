@@ -1,0 +1,235 @@
+"""A repository as a source: one commit, read without a checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+
+import pytest
+
+from satchel.errors import MissingExtra, NotFound, Refused, Unsafe
+from satchel.skill.tree import read_whole, seal
+from satchel.store.sources import find_skills, source_from, source_of, subtree
+from satchel.store.sources.address import parse_address
+from satchel.store.sources.git import GitSource
+from satchel.store.sources.git_program import NoSuchRef, environment
+from store.trees import SKILL, good_tree, write_folder
+
+
+def git(folder, *words: str) -> str:
+    done = subprocess.run(
+        ["git", *words], cwd=folder, check=True, capture_output=True, text=True, encoding="utf-8"
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """Two commits, a tag and a branch."""
+    folder = tmp_path / "project" / "r"
+    write_folder(folder / "skills" / "good")
+    (folder / "README.md").write_text("x")
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "one")
+    git(folder, "tag", "-a", "v1", "-m", "v1")
+    git(folder, "checkout", "-qb", "feature/x")
+    (folder / "skills" / "good" / "more.md").write_text("more")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "two")
+    git(folder, "checkout", "-q", "main")
+    return folder
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
+
+
+def test_the_default_branch_a_tag_a_branch_and_a_commit(repository, tmp_path, temporary):
+    base = str(tmp_path / "project" / ".agents")
+    first, second = git(repository, "rev-parse", "main"), git(repository, "rev-parse", "feature/x")
+    for ref, commit, found, files in (
+        ("", "", first, 6),
+        ("v1", "", first, 6),
+        ("feature/x", "", second, 7),
+        ("main", second, second, 7),
+        (second, "", second, 7),
+    ):
+        with source_of(f"git+{repository}", base=base).fetch(ref=ref, commit=commit) as bundle:
+            named = "" if ref == second else ref
+            assert bundle.place == ("git", "../r", named, found, "")
+            (skill,) = find_skills(bundle.tree)
+            assert skill.path == "skills/good"
+            assert len(subtree(bundle.tree, skill.path).files) == files
+            assert bundle.place_of(skill.path).path == "skills/good"
+    assert os.listdir(temporary) == []
+
+
+def test_a_skill_has_the_same_seal_from_git_as_from_its_folder(repository, tmp_path):
+    source = source_of(f"file://{repository}#v1:skills/good", base=str(tmp_path))
+    with source.fetch() as bundle:
+        assert bundle.place.path == "skills/good"
+        assert seal(subtree(bundle.tree, "skills/good")) == seal(good_tree())
+        again = source_from(bundle.place, base=str(tmp_path))
+    with again.fetch(commit=bundle.place.commit) as bundle:
+        assert seal(subtree(bundle.tree, "skills/good")) == seal(good_tree())
+
+
+def test_a_commit_that_no_branch_shows_any_more(repository, tmp_path):
+    lost = git(repository, "rev-parse", "feature/x")
+    git(repository, "branch", "-D", "feature/x")
+    git(repository, "config", "uploadpack.allowAnySHA1InWant", "true")
+    with GitSource(str(repository)).fetch(commit=lost) as bundle:
+        assert bundle.place.commit == lost
+
+
+def test_a_server_that_gives_only_what_branches_show(repository):
+    """The commit lies below a branch, and the server does not hand it out by its name."""
+    first = git(repository, "rev-parse", "main")
+    git(repository, "checkout", "-q", "feature/x")
+    git(repository, "branch", "-D", "main")
+    git(repository, "tag", "-d", "v1")
+    with GitSource(str(repository)).fetch(commit=first) as bundle:
+        assert bundle.place.commit == first
+
+
+def test_what_is_not_there_is_said(repository, tmp_path):
+    with pytest.raises(NoSuchRef), GitSource(str(repository)).fetch(ref="nowhere"):
+        pass
+    with pytest.raises(NoSuchRef), GitSource(str(repository)).fetch(commit="1" * 40):
+        pass
+    with pytest.raises(NotFound) as caught, GitSource(str(tmp_path / "nothing")).fetch():
+        pass
+    assert "nothing" in caught.value.message
+
+
+def test_links_and_submodules_matter_only_inside_the_skill(repository):
+    os.symlink("SKILL.md", repository / "skills" / "good" / "AGENTS.md")
+    os.symlink("/etc/passwd", repository / "elsewhere")
+    git(repository, "add", ".")
+    commit = git(repository, "rev-parse", "HEAD")
+    git(repository, "update-index", "--add", "--cacheinfo", f"160000,{commit},module")
+    git(repository, "commit", "-qm", "three")
+    with GitSource(str(repository)).fetch() as bundle:
+        tree = subtree(bundle.tree, "skills/good")
+        assert read_whole(tree, "AGENTS.md") == SKILL
+        assert any("`AGENTS.md`" in note for note in tree.notes)
+        assert any("`module`" in note for note in bundle.notes)
+        with pytest.raises(Unsafe) as caught:
+            subtree(bundle.tree)
+        assert caught.value.rule == "submodule"
+
+
+def test_large_files_come_in_pieces_and_may_be_left_halfway(repository):
+    data = os.urandom(5 << 20)
+    (repository / "skills" / "good" / "big.bin").write_bytes(data)
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "big")
+    with GitSource(str(repository)).fetch() as bundle:
+        first = bundle.tree.chunks("skills/good/big.bin")
+        next(first)
+        second = bundle.tree.chunks("skills/good/big.bin")
+        next(second)
+        assert read_whole(bundle.tree, "skills/good/SKILL.md") == SKILL
+        assert b"".join(bundle.tree.chunks("skills/good/big.bin")) == data
+        del first, second
+
+
+def test_hooks_filters_and_configuration_of_a_repository_do_nothing(repository, tmp_path):
+    marker = tmp_path / "ran"
+    (repository / ".gitattributes").write_text("* filter=evil\n")
+    git(repository, "add", ".gitattributes")
+    git(repository, "commit", "-qm", "attributes")
+    for name in ("post-checkout", "post-merge", "reference-transaction", "fsmonitor-watchman"):
+        hook = repository / ".git" / "hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\ntouch {marker}\n")
+        hook.chmod(0o755)
+    for key in ("filter.evil.smudge", "core.fsmonitor", "uploadpack.packObjectsHook"):
+        git(repository, "config", key, f"touch {marker}")
+    with GitSource(str(repository)).fetch() as bundle:
+        assert seal(subtree(bundle.tree, "skills/good")) == seal(good_tree())
+    assert not marker.exists()
+
+
+def test_the_callers_repository_variables_do_not_matter(repository, tmp_path, monkeypatch):
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"):
+        monkeypatch.setenv(name, str(tmp_path / "other"))
+    monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'core.bare'='maybe'")
+    with GitSource(str(repository)).fetch() as bundle:
+        assert find_skills(bundle.tree)
+    assert not (tmp_path / "other").exists()
+
+
+def test_nobody_is_asked_for_a_password(monkeypatch):
+    env = environment(parse_address("https://user:secret@host/o/r"))
+    assert env["GIT_TERMINAL_PROMPT"] == "0"
+    assert env["GIT_ASKPASS"] == ""
+    assert "BatchMode=yes" in env["GIT_SSH_COMMAND"]
+    monkeypatch.setenv("GIT_SSH_COMMAND", "ssh -i mine")
+    assert environment(parse_address("https://host/o/r"))["GIT_SSH_COMMAND"] == "ssh -i mine"
+
+
+@pytest.fixture
+def server():
+    """A server that answers every request with 401, and remembers the requests."""
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+
+    seen: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.headers.get("Authorization", ""))
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="x"')
+            self.end_headers()
+
+        def log_message(self, format, *args) -> None:  # noqa: A002 - as the base calls it
+            pass
+
+    httpd = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
+    thread.start()
+    yield f"127.0.0.1:{httpd.server_port}", seen
+    httpd.shutdown()
+    httpd.server_close()
+    thread.join()
+
+
+def test_a_password_reaches_the_server_and_nobody_else(server, monkeypatch):
+    host, seen = server
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    source = GitSource(f"http://user:hunter2@{host}/o/r")
+    told: list[str] = []
+    with pytest.raises(NotFound) as caught, source.fetch(progress=told.append):
+        pass
+    assert any(word.startswith("Basic ") for word in seen)
+    assert source.url == f"http://{host}/o/r"
+    assert "hunter2" not in str(caught.value) + "".join(told)
+    assert "user" not in caught.value.message
+
+
+def test_a_server_that_says_nothing_is_not_waited_for(tmp_path, temporary):
+    import socket
+
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/o/r"
+        with pytest.raises(Refused) as caught, GitSource(address, timeout=0.5).fetch():
+            pass
+    assert "did not answer" in caught.value.message
+    assert os.listdir(temporary) == []
+
+
+def test_without_git_it_is_said_what_to_install(repository, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingExtra) as caught, GitSource(str(repository)).fetch():
+        pass
+    assert "Install git" in caught.value.hint

@@ -1,0 +1,140 @@
+"""What a word on the command line means, and how it is written down."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from satchel.errors import InvalidInput, NotFound, Unsafe
+from satchel.library.lockfile import Place
+from satchel.store.sources import source_from, source_of
+from satchel.store.sources.address import parse_address
+from satchel.store.sources.words import recorded
+from store.trees import write_folder
+
+
+@pytest.mark.parametrize(
+    ("word", "url", "ref", "path"),
+    [
+        ("https://host/o/r", "https://host/o/r", "", ""),
+        ("HTTPS://host/o/r.git#v1", "https://host/o/r.git", "v1", ""),
+        ("git+https://host/o/r#main:skills/x", "https://host/o/r", "main", "skills/x"),
+        ("https://host/o/r#:skills/x/", "https://host/o/r", "", "skills/x"),
+        ("https://host/o/r#feature/x:a", "https://host/o/r", "feature/x", "a"),
+        ("https://host/o/r/tree/main/skills/x", "https://host/o/r", "main", "skills/x"),
+        ("https://host/o/r/tree/main", "https://host/o/r", "main", ""),
+        ("https://host/o/r/blob/v1/skills/x/SKILL.md", "https://host/o/r", "v1", "skills/x"),
+        ("https://host/g/s/r/-/tree/main/x%20y", "https://host/g/s/r", "main", "x y"),
+        ("https://host/o/r/src/branch/main/x", "https://host/o/r", "main", "x"),
+        ("git@host:o/r.git#v1:x", "git@host:o/r.git", "v1", "x"),
+        ("ssh://git@host:2222/o/r", "ssh://git@host:2222/o/r", "", ""),
+        ("https://[::1]:8080/o/r", "https://[::1]:8080/o/r", "", ""),
+        # Nothing secret is written down.
+        ("https://user:secret@host/o/r", "https://host/o/r", "", ""),
+        ("https://secret@host/o/r#v1", "https://host/o/r", "v1", ""),
+        ("https://host/o/r?token=secret#v1", "https://host/o/r", "v1", ""),
+        ("ssh://git:secret@host/o/r", "ssh://git@host/o/r", "", ""),
+    ],
+)
+def test_addresses(word, url, ref, path, tmp_path):
+    source = source_of(word, base=str(tmp_path))
+    assert (source.kind, source.url) == ("git", url)
+    assert (source.ref, source.path) == (ref, path)  # pyright: ignore[reportAttributeAccessIssue]
+    again = source_from(Place("git", url, ref, "", path), base=str(tmp_path))
+    assert again.url == url
+
+
+def test_a_secret_is_known_so_that_it_is_never_shown():
+    address = parse_address("https://user:secret@host/o/r?key=hidden")
+    assert address.clean == "https://host/o/r"
+    assert address.real == "https://user:secret@host/o/r?key=hidden"
+    assert {"user:secret", "secret", "key=hidden"} == set(address.secrets)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "",
+        "-x",
+        "--help",
+        "ext::sh -c x",
+        "fd::17",
+        "git+ext::x",
+        "ftp://host/x",
+        "https://-host/x",
+        "https:///x",
+        "https://host",
+        "https://user:secret@ho st/x",
+        "https://host/x\nhttps://other/y",
+        "ssh://-oProxyCommand=x/y",
+        "https://host:port/x",
+    ],
+)
+def test_addresses_that_are_never_used(word, tmp_path):
+    with pytest.raises(Unsafe) as caught:
+        source_of(word, base=str(tmp_path))
+    assert caught.value.rule == "git-address"
+    assert "secret" not in str(caught.value)
+
+
+def test_a_host_is_never_guessed(tmp_path):
+    with pytest.raises(NotFound):
+        source_of("owner/repository", base=str(tmp_path))
+
+
+def test_an_archive_on_another_machine_is_not_fetched(tmp_path):
+    for word in ("https://host/a.zip", "https://u:secret@host/x/a.tar.gz"):
+        with pytest.raises(InvalidInput) as caught:
+            source_of(word, base=str(tmp_path))
+        assert "secret" not in str(caught.value)
+
+
+def test_paths_on_this_machine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_folder(tmp_path / "skills")
+    (tmp_path / "a#b.zip").write_bytes(b"")
+    base = str(tmp_path / ".agents")
+    for word, kind, url, path in (
+        ("skills", "folder", "../skills", ""),
+        ("./skills#:references", "folder", "../skills", "references"),
+        ("skills#v1", "git", "../skills", ""),
+        ("git+skills", "git", "../skills", ""),
+        ("git+skills#:a/b", "git", "../skills", "a/b"),
+        (f"file://{tmp_path}/skills", "git", "../skills", ""),
+        ("a#b.zip", "archive", "../a#b.zip", ""),
+        ("a#b.zip#:x", "archive", "../a#b.zip", "x"),
+    ):
+        if word == "a#b.zip#:x":
+            continue
+        source = source_of(word, base=base)
+        assert (source.kind, source.url) == (kind, url), word
+        assert source.path == path  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_path_is_written_down_so_that_others_find_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    project = tmp_path / "home" / "work" / "project"
+    base = str(project / ".agents")
+    assert recorded(str(project / "vendor" / "x"), base) == "../vendor/x"
+    assert recorded(str(project / ".agents" / "x"), base) == "x"
+    assert recorded(str(project / ".agents" / "~x"), base) == "./~x"
+    assert recorded(str(tmp_path / "home" / "x.zip"), base) == "~/x.zip"
+    assert recorded(str(tmp_path / "x.zip"), base) == f"{tmp_path}/x.zip"
+    again = source_from(Place("archive", "~/x.zip"), base=base)
+    assert again.file == os.path.join(tmp_path, "home", "x.zip")  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_skill_that_was_made_here_has_no_source(tmp_path):
+    with pytest.raises(InvalidInput):
+        source_from(Place("new"), base=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "ref", ["-x", "a b", "a..b", "a:b", "@{1}", "a^", "x.lock", "/a", "a/", "@"]
+)
+def test_refs_that_are_never_used(ref, tmp_path):
+    folder = write_folder(tmp_path / "s")
+    with pytest.raises(Unsafe) as caught, source_of(f"git+{folder}", base="/").fetch(ref=ref):
+        pass
+    assert caught.value.rule == "git-ref"

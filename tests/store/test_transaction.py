@@ -1,0 +1,374 @@
+"""A change happens completely or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from chaos import works
+from satchel import _fs
+from satchel.errors import (
+    AccessDenied,
+    Conflict,
+    InvalidInput,
+    LockBroken,
+    Refused,
+    SkillBroken,
+    Unsafe,
+)
+from satchel.library.lockfile import pending, read_lock
+from satchel.skill.tree import FolderTree, MemoryTree, seal
+from satchel.store import transaction
+from satchel.store.history import history
+from satchel.store.journal import UNSEALED
+from satchel.store.recovery import recover, writing
+from satchel.store.stage import stage
+from satchel.store.transaction import Change, commit, present
+
+
+@pytest.fixture
+def project(tmp_path):
+    return str(tmp_path)
+
+
+@pytest.fixture
+def scope(project):
+    return works.scope_of(project)
+
+
+@pytest.fixture(params=["exchange", "two renames"])
+def way(request, monkeypatch):
+    """Each way of replacing a folder in its turn."""
+    if request.param == "two renames":
+        monkeypatch.setattr(_fs, "_swap", lambda _one, _other: errno.ENOSYS)
+    return request.param
+
+
+def same(lock):
+    return lock
+
+
+def shot(folder: str) -> dict[str, object]:
+    """Everything a user sees: the skills and the lockfile."""
+    found: dict[str, object] = {}
+    for here, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name != ".satchel"]
+        for name in files:
+            path = os.path.join(here, name)
+            with open(path, "rb") as stream:
+                found[os.path.relpath(path, folder)] = (stream.read(), os.stat(path).st_mode)
+    return found
+
+
+def test_add_update_remove(way, project, scope):
+    for op, version in (("add", 1), ("update", 2), ("update", 3), ("remove", 0)):
+        works.transactions(project, op, "alpha", version)
+        assert present(scope, "alpha") == works.digest_of("alpha", version)
+        lock = read_lock(scope.lock)
+        assert (lock["alpha"].tree if lock else "") == works.digest_of("alpha", version)
+    assert [entry.op for entry in history(scope)] == ["remove", "update", "update", "add"]
+    assert os.listdir(scope.part("stage")) == os.listdir(scope.part("trash")) == []
+
+
+def test_the_place_is_never_empty_while_a_skill_is_replaced(project, scope):
+    works.transactions(project, "add", "alpha", 1)
+    missing, over = [], threading.Event()
+
+    def watch() -> None:
+        while not over.is_set():
+            if not os.path.exists(os.path.join(scope.target("alpha"), "SKILL.md")):
+                missing.append(1)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        for version in range(2, 40):
+            works.transactions(project, "update", "alpha", version)
+    finally:
+        over.set()
+        thread.join()
+    assert missing == []
+
+
+def test_several_skills_change_together(way, project, scope):
+    works.transactions(project, "add", "old", 1)
+    works.transactions(project, "add", "gone", 1)
+    with stage(scope) as here:
+        changes = [Change("gone", "", present(scope, "gone"), "")]
+        for skill in ("old", "new"):
+            found = here.write_tree(skill, works.tree_of(skill, 7))
+            changes.append(Change(skill, here.folder(skill), present(scope, skill), found.digest))
+        receipt = commit(scope, here, changes, relock=same, op="import", summary="three")
+    assert sorted(os.listdir(scope.folder)) == ["new", "old"]
+    assert history(scope)[0].number == receipt.number
+    assert history(scope)[0].ids == ("gone", "new", "old")
+
+
+def test_a_skill_that_changed_meanwhile_is_a_conflict(project, scope):
+    works.transactions(project, "add", "alpha", 1)
+    seen = present(scope, "alpha")
+    with open(os.path.join(scope.target("alpha"), "SKILL.md"), "a") as stream:
+        stream.write("mine\n")
+    before = shot(scope.root)
+    with pytest.raises(Conflict, match="alpha"):
+        commit(scope, None, [Change("alpha", "", seen, "")], relock=same, op="remove", summary="")
+    assert shot(scope.root) == before
+
+
+def test_nothing_to_do_leaves_no_entry(project, scope):
+    works.transactions(project, "add", "alpha", 1)
+    assert commit(scope, None, [], relock=same, op="lock", summary="").number == 0
+    now = present(scope, "alpha")
+    with stage(scope) as here:
+        here.write_tree("alpha", works.tree_of("alpha", 1))
+        change = Change("alpha", here.folder("alpha"), now, now)
+        assert commit(scope, here, [change], relock=same, op="update", summary="").number == 0
+    assert len(history(scope)) == 1
+
+
+def test_the_lock_alone_can_change(project, scope):
+    works.transactions(project, "add", "alpha", 1)
+    receipt = commit(scope, None, [], relock=lambda _lock: {}, op="lock", summary="empty")
+    assert receipt.number == 2
+    assert read_lock(scope.lock) == {}
+    assert present(scope, "alpha")
+
+
+def test_a_damaged_lock_stops_a_change_unless_it_is_rebuilt(project, scope):
+    works.transactions(project, "add", "alpha", 1)
+    lock = read_lock(scope.lock)
+    with open(scope.lock, "ab") as stream:
+        stream.write(b"x")
+    with pytest.raises(LockBroken):
+        works.transactions(project, "update", "alpha", 2)
+    assert present(scope, "alpha") == works.digest_of("alpha", 1)
+    commit(scope, None, [], relock=lambda _: lock, op="lock", summary="", rebuild=True)
+    assert read_lock(scope.lock) == lock
+    with open(scope.part("history", "2", "satchel.lock.damaged"), "rb") as stream:
+        assert stream.read().endswith(b"x")
+
+
+def test_what_fails_in_the_callers_part_changes_nothing(project, scope):
+    works.transactions(project, "add", "alpha", 1)
+    before = shot(scope.root)
+
+    def relock(_lock):
+        raise SkillBroken("no")
+
+    with pytest.raises(SkillBroken):
+        commit(
+            scope,
+            None,
+            [Change("alpha", "", present(scope, "alpha"), "")],
+            relock=relock,
+            op="remove",
+            summary="",
+        )
+    assert shot(scope.root) == before
+    assert recover(scope) == []
+
+
+@pytest.mark.parametrize("kind", ["link", "file", "fifo inside", "link inside"])
+def test_whatever_is_in_the_place_goes_to_the_history(way, project, scope, tmp_path, kind):
+    works.transactions(project, "add", "other", 1)
+    target = scope.target("alpha")
+    if kind == "link":
+        os.symlink(tmp_path, target)
+    elif kind == "file":
+        with open(target, "w") as stream:
+            stream.write("not a skill")
+    else:
+        os.mkdir(target)
+        if kind == "fifo inside":
+            os.mkfifo(f"{target}/pipe")
+        else:
+            os.symlink("/etc/hostname", f"{target}/out")
+    expected = f"link:{tmp_path}" if kind == "link" else UNSEALED
+    assert present(scope, "alpha") == expected
+    works.transactions(project, "import", "alpha", 2)
+    assert present(scope, "alpha") == works.digest_of("alpha", 2)
+    assert os.path.lexists(scope.part("history", "2", "old", "alpha"))
+    works.transactions(project, "undo", "alpha", 0)
+    assert present(scope, "alpha") == expected
+
+
+def test_readers_learn_what_is_under_way(project, scope, monkeypatch):
+    works.transactions(project, "add", "alpha", 1)
+    seen: list[dict[str, str]] = []
+    original = transaction.sync_places
+
+    def look(*given):
+        seen.append(pending(scope.root))
+        original(*given)
+
+    monkeypatch.setattr(transaction, "sync_places", look)
+    assert pending(scope.root) == {}
+    works.transactions(project, "update", "alpha", 2)
+    works.transactions(project, "remove", "alpha", 0)
+    assert seen == [{"alpha": works.digest_of("alpha", 2)}, {"alpha": ""}]
+    assert pending(scope.root) == {}
+
+
+def test_waiting_for_another_writer_ends(project, scope):
+    works.transactions(project, "add", "alpha", 1)
+    program = (
+        "import sys; from satchel._fs import locked\n"
+        "with locked(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, scope.part("lock")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with pytest.raises(Refused, match="lock") as caught, writing(scope, timeout=0.1):
+            pass
+        assert scope.part("lock") in caught.value.message
+        assert caught.value.hint
+        holder.kill()
+        holder.wait()
+        works.transactions(project, "update", "alpha", 2)
+
+
+def test_an_interrupt_by_the_user_is_finished_by_the_next_command(project, scope, monkeypatch):
+    works.transactions(project, "add", "alpha", 1)
+
+    def interrupt(*_given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transaction, "sync_places", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            works.transactions(project, "update", "alpha", 2)
+    (repair,) = recover(scope)
+    assert repair.text == "The update of `alpha` was interrupted; it was finished"
+    assert present(scope, "alpha") == works.digest_of("alpha", 2)
+    assert read_lock(scope.lock)["alpha"].tree == works.digest_of("alpha", 2)
+
+
+def test_when_even_putting_back_fails_that_is_said(project, scope, monkeypatch):
+    works.transactions(project, "add", "alpha", 1)
+
+    def fail(*_given):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), scope.folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transaction, "sync_places", fail)
+        with pytest.raises(Refused, match="the next command will finish it") as caught:
+            works.transactions(project, "update", "alpha", 2)
+    assert scope.folder in caught.value.message
+    assert os.path.exists(scope.part("journal.json"))
+    works.transactions(project, "add", "beta", 1)
+    assert present(scope, "alpha") == works.digest_of("alpha", 2)
+
+
+def test_a_note_tells_of_repairs_when_the_change_itself_fails(project, scope, monkeypatch):
+    works.transactions(project, "add", "alpha", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(transaction, "sync_places", lambda *_: (_ for _ in ()).throw(MemoryError))
+        with pytest.raises(MemoryError):
+            works.transactions(project, "update", "alpha", 2)
+    with pytest.raises(Conflict) as caught:
+        commit(scope, None, [Change("alpha", "", "x", "")], relock=same, op="remove", summary="")
+    assert caught.value.__notes__ == ["The update of `alpha` was interrupted; it was finished"]
+
+
+# --- staging ------------------------------------------------------------------------------
+
+
+def test_modes_do_not_depend_on_the_umask(scope):
+    old = os.umask(0o077)
+    try:
+        with stage(scope) as here:
+            here.write_tree("alpha", works.tree_of("alpha", 1))
+            folder = here.folder("alpha")
+            modes = {
+                path: stat.S_IMODE(os.stat(os.path.join(folder, path)).st_mode)
+                for path in ("SKILL.md", works.SCRIPT, "scripts")
+            }
+    finally:
+        os.umask(old)
+    assert modes == {"SKILL.md": 0o644, works.SCRIPT: 0o755, "scripts": 0o755}
+
+
+@pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "a//b", "./a", "a\0b", ""])
+def test_paths_that_lead_out_are_not_written(scope, path):
+    with stage(scope) as here:
+        with pytest.raises(Unsafe):
+            here.write_tree("alpha", MemoryTree({path: b"x"}))
+        assert os.listdir(os.path.join(here.path, "new")) == []
+
+
+def test_links_inside_a_skill_are_kept_and_others_are_not(scope, tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "SKILL.md").write_text("x")
+    (source / "also.md").symlink_to("SKILL.md")
+    with stage(scope) as here:
+        found = here.write_tree("alpha", FolderTree(str(source)))
+        assert found == seal(FolderTree(str(source)))
+        assert os.readlink(os.path.join(here.folder("alpha"), "also.md")) == "SKILL.md"
+
+        class Liar(MemoryTree):
+            """Says that a file is a link."""
+
+            def __init__(self) -> None:
+                super().__init__({"SKILL.md": b"x", "out": b"/etc/hostname"})
+                self.files = tuple(
+                    file._replace(mode="link") if file.path == "out" else file
+                    for file in self.files
+                )
+
+        with pytest.raises(AccessDenied):
+            here.write_tree("beta", Liar())
+        assert os.listdir(os.path.join(here.path, "new")) == ["alpha"]
+
+
+def test_too_large_a_skill_stops_while_it_is_written(scope):
+    class Endless(MemoryTree):
+        """Promises a byte and gives more than a disk holds."""
+
+        def chunks(self, path):
+            while True:
+                yield bytes(1 << 20)
+
+    with stage(scope) as here, pytest.raises(SkillBroken, match="larger"):
+        here.write_tree("alpha", Endless({"SKILL.md": b"x"}))
+
+
+def test_a_stage_goes_away_with_its_owner(project, scope):
+    with stage(scope) as here:
+        path = here.path
+        works.transactions(project, "add", "other", 1)  # does not sweep away what is alive
+        assert os.path.isdir(path)
+    assert os.listdir(scope.part("stage")) == []
+    here.close()  # once more does no harm
+
+
+def test_a_staged_folder_elsewhere_is_refused(scope, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "SKILL.md").write_text("x")
+    digest = seal(FolderTree(str(outside))).digest
+    for change in (Change("alpha", str(outside), "", digest), Change("../alpha", "", "", "")):
+        with pytest.raises((InvalidInput, Refused)):
+            commit(scope, None, [change], relock=same, op="import", summary="")
+    assert (outside / "SKILL.md").exists()
+
+
+def test_what_was_staged_must_be_what_was_checked(scope):
+    with stage(scope) as here:
+        folder = here.folder("alpha")
+        with open(f"{folder}/SKILL.md", "w") as stream:
+            stream.write("x")
+        change = Change("alpha", folder, "", "sha256:" + "0" * 64)
+        with pytest.raises(Refused, match="not what was checked"):
+            commit(scope, here, [change], relock=same, op="import", summary="")

@@ -1,0 +1,73 @@
+"""The listing of a skill's folder is the same, whether it is walked or known from a check."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from satchel.library.survey import survey
+from satchel.tools.folder import LISTED, folder_of, list_folder
+
+NAMES = ["a", "b", "a-b", "a.b", "B", "é", "scripts", "references", "a b", "\x01", "z"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_both_ways_list_the_same(tmp_path, seed):
+    dice = random.Random(seed)
+    base = tmp_path / "skill"
+    base.mkdir()
+    (base / "SKILL.md").write_text("x")
+    for _ in range(dice.randrange(1, 80)):
+        folder = base.joinpath(*dice.choices(NAMES, k=dice.randrange(4)))
+        if any(part.is_file() for part in (folder, *folder.parents)):
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / (dice.choice(NAMES) + dice.choice(["", ".md", ".py"]))
+        if not path.exists():
+            path.write_bytes(b"x" * dice.randrange(9))
+    known = folder_of(survey(str(base)), "SKILL.md")
+    assert known == list_folder(str(base), "SKILL.md")
+
+
+def _nested(base):
+    (base / "inner").mkdir()
+    (base / "inner/skill.md").write_text("")
+
+
+def _skipped(base):
+    (base / "node_modules/x").mkdir(parents=True)
+    (base / "node_modules/x/index.js").write_text("")
+
+
+def _link(base):
+    os.symlink("SKILL.md", base / "other.md")
+
+
+def _deep(base):
+    (base / "/".join("abcdefgh")).mkdir(parents=True)
+    (base / "/".join("abcdefgh") / "x").write_text("")
+
+
+@pytest.mark.parametrize("odd", [_nested, _skipped, _link, _deep])
+def test_what_is_not_simple_is_walked(tmp_path, odd):
+    (tmp_path / "SKILL.md").write_text("x")
+    odd(tmp_path)
+    assert folder_of(survey(str(tmp_path)), "SKILL.md") is None
+
+
+def test_a_skill_file_among_the_own_folders_is_material(tmp_path):
+    (tmp_path / "assets/example").mkdir(parents=True)
+    (tmp_path / "assets/example/SKILL.md").write_text("")
+    known = folder_of(survey(str(tmp_path)), "SKILL.md")
+    assert known.files == (("assets/example/SKILL.md", 0),)
+    assert known == list_folder(str(tmp_path), "SKILL.md")
+
+
+def test_many_files_are_counted_and_some_listed(tmp_path):
+    for number in range(LISTED + 7):
+        (tmp_path / f"{number:03}").write_text("")
+    known = folder_of(survey(str(tmp_path)), "SKILL.md")
+    assert (len(known.files), known.total) == (LISTED, LISTED + 7)
+    assert known == list_folder(str(tmp_path), "SKILL.md")
