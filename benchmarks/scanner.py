@@ -7,19 +7,23 @@ The public sets are not part of the project: give the folders into which they we
 in them is run. `--cisco` is a Python that has cisco-ai-skill-scanner; it looks at the same folders,
 and its findings of HIGH and above count as blocked. MalSkills is split by its authors' names: the
 samples of authors from n to z were not read while the rules were written, but they were scored
-often. The samples of skillfortify, and the real skills that were blocked, were read. Times are
+often. The samples of skillfortify, and the real skills that were blocked, were read. Those of
+skill-inject were not: its skills are built by `skill_inject.py` and only counted. Times are
 processor time for each folder with a SKILL.md, without start-up; a busy machine takes longer.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import csv
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -95,7 +99,14 @@ def load_skillfortify(path: str) -> list[Sample]:
 
 def load_skill_inject(path: str) -> list[Sample]:
     """The set that nobody looked at while the rules were written."""
-    raise NotImplementedError(f"the samples below {path} are not read yet")
+    from skill_inject import build
+
+    target = tempfile.mkdtemp(prefix="skill-inject-")
+    atexit.register(shutil.rmtree, target)
+    return [
+        Sample("skill-inject", row.part, bad=row.part != "clean", folders=(row.folder,))
+        for row in build(path, target)
+    ]
 
 
 def load_plain(path: str) -> list[Sample]:

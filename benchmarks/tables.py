@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import store_tables
 from goal_rows import Row, figure_text, spread_text
 from growth import NOUNS, exponent
 from sampling import Figure
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
-PAGES = ("benchmarks/index.md", "concepts/scale.md")
+PAGES = ("benchmarks/index.md", "concepts/scale.md", "concepts/scanning.md")
 MARKED = re.compile(
     r"(?P<begin><!-- figures: (?P<name>[\w-]+) -->\n).*?(?P<end><!-- end of figures -->)", re.DOTALL
 )
@@ -142,10 +143,14 @@ def broken() -> str:
     return _markdown(rows)
 
 
+def _of_store(name: str) -> Callable[[], str]:
+    return lambda: _markdown(getattr(store_tables, name)(_kept(name)))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     function.__name__: function
     for function in (goals, context, peers, growth, startup, install, broken)
-}
+} | {name: _of_store(name) for name in ("crashes", "sealing", "scanner", "bulk")}
 
 
 def main() -> None:

@@ -209,7 +209,8 @@ class Demo:
             file.write(text.replace("the decisions.", "the decisions, and who made them."))
 
     def a_new_version_arrives(self) -> None:
-        """The same skill with one more step and one more program."""
+        """The edits are the user's own; the same skill has one more step and one more program."""
+        self.run("lock", "--yes")
         people = (
             "import os\nimport urllib.request\n"
             "request = urllib.request.Request('https://people.example.com/list')\n"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from satchel.errors import AccessDenied
@@ -214,6 +214,36 @@ def read_small(descriptor: int, limit: int) -> bytes:
     return data
 
 
+def read_plain(path: str, limit: int) -> bytes:
+    """Read a small file that must be one itself: no link, pipe or device is opened or waited for.
+
+    Raises:
+        OSError: it is something else, or larger (`is_odd`); or it cannot be read.
+    """
+    # Where links cannot be refused while opening (Windows), look first.
+    if not hasattr(os, "O_NOFOLLOW") and os.path.islink(path):
+        raise _error(errno.ELOOP, path)
+    try:
+        descriptor = os.open(path, _FLAGS | getattr(os, "O_NOFOLLOW", 0))
+    except OSError as exc:
+        if exc.errno in (errno.ENXIO, errno.EMLINK):  # a socket; a link, as BSD says it
+            raise _error(errno.ELOOP, path) from exc
+        raise
+    try:
+        return read_small(descriptor, limit)
+    except OSError as exc:
+        if exc.filename is None:
+            exc.filename = path
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def is_odd(exc: OSError) -> bool:
+    """Whether `read_plain` refused something for what it is, not because the disk failed."""
+    return exc.errno in (errno.ELOOP, errno.EINVAL, errno.EFBIG, errno.EISDIR)
+
+
 @contextmanager
 def locked(path: str, *, timeout: float = 60.0, private: bool = True) -> Generator[None]:
     """Hold a lock file, so that two processes do not undo each other's changes.
@@ -228,9 +258,10 @@ def locked(path: str, *, timeout: float = 60.0, private: bool = True) -> Generat
 
     Raises:
         TimeoutError: somebody else held it all the time.
-        OSError: it cannot be made.
+        OSError: it cannot be made, or a link or something else is there.
     """
     os.makedirs(os.path.dirname(path), mode=0o700 if private else 0o777, exist_ok=True)
+    check_lock_file(path)
     from filelock import FileLock, Timeout
 
     # Short and uneven naps: dozens of writers share the lock without waiting in step.
@@ -248,6 +279,17 @@ def locked(path: str, *, timeout: float = 60.0, private: bool = True) -> Generat
         yield
     finally:
         lock.release()
+
+
+def check_lock_file(path: str) -> None:
+    """Nothing is opened through a link, whichever version of `filelock` opens it.
+
+    Raises:
+        OSError: something that is no plain file is there.
+    """
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", path)
 
 
 def write_atomic(

@@ -11,11 +11,10 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from chaos import works
+from chaos import commands, works
 from chaos.killing import judge
 from satchel.store.journal import standing
 
@@ -41,21 +40,51 @@ class Operation(NamedTuple):
 
     title: str
     op: str
-    skill: str
-    before: int
-    """The version that is there."""
-    after: int
+    before: works.Changes
+    """The skills that it is about, as they are."""
+    after: works.Changes
     past: int = 22
     """How many changes there were: enough for old ones to be let go."""
+    way: str = "transactions"
+
+    @property
+    def state(self) -> works.Changes:
+        """Everything that is there."""
+        return {**works_past(self.way, self.past), **self.before}
+
+
+def works_past(way: str, past: int) -> works.Changes:
+    """What many updates of one skill leave."""
+    if not past:
+        return {}
+    return {"alpha": commands.imported("alpha", past) if way == "store" else past}
+
+
+def _now(version: int) -> str:
+    return commands.imported("alpha", version)
 
 
 OPERATIONS = (
-    Operation("first use", "add", "alpha", 0, 1, past=0),
-    Operation("import", "import", "beta", 0, 500),
-    Operation("update", "update", "alpha", 22, 500),
-    Operation("remove", "remove", "alpha", 22, 0),
-    Operation("undo", "undo", "alpha", 22, 21),
+    Operation("first use", "add", {"alpha": 0}, {"alpha": 1}, past=0),
+    Operation("import", "import", {"beta": 0}, {"beta": 500}),
+    Operation("update", "update", {"alpha": 22}, {"alpha": 500}),
+    Operation("remove", "remove", {"alpha": 22}, {"alpha": 0}),
+    Operation("undo", "undo", {"alpha": 22}, {"alpha": 21}),
 )
+COMMANDS = tuple(
+    operation._replace(way="store")
+    for operation in (
+        Operation("add, the first use", "add", {"beta": ""}, {"beta": "add beta 1"}, past=0),
+        Operation("import a skill", "import", {"beta": ""},
+                  {"beta": commands.imported("beta", 500)}),
+        Operation("update it", "update", {"alpha": _now(22)}, {"alpha": _now(500)}),
+        Operation("remove it", "remove", {"alpha": _now(22)}, {"alpha": ""}),
+        Operation("rename it", "rename", {"alpha": _now(22), "beta": ""},
+                  {"alpha": "", "beta": commands.renamed(_now(22), "beta")}),
+        Operation("undo the update", "undo", {"alpha": _now(22)}, {"alpha": _now(21)}),
+    )
+)  # fmt: skip
+"""The same as the commands do it: with a source, a scan, bases and approvals."""
 
 
 class Fault(NamedTuple):
@@ -87,24 +116,35 @@ class Bench:
             raise RuntimeError("`strace` is not installed, and nothing else stops at every call")
 
     def _project(self, operation: Operation) -> str:
-        """A fresh copy of the project as it is before the operation."""
-        model = os.path.join(self._folder, f"past-{operation.past}")
+        """The project as it is before the operation, always in the same place."""
+        model = os.path.join(self._folder, f"{operation.way}-{operation.past}")
+        project = os.path.join(self._folder, "project")
+        way = works.ways()[operation.way]
+        if os.path.isdir(project):
+            shutil.rmtree(project)
         if not os.path.isdir(model):
-            os.mkdir(model)
+            os.mkdir(project)
             for version in range(1, operation.past + 1):
-                works.transactions(model, "update", "alpha", version)
-        copy = tempfile.mkdtemp(dir=self._folder)
+                changes = works_past(operation.way, version)
+                op = "update" if version > 1 else "import"
+                way.ready(project, op, changes)
+                way.do(project, op, changes)
+            if operation.way == "store":
+                commands.scope_of(project)  # a user has a key for life
+                commands.make_key(project)
+            os.rename(project, model)
         # Linked, which is quicker: no file is ever changed in place.
-        shutil.copytree(model, copy, symlinks=True, dirs_exist_ok=True, copy_function=os.link)
-        return copy
+        shutil.copytree(model, project, symlinks=True, copy_function=os.link)
+        way.ready(project, operation.op, operation.after)
+        return project
 
     def run(self, operation: Operation, *rules: str) -> tuple[str, dict[str, Any], str]:
         """Do it once under `strace`; returns the project, what the child said, and the log."""
         project = self._project(operation)
         log = os.path.join(self._folder, "strace.log")
         self._server.send({
-            "job": "once", "way": "transactions", "project": project, "op": operation.op,
-            "skill": operation.skill, "version": operation.after,
+            "job": "once", "way": operation.way, "project": project, "op": operation.op,
+            "changes": operation.after,
         })  # fmt: skip
         child = self._server.read()["child"]
         words = [word for rule in rules for word in ("-e", rule)]
@@ -131,9 +171,8 @@ class Bench:
 
     def calls(self, operation: Operation, names: tuple[str, ...]) -> Counter[str]:
         """How often an operation makes each call."""
-        project, said, log = self.run(operation, f"trace={','.join(names)}")
+        _, said, log = self.run(operation, f"trace={','.join(names)}")
         assert said["ended"] == 0, said
-        shutil.rmtree(project)
         found = re.findall(r"^(\w+)\(", log, re.MULTILINE)
         return Counter(call for call in found if call in names)
 
@@ -172,9 +211,7 @@ class Bench:
         """What is wrong afterwards, how it ended, and how long the recovery took."""
         names = ",".join(CHANGING + OTHERS)
         project, said, log = self.run(operation, f"trace={names}", fault.rule)
-        skill, now = operation.skill, operation.before
-        state = {"alpha": operation.past, skill: now} if operation.past else {skill: now}
-        begun = [operation.op, skill, operation.after]
+        state, begun = operation.state, operation.after
         harm: list[str] = []
         error = said.get("error")
         if fault.error:
@@ -190,15 +227,24 @@ class Bench:
             if ended == "killed" and said["ended"] != -9:
                 harm.append(f"it was not killed: {said}")
         if ended == "done":
-            state[skill], begun = operation.after, None
-        found, seconds, _ = judge(project, state, begun)
+            state, begun = {**state, **operation.after}, {}
+        found, seconds, _ = judge(operation.way, project, state, begun)
         harm += found
         # Whatever happened, the next command works.
-        works.transactions(project, "update", "alpha", 900)
-        if (found := judge(project, {**state, "alpha": 900}, None)[0]) and not harm:
-            harm += [f"the next command: {line}" for line in found]
-        shutil.rmtree(project)
+        harm += self._go_on(operation, project, state) if not harm else []
         return [f"{operation.title}, {fault}: {line}" for line in harm], ended, seconds
+
+    def _go_on(self, operation: Operation, project: str, state: works.Changes) -> list[str]:
+        way = works.ways()[operation.way]
+        changes: works.Changes = {"alpha": 900}
+        op = "update"
+        if operation.way == "store":
+            changes = {"alpha": commands.imported("alpha", 900)}
+            op = "update" if state.get("alpha") else "import"
+        way.ready(project, op, changes)
+        way.do(project, op, changes)
+        found = judge(operation.way, project, {**state, **changes}, {})[0]
+        return [f"the next command: {line}" for line in found]
 
 
 def _honest(project: str, operation: Operation, error: list[Any] | None) -> list[str]:
@@ -206,23 +252,24 @@ def _honest(project: str, operation: Operation, error: list[Any] | None) -> list
     if error is None:
         return []
     kind, message, hint, code = error
-    scope = works.scope_of(project)
+    way = works.ways()[operation.way]
+    scope = way.scope(project)
     harm: list[str] = []
     if not (message and hint and code):
         harm.append(f"{kind} says too little: {error}")
-    old = works.digest_of(operation.skill, operation.before)
-    new = works.digest_of(operation.skill, operation.after)
-    found = standing(scope.target(operation.skill))
+    now = {skill: standing(scope.target(skill)) for skill in operation.after}
+    old = now == {skill: way.digest(skill, version) for skill, version in operation.before.items()}
+    new = now == {skill: way.digest(skill, version) for skill, version in operation.after.items()}
     waiting = os.path.exists(scope.part("journal.json"))
     if "nothing was changed" in message:
-        if found != old or waiting:
+        if not old or waiting:
             harm.append(f"it says that nothing was changed: {message}")
     elif "the next command will finish it" in message:
         if not waiting:
             harm.append(f"nothing is left for the next command: {message}")
     elif "was made" in message:
-        if found != new:
+        if not new:
             harm.append(f"it was not made: {message}")
-    elif found != old or waiting:
+    elif not old or waiting:
         harm.append(f"it changed something and does not say so: {kind} {message}")
     return harm

@@ -6,7 +6,7 @@ Starting Python takes longer than an operation; a kill should hit the operation.
 imported once, here. Jobs come as JSON lines over a socket:
 
     {"job": "loop", "way", "project", "state", "seed", "version"}   operations until killed
-    {"job": "once", "way", "project", "op", "skill", "version"}     one, when told to go
+    {"job": "once", "way", "project", "op", "changes"}              one, when told to go
 
 A child says what it begins and what is acknowledged over the same socket. It never uses `write`
 for that: a fault injected into `write` must hit the work, not the report.
@@ -26,7 +26,7 @@ from typing import Any
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from chaos import works
+from chaos import commands, works
 from satchel.errors import SatchelError
 
 
@@ -45,7 +45,7 @@ def main() -> None:
             try:
                 code = _work(job, wire, theirs)
             except Exception:  # noqa: BLE001 - whatever it is, a child must not live on as a server
-                traceback.print_exc()
+                wire.send(works.dump({"crash": traceback.format_exc()[-1500:]}))
             os._exit(code)
         theirs.close()
         wire.send(works.dump({"child": child}))
@@ -62,16 +62,19 @@ def _warm_up() -> None:
     with tempfile.TemporaryDirectory() as project:
         for op, version in (("add", 1), ("update", 2), ("remove", 0), ("undo", 0)):
             works.transactions(project, op, "warm", version)
+    with tempfile.TemporaryDirectory() as project:
+        commands.rehearse(project)
 
 
 def _work(job: dict[str, Any], wire: socket.socket, gate: socket.socket) -> int:
-    way = works.WAYS[job["way"]]
+    way = works.ways()[job["way"]]
+    project = job["project"]
     if job["job"] == "once":
         ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # strace may attach
     gate.recv(2)
     if job["job"] == "once":
         try:
-            way(job["project"], job["op"], job["skill"], job["version"])
+            way.do(project, job["op"], job["changes"])
         except SatchelError as exc:
             report = [type(exc).__name__, exc.message, exc.hint, exc.exit_code]
             wire.send(works.dump({"error": report}))
@@ -82,11 +85,12 @@ def _work(job: dict[str, Any], wire: socket.socket, gate: socket.socket) -> int:
     state, version = dict(job["state"]), job["version"]
     while True:
         version += 1
-        op, skill, after = works.choose(chance, state, version)
-        wire.send(works.dump({"begin": [op, skill, after]}))
-        way(job["project"], op, skill, after)
-        state[skill] = after
-        wire.send(works.dump({"done": [op, skill, after]}))
+        op, changes = way.choose(chance, state, version)
+        way.ready(project, op, changes)
+        wire.send(works.dump({"begin": [op, changes, version]}))
+        way.do(project, op, changes)
+        state.update(changes)
+        wire.send(works.dump({"done": [op, changes]}))
 
 
 if __name__ == "__main__":

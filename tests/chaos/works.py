@@ -1,8 +1,8 @@
 """What is done to skills while things go wrong: the ways of writing, and the skills themselves.
 
-Each way is a function `(project, op, skill, version) -> None` that returns when the change is
-acknowledged. `transactions` is Satchel's; `in_place` is how it must not be done, and is there to
-show that the checks can fail.
+A way does an operation and returns when the change is acknowledged. `store` (`commands.py`) is what
+the commands do. `transactions` is the part of it that moves folders, quicker and without scan and
+trust. `in_place` is how it must not be done, and is there to show that the checks can fail.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import random
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel.errors import Conflict
 from satchel.library.lockfile import Locked, Place, read_lock, render_lock
@@ -22,6 +22,8 @@ from satchel.store.transaction import Change, commit, present, stage
 from satchel.store.trouble import unchanged
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from satchel.library.lockfile import Lock
     from satchel.skill.tree import Seal
 
@@ -129,19 +131,57 @@ def _files(folder: str) -> list[str]:
     return [file.path for file in FolderTree(folder).files] if os.path.isdir(folder) else []
 
 
-WAYS = {"transactions": transactions, "in_place": in_place}
+Changes = dict[str, Any]
+"""Skill -> the version that it will have, 0 for none. What a version is, the way knows."""
 
 
-def choose(chance: random.Random, state: dict[str, int], version: int) -> tuple[str, str, int]:
-    """What to do next: an operation, a skill, and the version it will have (0 for none)."""
+class Way(NamedTuple):
+    """One way of writing."""
+
+    do: Callable[[str, str, Changes], None]
+    """Project, operation, changes: returns when they are acknowledged."""
+    choose: Callable[[random.Random, Changes, int], tuple[str, Changes]]
+    """What to do next, for what there is now."""
+    digest: Callable[[str, Any], str]
+    """Of a skill's version; empty of no version."""
+    locked: Callable[[str, Any], str]
+    """What the lockfile says of it."""
+    scope: Callable[[str], Scope]
+    ready: Callable[[str, str, Changes], None] = lambda _project, _op, _changes: None
+    """Put what an operation needs in its place, such as the source; not part of the operation."""
+    look: Callable[[str, Changes], list[str]] = lambda _project, _state: []
+    """What else is wrong, when everything should be in order."""
+
+
+def choose(chance: random.Random, state: Changes, version: int) -> tuple[str, Changes]:
+    """What to do next."""
     op = chance.choice(OPS)
     there = [skill for skill, now in sorted(state.items()) if now]
     absent = [skill for skill, now in sorted(state.items()) if not now]
     if op in ("add", "import") and absent:
-        return op, chance.choice(absent), version
+        return op, {chance.choice(absent): version}
     if op == "remove" and len(there) > 1:
-        return op, chance.choice(there), 0
-    return ("update", chance.choice(there), version) if there else ("add", absent[0], version)
+        return op, {chance.choice(there): 0}
+    return ("update", {chance.choice(there): version}) if there else ("add", {absent[0]: version})
+
+
+def _one(do: Callable[[str, str, str, int], None]) -> Callable[[str, str, Changes], None]:
+    def run(project: str, op: str, changes: Changes) -> None:
+        for skill, version in changes.items():
+            do(project, op, skill, version)
+
+    return run
+
+
+def ways() -> dict[str, Way]:
+    """All of them, by name."""
+    from chaos import commands
+
+    return {
+        "store": commands.WAY,
+        "transactions": Way(_one(transactions), choose, digest_of, digest_of, scope_of),
+        "in_place": Way(_one(in_place), choose, digest_of, digest_of, scope_of),
+    }
 
 
 def dump(value: object) -> bytes:

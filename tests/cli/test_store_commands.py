@@ -42,13 +42,18 @@ def newer(shop):
 
 def edit(shop):
     path = shop.project / ".agents/skills/greet/SKILL.md"
-    path.write_text(path.read_text().replace("List the decisions", "List all decisions"))
+    path.write_text(path.read_text().replace("1. Run", "1. First run"))
+
+
+def locked(shop):
+    assert shop.run("lock", "--yes").status == 0
 
 
 def clash(shop):
     newer(shop)
     path = shop.project / ".agents/skills/greet/SKILL.md"
     path.write_text(path.read_text().replace("List the tasks.", "List my tasks."))
+    locked(shop)
 
 
 def lost(shop):
@@ -69,7 +74,11 @@ RUNS = {
     "store-import-risk": (("import", "inbox/helper", "--accept-risk", "a test", "--yes"), None),
     "store-import-nothing": (("import", "nowhere.zip"), None),
     "store-update": (("update", "--yes"), newer),
-    "store-update-merged": (("update", "greet", "--yes"), lambda shop: (newer(shop), edit(shop))),
+    "store-update-merged": (
+        ("update", "greet", "--yes"),
+        lambda shop: (newer(shop), edit(shop), locked(shop)),
+    ),
+    "store-update-edited": (("update", "greet"), lambda shop: (newer(shop), edit(shop))),
     "store-update-conflict": (("update", "greet"), clash),
     "store-update-none": (("update",), None),
     "store-remove-nobody": (("remove", "greet"), None),
@@ -82,7 +91,8 @@ RUNS = {
     "store-verify-missing": (("verify",), lost),
     "store-install": (("install",), lost),
     "store-install-frozen": (("install", "--frozen", "--yes"), edit),
-    "store-lock": (("lock",), edit),
+    "store-lock": (("lock", "--yes"), edit),
+    "store-lock-nobody": (("lock",), edit),
     "store-lock-nothing": (("lock",), None),
     "store-export": (("export", "greet"), None),
     "store-help-import": (("import", "--help"), None),
@@ -158,3 +168,20 @@ def test_an_export_can_be_imported_again(shop):
     assert shop.run("export", "greet", "--output", "greet.tar.gz", "--yes").status == 0
     assert (shop.project / "greet.tar.gz").read_bytes() == first
     assert shop.run("import", "greet.tar.gz", "--id", "again").status == 0
+
+
+def test_an_export_of_a_skill_at_the_top_leaves_the_project_out(terminal):
+    import zipfile
+
+    (terminal.project / "SKILL.md").write_text("---\nname: top\ndescription: Top.\n---\nBody\n")
+    (terminal.project / ".env").write_text("KEY=1\n")
+    (terminal.project / "assets").mkdir()
+    (terminal.project / "assets/a.txt").write_text("a")
+    done = terminal.run("export", "top", "--output", "top.zip")
+    assert done.status == 0, done.err
+    with zipfile.ZipFile(terminal.project / "top.zip") as archive:
+        assert sorted(archive.namelist()) == ["project/SKILL.md", "project/assets/a.txt"]
+    assert (
+        terminal.run("sign", "--statement", ".").out
+        == terminal.run("sign", "--statement", "top").out
+    )

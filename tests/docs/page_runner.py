@@ -172,7 +172,7 @@ def parse_console(text: str) -> list[tuple[str, list[str]]]:
 
 def check_output(command: str, shown: list[str], output: str, status: int) -> None:
     """Compare what a page shows with what happened."""
-    should_fail = any(line.startswith("error:") for line in shown)
+    should_fail = any(line.startswith(("error:", "错误：")) for line in shown)
     if should_fail != (status != 0):
         raise PageError(f"`{command}` exited with {status}:\n{output}")
     lines = [line.rstrip() for line in shown]

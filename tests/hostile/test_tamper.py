@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -13,7 +13,10 @@ from satchel.library.lockfile import Locked, Place, lock_path, render_lock
 from satchel.settings import load_settings
 from satchel.skill.tree import FolderTree, seal
 from satchel.testing import make_skill
-from satchel.tools import Toolset, make_toolset
+from satchel.tools import make_toolset
+
+if TYPE_CHECKING:
+    from satchel.tools import Toolset
 
 FLIPS = 10_000
 SEED = 20_31

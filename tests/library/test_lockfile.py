@@ -9,17 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from satchel.errors import LockBroken
+from satchel.errors import InvalidInput, LockBroken
 from satchel.library.lockfile import (
+    NAME,
     Locked,
     Place,
     Verdict,
+    check_id,
+    is_id,
     lock_path,
     matches,
     parse_lock,
     pending,
     read_lock,
     render_lock,
+    salvage,
 )
 from satchel.skill.tree import digest_of
 
@@ -30,12 +34,16 @@ PLACES = st.builds(Place, SOME, TEXT, TEXT, TEXT, TEXT)
 VERDICTS = st.builds(Verdict, TEXT, st.lists(TEXT, max_size=3).map(tuple), TEXT, TEXT)
 
 
+def _is_path(text: str) -> bool:
+    return not {"", ".", ".."}.intersection(text.split("/")) and not set(text) & {"\0", "\\"}
+
+
 @st.composite
 def locks(draw):
     """Any lock."""
     rows = {}
-    for key in draw(st.lists(SOME, max_size=4, unique=True)):
-        files = draw(st.dictionaries(SOME, MARKS, max_size=4))
+    for key in draw(st.lists(SOME.filter(is_id), max_size=4, unique=True)):
+        files = draw(st.dictionaries(SOME.filter(_is_path), MARKS, max_size=4))
         rows[key] = Locked(
             key,
             draw(TEXT),
@@ -174,3 +182,76 @@ def test_a_damaged_journal_says_nothing(tmp_path, data):
     (tmp_path / ".satchel").mkdir()
     (tmp_path / ".satchel/journal.json").write_text(data)
     assert pending(str(tmp_path)) == {}
+
+
+def _forged(entry: Locked) -> bytes:
+    """A lockfile as somebody writes it who knows how the check sum is made."""
+    import satchel.library.lockfile as module
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "fault", lambda _: "")
+        return render_lock({entry.id: entry})
+
+
+BAD_IDS = ["../../../home/.ssh", "..", ".", "a/b", "/etc", "a\\b", "a\0b", "", ".hidden", "c:x"]
+BAD_PATHS = ["/etc/passwd", "../x", "a/../../x", "a\0b", "a\\b", "a//b", "./a", "", "a/"]
+
+
+@pytest.mark.parametrize("name", BAD_IDS)
+def test_a_lock_names_no_folder_but_a_skills(name, tmp_path):
+    entry = parse_lock(_lock())["one"]._replace(id=name)
+    data = _forged(entry)
+    with pytest.raises(LockBroken):
+        parse_lock(data)
+    (tmp_path / NAME).write_bytes(data)
+    assert salvage(str(tmp_path / NAME)) == {}
+    with pytest.raises(InvalidInput):
+        render_lock({name: entry})
+    with pytest.raises(InvalidInput):
+        check_id(name)
+
+
+@pytest.mark.parametrize("path", BAD_PATHS)
+def test_a_lock_lists_no_file_but_a_skills(path, tmp_path):
+    files = {path: "sha256:" + "a" * 64}
+    entry = parse_lock(_lock())["one"]._replace(files=files, tree=digest_of(files))
+    data = _forged(entry)
+    with pytest.raises(LockBroken, match="cannot be a file of a skill"):
+        parse_lock(data)
+    (tmp_path / NAME).write_bytes(data)
+    assert salvage(str(tmp_path / NAME)) == {}
+
+
+def test_a_digest_that_is_not_that_of_the_files_is_noticed(tmp_path):
+    entry = parse_lock(_lock())["one"]
+    data = _forged(entry._replace(tree="sha256:" + "0" * 64))
+    with pytest.raises(LockBroken, match="the digest of `one` is not that of its files"):
+        parse_lock(data)
+    (tmp_path / NAME).write_bytes(data)
+    assert salvage(str(tmp_path / NAME)) == {}
+
+
+def test_sound_entries_are_salvaged(tmp_path):
+    data = _lock().replace(b'"name": "one"', b'"name": "eno"', 1)
+    (tmp_path / NAME).write_bytes(data)
+    with pytest.raises(LockBroken):
+        read_lock(str(tmp_path / NAME))
+    assert list(salvage(str(tmp_path / NAME))) == ["two"]
+
+
+def test_a_lock_that_is_a_link_or_a_pipe_is_not_read(tmp_path):
+    (tmp_path / "key").write_bytes(_lock())
+    path = tmp_path / NAME
+    path.symlink_to("key")
+    with pytest.raises(LockBroken, match="it is a link"):
+        read_lock(str(path))
+    assert salvage(str(path)) == {}
+    path.unlink()
+    path.symlink_to("nowhere")
+    with pytest.raises(LockBroken, match="it is a link"):
+        read_lock(str(path))
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(LockBroken):
+        read_lock(str(path))
+    assert salvage(str(path)) == {}

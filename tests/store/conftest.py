@@ -87,6 +87,12 @@ class Bench:
         with store.plan_import(str(source), **options) as plan:
             return store.carry_out(plan)
 
+    def lock(self, name: str) -> None:
+        """Say that the edits are one's own."""
+        store = self.store
+        with store.plan_lock([name]) as plan:
+            store.carry_out(plan)
+
     def loads(self, name: str) -> str:
         """What the Skill tool says: the text, or the error's code."""
         reply = self.satchel.tools().call("Skill", {"name": name})

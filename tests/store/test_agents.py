@@ -13,9 +13,11 @@ import pytest
 from satchel import Satchel
 from satchel.errors import AccessDenied, Conflict, InvalidInput, NotFound, Refused
 from satchel.library.locations import _ECOSYSTEM, _ECOSYSTEM_HOME
+from satchel.library.marks import LINKS, own_key, seal_of
 from satchel.store.agents import Agent, agent_named, all_agents, user_home
+from satchel.store.area import prepare_scope
 from satchel.store.links import Links
-from satchel.store.visibility import visibility
+from satchel.store.visibility import digest_of_folder, visibility
 
 CLAUDE = "claude-code"
 
@@ -286,7 +288,14 @@ def test_a_record_that_came_with_the_project_gives_no_rights(desk):
     (desk.project / "src").mkdir()
     row = {"agent": CLAUDE, "skill": "code-review", "how": "copy", "tree": "sha256:0"}
     paths = ("src", "../victim", "/etc", ".claude/skills/code-review", ".claude/skills/../x")
-    (work / "links.json").write_text(json.dumps({"links": dict.fromkeys(paths, row)}))
+    table: dict[str, Any] = {"links": dict.fromkeys(paths, row)}
+    (work / "links.json").write_text(json.dumps(table))
+    assert desk.links().records() == {}
+    # Even if it had our seal.
+    scope = desk.links().scope
+    prepare_scope(scope)
+    table["seal"] = seal_of(table, own_key(scope.marks)[0], scope.work, LINKS)
+    (work / "links.json").write_text(json.dumps(table))
     assert list(desk.links().records()) == [".claude/skills/code-review"]
     assert [done.action for done in desk.refresh()] == ["refused"]
     with pytest.raises(Conflict):
@@ -357,7 +366,7 @@ def test_an_older_copy_is_shown_and_brought_up_to_date(desk):
     (source / "SKILL.md").write_text("---\nname: code-review\ndescription: New.\n---\nNew\n")
     links = desk.links()
     (record,) = links.records().values()
-    assert links.state(record, str(source)) == "old"
+    assert links.state(record, digest_of_folder(str(source))) == "old"
     assert [done.action for done in desk.refresh()] == ["refreshed"]
     copy = desk.project / ".claude/skills/code-review/SKILL.md"
     assert "New." in copy.read_text()

@@ -9,7 +9,8 @@ import pytest
 from chaos import works
 from satchel.errors import AccessDenied, InvalidInput
 from satchel.settings import load_settings
-from satchel.store.scope import Scope, check_id, prepare_scope, scope_of
+from satchel.store.area import prepare_scope
+from satchel.store.scope import Scope, check_id, scope_of
 
 
 def test_a_project_and_a_user_have_one_each(tmp_path):
@@ -82,3 +83,16 @@ def test_a_work_area_is_prepared_once(tmp_path):
     before = os.stat(scope.part(".gitignore"))
     prepare_scope(scope)
     assert os.stat(scope.part(".gitignore")).st_mtime_ns == before.st_mtime_ns
+
+
+def test_what_a_crash_left_of_the_first_use_is_cleared_later(tmp_path):
+    works.transactions(str(tmp_path), "add", "alpha", 1)
+    work = tmp_path / ".agents/.satchel"
+    old, young = work / "..gitignore.1.0011aabb", work / ".owner.2.0011aabb"
+    for path in (old, young):
+        path.write_text("")
+    os.utime(old, (0, 0))
+    works.transactions(str(tmp_path), "add", "beta", 1)
+    # The young one may be somebody's who is about to rename it.
+    assert not old.exists()
+    assert young.exists()

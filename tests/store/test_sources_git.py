@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import threading
+import time
+from contextlib import suppress
 
 import pytest
 
@@ -213,6 +216,139 @@ def test_a_password_reaches_the_server_and_nobody_else(server, monkeypatch):
     assert source.url == f"http://{host}/o/r"
     assert "hunter2" not in str(caught.value) + "".join(told)
     assert "user" not in caught.value.message
+
+
+@pytest.fixture
+def private(repository):
+    """A server that gives a repository to those who say the password, slowly."""
+    import base64
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+    seen: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.answer(b"")
+
+        def do_POST(self) -> None:
+            self.answer(self.rfile.read(int(self.headers["Content-Length"])))
+
+        def answer(self, body: bytes) -> None:
+            said = self.headers.get("Authorization", "")
+            if not said:
+                self.send_response(401)
+                self.send_header("WWW-Authenticate", 'Basic realm="x"')
+                self.end_headers()
+                return
+            seen.append(base64.b64decode(said.removeprefix("Basic ")).decode())
+            time.sleep(0.3)
+            path, _, query = self.path.partition("?")
+            made = subprocess.run(
+                ["git", "http-backend"],
+                input=gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body,
+                env={
+                    "PATH": os.environ["PATH"],
+                    "GIT_PROJECT_ROOT": str(repository),
+                    "GIT_HTTP_EXPORT_ALL": "1",
+                    "GIT_CONFIG_COUNT": "1",
+                    "GIT_CONFIG_KEY_0": "safe.directory",
+                    "GIT_CONFIG_VALUE_0": "*",
+                    "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+                    "PATH_INFO": path,
+                    "QUERY_STRING": query,
+                    "REQUEST_METHOD": self.command,
+                    "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+                    "REMOTE_USER": "x",
+                },
+                capture_output=True,
+                check=True,
+            ).stdout
+            head, _, content = made.partition(b"\r\n\r\n")
+            self.send_response(200)
+            for line in head.decode().split("\r\n"):
+                name, _, value = line.partition(": ")
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format, *args) -> None:  # noqa: A002 - as the base calls it
+            pass
+
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
+    thread.start()
+    yield f"127.0.0.1:{httpd.server_port}", seen
+    httpd.shutdown()
+    httpd.server_close()
+    thread.join()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="there is no list of arguments to read")
+def test_a_password_is_no_argument_of_any_process(private, tmp_path, monkeypatch):
+    host, seen = private
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    # The user's own helper must not learn what was typed here.
+    kept = tmp_path / "kept"
+    config = tmp_path / "config"
+    config.write_text(
+        f'[credential]\n\thelper = "!cat >>{kept}; :"\n'
+        f'[credential "http://{host}"]\n\thelper = "!cat >>{kept}; :"\n'
+    )
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    lines: set[bytes] = set()
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            for number in filter(str.isdigit, os.listdir("/proc")):
+                with suppress(OSError), open(f"/proc/{number}/cmdline", "rb") as stream:
+                    lines.add(stream.read())
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        source = GitSource(f"http://bob:s3%20c%25r%27%22$3t@{host}/.git")
+        with source.fetch() as bundle:
+            assert find_skills(bundle.tree)
+    finally:
+        done.set()
+        watcher.join()
+    assert set(seen) == {"bob:s3 c%r'\"$3t"}
+    remote = [line for line in lines if b"remote-http" in line]
+    assert any(host.encode() in line for line in remote)
+    assert not any(word in line for line in lines for word in (b"bob", b"c%r", b"c%25r"))
+    assert bundle.place.url == f"http://{host}/.git"
+    assert not kept.exists()
+
+
+def test_a_password_is_for_one_machine_only(server, monkeypatch):
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+
+    host, seen = server
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", f"http://{host}{self.path}")
+            self.end_headers()
+
+        def log_message(self, format, *args) -> None:  # noqa: A002 - as the base calls it
+            pass
+
+    httpd = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
+    thread.start()
+    source = GitSource(f"http://user:hunter2@127.0.0.1:{httpd.server_port}/o/r")
+    with pytest.raises(NotFound), source.fetch():
+        pass
+    httpd.shutdown()
+    httpd.server_close()
+    thread.join()
+    assert seen
+    assert not any(seen)
 
 
 def test_a_server_that_says_nothing_is_not_waited_for(tmp_path, temporary):

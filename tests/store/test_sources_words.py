@@ -9,7 +9,7 @@ import pytest
 from satchel.errors import InvalidInput, NotFound, Unsafe
 from satchel.library.lockfile import Place
 from satchel.store.sources import source_from, source_of
-from satchel.store.sources.address import parse_address
+from satchel.store.sources.address import parse_address, redacted
 from satchel.store.sources.words import recorded
 from store.trees import write_folder
 
@@ -33,7 +33,8 @@ from store.trees import write_folder
         # Nothing secret is written down.
         ("https://user:secret@host/o/r", "https://host/o/r", "", ""),
         ("https://secret@host/o/r#v1", "https://host/o/r", "v1", ""),
-        ("https://host/o/r?token=secret#v1", "https://host/o/r", "v1", ""),
+        ("https://user:se%2Fcr%40et@host/o/r", "https://host/o/r", "", ""),
+        ("https://user:sec@ret@host/o/r", "https://host/o/r", "", ""),
         ("ssh://git:secret@host/o/r", "ssh://git@host/o/r", "", ""),
     ],
 )
@@ -46,10 +47,51 @@ def test_addresses(word, url, ref, path, tmp_path):
 
 
 def test_a_secret_is_known_so_that_it_is_never_shown():
-    address = parse_address("https://user:secret@host/o/r?key=hidden")
-    assert address.clean == "https://host/o/r"
-    assert address.real == "https://user:secret@host/o/r?key=hidden"
-    assert {"user:secret", "secret", "key=hidden"} == set(address.secrets)
+    address = parse_address("https://user:se%2Fcret@host:8443/o/r")
+    assert address.clean == "https://host:8443/o/r"
+    assert (address.user, address.password) == ("user", "se/cret")
+    assert address.site == "https://host:8443"
+    assert set(address.secrets) == {"se/cret", "se%2Fcret"}
+    assert parse_address("https://token@host/o/r").secrets == ("token",)
+    assert parse_address("ssh://git@host/o/r").secrets == ()
+    assert parse_address("ssh://git@host/@o/r").clean == "ssh://git@host/@o/r"
+    assert parse_address("https://host/@o/r").clean == "https://host/@o/r"
+
+
+@pytest.mark.parametrize(
+    ("word", "left"),
+    [
+        ("ftp://bob:s3cr3t@host/x", "ftp://…@host/x"),
+        ("hg+https://bob:s3cr3t@host/x", "hg+https://…@host/x"),
+        ("https://bob:p@s3cr3t/s3cr3t@host/x", "https://…@host/x"),
+        ("https://bob:s3cr3t@s3cr3t/s3cr3t@host/o/r/tree/main/x", "https://…@host/o/r/tree/main/x"),
+        ("https://bob:s3cr3t#s3cr3t@host/x", "https://…@host/x"),
+        ("https://bob:s3cr3t?s3cr3t@host/x", "https://…"),
+        ("https://bob:s3cr3t/x#v1", "https://…"),
+        ("https://host/x?token=s3cr3t", "https://host/x?…"),
+        ("https://host/x?access_token=s3cr3t#v1", "https://host/x?…"),
+        ("https://host/x?access_token=s3cr3t@s3cr3t", "https://…"),
+        ("https://bob:s3 cr3t's3cr3t@ho st/x", "https://…@ho st/x"),
+        ("https://bob:s3cr3t%0a@host/x", "https://…@host/x"),
+        ("https:/bob:s3cr3t@host/x", "…@host/x"),
+        ("bob:s3cr3t@host:x", "…@host:x"),
+        ("-https://bob:s3cr3t@host/x", "…@host/x"),
+    ],
+)
+def test_what_is_refused_is_said_without_its_secrets(word, left, tmp_path):
+    with pytest.raises((Unsafe, NotFound)) as caught:
+        source_of(word, base=str(tmp_path))
+    assert "s3cr3t" not in str(caught.value) + repr(caught.value)
+    assert f"`{left}`" in caught.value.message
+    assert redacted(left) == left
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["git@host:o/r", "https://host:80/r", "https://[::1]:80/r", "./a@b", "C:\\a@b", "a//b@c"],
+)
+def test_what_holds_no_secret_is_shown_as_it_is(word):
+    assert redacted(word) == word
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,9 @@ def _show_version(context: click.Context, _option: click.Parameter, value: bool)
     cls=Commands,
     invoke_without_command=True,
     help=help_text(
-        say("Find, check, list and load the skills of an agent, and say why."),
+        say("Find, install, check and load the skills of an agent, and say why."),
         "satchel list",
+        "satchel import skill.zip",
         "satchel why code-review",
         "satchel --project ~/my-site doctor",
         more=say(
@@ -166,6 +167,18 @@ cli.places = {
     "completion": "app:completion",
     "catalog": "inspecting:catalog",
     "help": "app:help_",
+}
+cli.synonyms = {
+    "uninstall": "remove",
+    "rm": "remove",
+    "delete": "remove",
+    "ls": "list",
+    "new": "add",
+    "create": "add",
+    "upgrade": "update",
+    "check": "validate",
+    "mv": "rename",
+    "history": "undo",
 }
 cli.headings = {
     "list": say("See what there is"),

@@ -134,6 +134,8 @@ class Commands(click.Group):
             self.add_command(getattr(import_module(f"satchel.cli.{module}"), variable), cmd_name)
         return super().get_command(ctx, cmd_name)
 
+    synonyms: Mapping[str, str] = {}
+    """What other tools call a command -> what it is called here."""
     headings: Mapping[str, str] = {}
     """First command of a section -> the section's title."""
 
@@ -172,7 +174,8 @@ class Commands(click.Group):
         """What to say about a command that does not exist."""
         import difflib
 
-        near = difflib.get_close_matches(name, self.places, n=1)
+        near = [self.synonyms[name]] if name in self.synonyms else []
+        near = near or difflib.get_close_matches(name, self.places, n=1)
         hint = (
             say("Did you mean `satchel {name}`?", name=near[0])
             if near

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from satchel._language import say
-from satchel.cli.planning import decide_options, open_store, scope_option, settle
+from satchel.cli.planning import RISK, decide_options, open_store, scope_option, settle
 from satchel.cli.progress import Progress
 from satchel.cli.session import command, complete_names
 from satchel.cli.values import AnyPath
 
 if TYPE_CHECKING:
     from satchel.cli.session import Session
-
-_RISK = say("Install what the scan blocked, and write this reason into the lockfile.")
 
 
 @command(
@@ -39,7 +37,7 @@ _RISK = say("Install what the scan blocked, and write this reason into the lockf
     "--skill", "names", multiple=True, help=say("Which of several skills; may be given often.")
 )
 @click.option("--all", "everything", is_flag=True, help=say("Every skill of the source."))
-@click.option("--accept-risk", metavar="WHY", default="", help=_RISK)
+@click.option("--accept-risk", metavar="WHY", default="", help=RISK)
 @scope_option
 @decide_options
 def import_(
@@ -92,7 +90,7 @@ def import_(
     is_flag=True,
     help=say("Take the source's version in place of your edits; `satchel undo` brings them back."),
 )
-@click.option("--accept-risk", metavar="WHY", default="", help=_RISK)
+@click.option("--accept-risk", metavar="WHY", default="", help=RISK)
 @scope_option
 @decide_options
 def update(
@@ -128,7 +126,7 @@ def update(
 @click.option(
     "--frozen", is_flag=True, help=say("Exactly what is locked, or nothing and an error.")
 )
-@click.option("--accept-risk", metavar="WHY", default="", help=_RISK)
+@click.option("--accept-risk", metavar="WHY", default="", help=RISK)
 @scope_option
 @decide_options
 def install(

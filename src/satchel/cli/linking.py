@@ -272,12 +272,14 @@ def agents(session: Session, everything: bool, as_json: bool) -> int:
 
 def _old_copies(session: Session, books: Sequence[LinkBook]) -> list[tuple[str, str, str]]:
     """Copies that are not what they were made from: skill, agent, and how they stand."""
+    from satchel.store.visibility import digest_of_skill
+
     snapshot = session.satchel.library.snapshot()
     found: list[tuple[str, str, str]] = []
     for book in books:
         for record in book.records().values():
             skill = snapshot.get(record.skill)
-            state = book.state(record, skill.base_dir) if skill else "orphan"
+            state = book.state(record, digest_of_skill(skill)) if skill else "orphan"
             if state != "current":
                 found.append((record.skill, record.agent, state))
     return found

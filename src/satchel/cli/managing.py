@@ -92,7 +92,8 @@ def undo(session: Session, everywhere: bool, redo: bool, listing: bool, as_json:
         return _list_history(session, store.history(), as_json=as_json)
     done = store.undo(redo=redo)
     if as_json:
-        write_json({"undone": done.op, "skills": list(done.ids), "number": done.number})
+        word = "redone" if redo else "undone"
+        write_json({word: done.op, "skills": list(done.ids), "number": done.number})
         return 0
     tell_repairs(session, done.repaired)
     names = listed(f"`{one_line(item)}`" for item in done.ids)
@@ -121,12 +122,12 @@ def _list_history(session: Session, entries: Sequence[Entry], *, as_json: bool) 
             str(entry.number),
             _when(entry.time),
             entry.op,
-            _states()[entry.state],
+            say("yes") if entry.state == "done" else say("no"),
             one_line(entry.summary),
         ]
         for entry in entries
     ]
-    head = ["", say("when"), say("what"), say("state"), say("skills")]
+    head = ["", say("when"), say("what"), say("can be undone"), say("which")]
     session.out.table(head, rows, [["dim", "dim", "bold"] for _ in rows])
     return 0
 
@@ -134,10 +135,6 @@ def _list_history(session: Session, entries: Sequence[Entry], *, as_json: bool) 
 def _when(time: str) -> str:
     """A time of the history, as people write it."""
     return time.replace("T", " ").removesuffix("Z")
-
-
-def _states() -> dict[str, str]:
-    return {"done": say("done"), "undone": say("undone"), "past": say("past")}
 
 
 def _doing(op: str) -> str:

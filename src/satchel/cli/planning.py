@@ -14,7 +14,7 @@ import click
 
 from satchel._language import listed, say
 from satchel.cli.output import SEVERITIES, one_line, write_json
-from satchel.errors import Refused
+from satchel.errors import Refused, SatchelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +32,7 @@ _MARKS: dict[Kind, tuple[str, str]] = {
     "refused": ("✗", "red"),
 }
 _VERDICTS = {"blocked": "red", "review": "yellow", "incomplete": "yellow", "no findings": "green"}
+RISK = say("Install what the scan blocked, and write this reason into the lockfile.")
 _FEW = 8
 """So many skills are shown one by one; more are a table of counts and what needs a look."""
 _FILES = 12
@@ -80,17 +81,41 @@ def settle(
         as_json: For scripts.
         accept_risk: Why blocked skills are installed all the same.
     """
+    try:
+        return _settle(
+            session, store, plan, yes=yes, dry_run=dry_run, as_json=as_json, accept_risk=accept_risk
+        )
+    except SatchelError as exc:
+        if as_json:
+            # A script gets the findings and the reason, not only an exit code.
+            error = {"code": exc.code, "message": exc.message, "hint": exc.hint}
+            write_json({**plan.to_dict(), "done": [], "error": error})
+        raise
+
+
+def _settle(
+    session: Session,
+    store: Store,
+    plan: Plan,
+    *,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+    accept_risk: str,
+) -> int:
     refused = plan.of_kind("refused")
     if len(refused) == len(plan.steps) == 1 and refused[0].error is not None:
         raise refused[0].error
+    tell_repairs(session, plan.stage.notes)
     if not as_json:
         show_plan(session, plan)
+        _tell_engines(session, plan)
     if dry_run:
         if as_json:
             write_json({**plan.to_dict(), "dry_run": True})
         else:
             _show_diff(session, plan)
-        return 1 if refused else 0
+        return 1 if refused or (plan.blocked and not accept_risk) else 0
     reason = "" if yes else _reason_to_ask(plan, accept_risk)
     if reason and not ask(session, reason, say("Go on?")):
         session.err.line(say("Nothing was changed"))
@@ -108,6 +133,12 @@ def settle(
 def _reason_to_ask(plan: Plan, accept_risk: str) -> str:
     """Why a person should decide; nothing when there is no reason."""
     changes = [step for step in plan.changes if accept_risk or not step.blocked]
+    if plan.op == "rename":
+        return ""
+    if plan.op == "lock":
+        return say("{names} will be locked as on the disk now", names=_names(changes))
+    if plan.blocked and accept_risk:
+        return say("The scan blocks {names}", names=_names(plan.blocked))
     lost = [step for step in changes if step.kind == "replace"]
     gone = [step for step in changes if step.kind == "remove"]
     odd = [
@@ -115,6 +146,9 @@ def _reason_to_ask(plan: Plan, accept_risk: str) -> str:
     ]
     if gone and plan.op == "remove":
         return say("{names} will be removed", names=_names(gone))
+    edited = [step for step in lost if step.before is not None and step.was != step.before.tree]
+    if edited:
+        return say("Edits in {names} will be replaced", names=_names(edited))
     if lost:
         return say("{names} will be overwritten", names=_names(lost))
     if odd:
@@ -161,21 +195,47 @@ def _names(steps: Sequence[Step]) -> str:
 def show_plan(session: Session, plan: Plan) -> None:
     """The plan on stderr."""
     err = session.err
-    if len(plan.steps) <= _FEW:
+    if len(plan.changes) + len(plan.of_kind("refused")) <= _FEW:
+        few = len(plan.steps) <= _FEW
         for step in plan.steps:
-            show_step(err, step)
+            if step.kind != "same" or few:
+                show_step(err, step)
+        if not few:
+            _count(err, plan, "same", say("as they are"))
         return
-    words: dict[Kind, str] = {
-        "add": say("new"),
-        "replace": say("changed"),
-        "remove": say("removed"),
-        "same": say("as they are"),
-        "refused": say("refused"),
-    }
-    for kind, word in words.items():
-        if count := len(plan.of_kind(kind)):
-            mark, style = _MARKS[kind]
-            err.line(f"{count} {word}", "", "", None, [(mark, style), (" ", "")])
+    _count(err, plan, "add", say("new"))
+    _count(err, plan, "replace", say("changed"))
+    _count(err, plan, "remove", say("removed"))
+    _count(err, plan, "same", say("as they are"))
+    _count(err, plan, "refused", say("refused"))
+    _show_verdicts(err, plan)
+    _show_refused(err, plan.of_kind("refused"))
+    for step in plan.changes:
+        if _wants_a_look(step):
+            show_step(err, step, short=step.kind == "add")
+    notes = list(dict.fromkeys(note for step in plan.changes for note in step.notes))
+    for note in notes[:_NOTES]:
+        err.line(one_line(note), "dim", "  · ")
+    if len(notes) > _NOTES:
+        err.line(say("and {count} more", count=len(notes) - _NOTES), "dim", "  · ")
+
+
+def _tell_engines(session: Session, plan: Plan) -> None:
+    """A scan without YARA looks for less, and says so."""
+    reports = [step.report for step in plan.changes if step.report is not None]
+    if reports and not any("yara" in report.engines for report in reports):
+        install = 'pip install "satchel[scan]"'
+        words = say("YARA rules were not used; `{command}` brings them", command=install)
+        session.err.line(words, "dim")
+
+
+def _count(err: Screen, plan: Plan, kind: Kind, word: str) -> None:
+    if count := len(plan.of_kind(kind)):
+        mark, style = _MARKS[kind]
+        err.line(f"{count} {word}", "", "", None, [(mark, style), (" ", "")])
+
+
+def _show_verdicts(err: Screen, plan: Plan) -> None:
     verdicts: dict[str, int] = {}
     for step in plan.changes:
         if step.report is not None:
@@ -183,14 +243,14 @@ def show_plan(session: Session, plan: Plan) -> None:
     said = [f"{verdict_word(verdict)} {count}" for verdict, count in sorted(verdicts.items())]
     if said:
         err.line(say("Scan: {counts}", counts=", ".join(said)))
-    _show_refused(err, plan.of_kind("refused"))
-    for step in plan.blocked:
-        show_step(err, step, short=True)
-    notes = list(dict.fromkeys(note for step in plan.changes for note in step.notes))
-    for note in notes[:_NOTES]:
-        err.line(one_line(note), "dim", "  · ")
-    if len(notes) > _NOTES:
-        err.line(say("and {count} more", count=len(notes) - _NOTES), "dim", "  · ")
+
+
+def _wants_a_look(step: Step) -> bool:
+    """What a person should know before saying yes is shown, however many there are."""
+    difference = step.difference
+    new = difference.programs or difference.hosts or difference.secrets or difference.kept
+    odd = step.report is not None and step.report.verdict != "no findings"
+    return odd or bool(step.kind == "replace" and new)
 
 
 def _show_refused(err: Screen, steps: Sequence[Step]) -> None:
@@ -296,10 +356,12 @@ def verdict_word(verdict: str) -> str:
 
 def _show_diff(session: Session, plan: Plan) -> None:
     """The lines that would change, as a patch on stdout."""
+    from satchel.skill.tree import FolderTree
     from satchel.store.patch import patch_of
 
     for step in plan.of_kind("replace"):
-        session.out.data(patch_of(os.path.join(plan.scope.folder, step.id), step.staged, step.id))
+        old = step.old or FolderTree(plan.scope.target(step.id))
+        session.out.data(patch_of(old, FolderTree(step.staged), step.id))
 
 
 def tell_receipt(session: Session, plan: Plan, receipt: Receipt) -> None:
@@ -318,8 +380,15 @@ def tell_receipt(session: Session, plan: Plan, receipt: Receipt) -> None:
         err.line(say("Nothing to do"))
         return
     err.write(err.paint(_done(plan, receipt), "green") + "\n")
-    if plan.op in ("remove", "update", "import", "rename") and receipt.number:
-        err.line(say("`satchel undo` takes it back"), "dim")
+    untrusted = [step for step in receipt.done if step.kind != "remove" and not step.approved]
+    if untrusted and plan.scope.name == "project":
+        err.line(
+            say("Not offered to models until you say `satchel trust`: {names}",
+                names=_names(untrusted)), "yellow")  # fmt: skip
+    if plan.op != "lock" and receipt.number:
+        everywhere = plan.scope.name == "global"
+        undo = "satchel undo --global" if everywhere else "satchel undo"
+        err.line(say("`{command}` takes it back", command=undo), "dim")
 
 
 def _done(plan: Plan, receipt: Receipt) -> str:
@@ -330,8 +399,10 @@ def _done(plan: Plan, receipt: Receipt) -> str:
         "remove": say("Removed: {names}", names=names),
         "update": say("Updated: {names}", names=names),
         "install": say("Installed: {names}", names=names),
-        "rename": say("Renamed: {names}", names=names),
-    }[plan.op]
+        "lock": say("Locked: {names}", names=names),
+        "rename": say("Renamed: {old} to {names}", names=names,
+                      old=_names([step for step in receipt.done if step.kind == "remove"])),
+    }[plan.op]  # fmt: skip
 
 
 def tell_repairs(session: Session, repaired: Sequence[str]) -> None:

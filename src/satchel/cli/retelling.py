@@ -16,8 +16,8 @@ _REBUILD = (
     "what is installed"
 )
 _VERIFY = (
-    "Run `satchel verify {name}` to see what changed, or `satchel trust {name}` to approve what is "
-    "there now"
+    "See what changed with `satchel lock {name} --dry-run`. Yours? Run `satchel lock {name}`. Not "
+    "yours? Run `satchel install --frozen`"
 )
 _SAME = (
     # ReadFile
@@ -64,7 +64,7 @@ _SAME = (
     "Whether the skill `{name}` is what was approved cannot be told: {reason}",
     "Look at it with `satchel show {name}`",
     "The skill `{name}` has `{path}`, which nobody approved and which cannot be deleted: {reason}",
-    "Delete the `__pycache__` folders of the skill",
+    "Delete the `__pycache__` folders of the skill, and what your desktop put there",
     "The skill `{name}` cannot be approved as it is: {reason}",
     "Mend that, or trust the project's folder whatever it holds: `satchel trust --always`",
     "`{file}` is not part of the skill `{name}` as it was approved",

@@ -223,10 +223,15 @@ def _reports(
 
 def _trees(path: str) -> Iterator[tuple[str, Tree]]:
     """The skills at a path: a folder's own, or each one of an archive, which is not unpacked."""
+    from satchel.library.walk import OWN_FOLDERS
     from satchel.skill.tree import FolderTree
 
     if os.path.isdir(path):
-        yield path, FolderTree(path)
+        # At the top of a project the skill is its file and its own folders, not all the rest.
+        top = any(os.path.isdir(os.path.join(path, name)) for name in (".agents", ".git"))
+        names = [name for name in os.listdir(path) if name.lower().startswith("skill.")]
+        only = frozenset((*names, *OWN_FOLDERS)) if top and names else None
+        yield path, FolderTree(path, only=only)
         return
     from satchel.store.archive import open_archive
     from satchel.store.sources import find_skills, subtree

@@ -15,6 +15,7 @@ from satchel.errors import InvalidInput, NotFound, Refused
 
 if TYPE_CHECKING:
     from satchel.cli.session import Session
+    from satchel.skill.tree import FolderTree
     from satchel.store.signers import Signer, Signers
     from satchel.store.signing import SignatureState
 
@@ -59,13 +60,11 @@ def sign(
     session: Session, skill: str, key: str, check: bool, only_text: bool, as_json: bool
 ) -> int:
     """The path of the signature on stdout, the rest on stderr."""
-    from satchel.skill.tree import FolderTree
-
-    folder, writable = _folder(session, skill)
+    folder, writable, tree = _folder(session, skill)
     if only_text:
         from satchel.store.statement import statement
 
-        text = statement(FolderTree(folder)).decode()
+        text = statement(tree).decode()
         if as_json:
             write_json({"folder": folder, "statement": text})
         else:
@@ -74,7 +73,7 @@ def sign(
     if check:
         from satchel.store.signing import check_signature
 
-        return _tell(session, folder, check_signature(FolderTree(folder)), as_json=as_json)
+        return _tell(session, folder, check_signature(tree), as_json=as_json)
     if not writable:
         raise Refused(
             say("`{name}` belongs to a product and is not yours to sign", name=one_line(skill)),
@@ -84,7 +83,7 @@ def sign(
 
     if _is_hardware(key) and not as_json:
         session.err.line(say("Touch your key when it blinks"))
-    path = sign_folder(folder, key)
+    path = sign_folder(folder, key, tree)
     if as_json:
         write_json({"folder": folder, "signature": path})
     else:
@@ -93,18 +92,26 @@ def sign(
     return 0
 
 
-def _folder(session: Session, skill: str) -> tuple[str, bool]:
-    """The folder that a word means, and whether it may be written to."""
+def _folder(session: Session, skill: str) -> tuple[str, bool, FolderTree]:
+    """The folder that a word means, whether it may be written to, and what of it is the skill."""
+    from satchel.library.seal import tree_of
+    from satchel.skill.tree import FolderTree
+
     path = os.path.abspath(os.path.expanduser(skill))
     named = os.sep not in skill and not skill.startswith(".")
-    found = session.satchel.library.snapshot().find(skill) if named else []
+    snapshot = session.satchel.library.snapshot()
+    found = snapshot.find(skill) if named else []
+    if not found and os.path.isdir(path):  # a project's folder may be a skill, but not all of it
+        real = os.path.realpath(path)
+        every = (*snapshot.skills, *snapshot.hidden)
+        found = [one for one in every if os.path.realpath(one.base_dir) == real]
     if found:
-        return found[0].base_dir, found[0].origin.writable
+        return found[0].base_dir, found[0].origin.writable, tree_of(found[0])
     if os.path.isdir(path):
-        return path, True
+        return path, True, FolderTree(path)
     if named:
         one = session.find(skill)[0]
-        return one.base_dir, one.origin.writable
+        return one.base_dir, one.origin.writable, tree_of(one)
     raise NotFound(
         say("There is no folder `{path}`", path=one_line(skill)), say("Give a skill's folder")
     )

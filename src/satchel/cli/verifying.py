@@ -9,9 +9,10 @@ import click
 
 from satchel._language import listed, say
 from satchel.cli.output import one_line, write_json
-from satchel.cli.planning import open_store, scope_option, tell_repairs
-from satchel.cli.session import command, complete_names
+from satchel.cli.planning import RISK, decide_options, open_store, scope_option, settle
+from satchel.cli.session import command, complete_names, short_path
 from satchel.cli.values import AnyPath
+from satchel.errors import NotFound
 
 if TYPE_CHECKING:
     from satchel.cli.session import Session
@@ -35,12 +36,20 @@ _FILES = 20
     more=say("Exit code 1 when anything is not as it was locked."),
 )
 @click.argument("names", nargs=-1, shell_complete=complete_names)
+@click.option(
+    "--strict", is_flag=True, help=say("Skills that are not in the lockfile are wrong, too.")
+)
 @scope_option
-def verify(session: Session, names: tuple[str, ...], everywhere: bool, as_json: bool) -> int:
+def verify(
+    session: Session, names: tuple[str, ...], strict: bool, everywhere: bool, as_json: bool
+) -> int:
     """A row for each skill, and the files that differ."""
     store = open_store(session, everywhere=everywhere)
     found = store.verify(names)
     drifted = [item for item in found if item.drifted]
+    loose = [item for item in found if item.state == "unlocked"]
+    if strict:
+        drifted += loose
     if as_json:
         write_json({"intact": not drifted, "skills": [item.to_dict() for item in found]})
         return 1 if drifted else 0
@@ -51,21 +60,24 @@ def verify(session: Session, names: tuple[str, ...], everywhere: bool, as_json: 
     err = session.err
     if drifted:
         edited = [item.id for item in drifted if item.state == "edited"]
+        missing = any(item.state == "missing" for item in drifted)
         if edited:
             err.line(
                 say("Yours? `satchel lock {name}` records the edits. Not yours? "
                     "`satchel install --frozen` brings back what was locked",
                     name=one_line(edited[0])), "", say("hint: "))  # fmt: skip
-        else:
+        elif missing:
             err.line(say("`satchel install` brings back what is missing"), "", say("hint: "))
         return 1
-    locked = sum(item.entry is not None for item in found)
+    locked = len(found) - len(loose)
     text = (
         say("1 skill is as it was locked")
         if locked == 1
         else say("{count} skills are as they were locked", count=locked)
     )
     err.write(err.paint(text, "green") + "\n")
+    if loose:
+        err.line(say("{count} not in the lockfile", count=len(loose)))
     return 0
 
 
@@ -115,7 +127,7 @@ def _signed(item: Standing) -> str:
 
 def _source(item: Standing) -> str:
     if item.entry is None:
-        return say("made here")
+        return say("not in the lockfile")
     place = item.entry.place
     at = place.commit[:12] or place.ref
     path = f":{place.path}" if place.path else ""
@@ -134,9 +146,18 @@ def _source(item: Standing) -> str:
     is_flag=True,
     help=say("Write a damaged lockfile anew from its sound entries and what is installed."),
 )
+@click.option("--accept-risk", metavar="WHY", default="", help=RISK)
 @scope_option
+@decide_options
 def lock(
-    session: Session, names: tuple[str, ...], rebuild: bool, everywhere: bool, as_json: bool
+    session: Session,
+    names: tuple[str, ...],
+    rebuild: bool,
+    accept_risk: str,
+    everywhere: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
 ) -> int:
     """Only what was imported is locked."""
     store = open_store(session, everywhere=everywhere)
@@ -154,22 +175,15 @@ def lock(
             )
             err.line(say("Import them again to have them locked"), "", say("hint: "))
         return 0
-    chosen = names or [item.id for item in store.verify() if item.state == "edited"]
-    receipt = store.record_edits(chosen) if chosen else None
-    done = [step.id for step in receipt.done] if receipt is not None else []
-    if as_json:
-        write_json({"locked": done})
-        return 0
-    err = session.err
-    if receipt is None:
-        err.line(say("Nothing to record: everything is as it was locked"))
-        return 0
-    tell_repairs(session, receipt.repaired)
-    err.write(
-        err.paint(say("Locked: {names}", names=listed(f"`{one_line(i)}`" for i in done)), "green")
-        + "\n"
-    )
-    return 0
+    with store.plan_lock(names) as plan:
+        if not plan.steps:
+            if as_json:
+                write_json({**plan.to_dict(), "done": []})
+            session.err.line(say("Nothing to record: everything is as it was locked"))
+            return 0
+        return settle(
+            session, store, plan, yes=yes, dry_run=dry_run, as_json=as_json, accept_risk=accept_risk
+        )
 
 
 @command(
@@ -185,19 +199,32 @@ def lock(
 def export(session: Session, name: str, output: str | None, yes: bool, as_json: bool) -> int:
     """Any skill of the library, not only installed ones."""
     from satchel.cli.planning import ask
-    from satchel.skill.tree import FolderTree, seal
+    from satchel.library.seal import tree_of
+    from satchel.skill.tree import seal
     from satchel.store.export import write_archive
+    from satchel.store.sources import subtree
+    from satchel.store.trouble import unchanged
 
     skill = session.find(name)[0]
     target = os.path.abspath(output or f"{os.path.basename(skill.base_dir)}.zip")
+    if os.path.isdir(target):
+        target = os.path.join(target, f"{os.path.basename(skill.base_dir)}.zip")
+    if not os.path.isdir(os.path.dirname(target)):
+        raise NotFound(
+            say("There is no folder `{path}`", path=one_line(os.path.dirname(target))),
+            say("Make it, or give another file with `--output`"),
+        )
     if os.path.exists(target) and not yes:
-        reason = say("`{path}` exists", path=one_line(output or os.path.basename(target)))
+        reason = say("`{path}` exists", path=one_line(short_path(target)))
         hint = say("Give another file with `--output`, or `--yes`")
         if not ask(session, reason, say("Overwrite it?"), hint):
             session.err.line(say("Nothing was changed"))
             return 0
-    tree = FolderTree(skill.base_dir)
-    write_archive(tree, target, prefix=os.path.basename(skill.base_dir))
+    with unchanged(target):
+        tree = subtree(tree_of(skill))
+        made = write_archive(tree, target, prefix=os.path.basename(skill.base_dir))
+    for note in (*tree.notes, *made.notes):
+        session.err.line(one_line(note))
     if as_json:
         write_json({"path": target, "tree": seal(tree).digest})
     else:

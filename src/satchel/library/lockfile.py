@@ -11,7 +11,9 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel._fs import read_small
-from satchel.errors import LockBroken
+from satchel._language import say
+from satchel.errors import InvalidInput, LockBroken
+from satchel.library.marks import RECORD, is_sealed
 from satchel.skill.tree import digest_of
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 NAME = "satchel.lock"
 VERSION = 1
 _MAX_FILE = 64 << 20
+_MAX_NAME = 255  # bytes of one file name, on every common file system
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -91,22 +95,31 @@ def read_lock(path: str) -> Lock:
         LockBroken: it is damaged. A damaged lock never says yes.
     """
     try:
-        # A stranger's project may have a pipe of that name: it must not make us wait.
-        descriptor = os.open(path, _OPEN)
+        data = read_bytes(path)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as exc:
-        raise _broken(path, exc.strerror or str(exc)) from exc
-    try:
-        data = read_small(descriptor, _MAX_FILE)
-    except OSError as exc:
-        raise _broken(path, exc.strerror or str(exc)) from exc
-    finally:
-        os.close(descriptor)
+        reason = "it is a link" if os.path.islink(path) else exc.strerror or str(exc)
+        raise _broken(path, reason) from exc
     return parse_lock(data, path)
 
 
-def pending(root: str) -> dict[str, str]:
+def read_bytes(path: str) -> bytes:
+    """A lockfile's content. Of a stranger's project: no link to a key, no pipe to wait for.
+
+    Raises:
+        OSError: it cannot be read, is a link, is no regular file, or is too large.
+    """
+    if not _NOFOLLOW and os.path.islink(path):
+        raise OSError(f"`{path}` is a link")
+    descriptor = os.open(path, _OPEN | _NOFOLLOW)
+    try:
+        return read_small(descriptor, _MAX_FILE)
+    finally:
+        os.close(descriptor)
+
+
+def pending(root: str, marks: str = "") -> dict[str, str]:
     """What a transaction under way puts in place: id -> the digest it will have.
 
     A reader takes no lock. A folder that is not what the lockfile says may be ahead of it: the
@@ -114,17 +127,21 @@ def pending(root: str) -> dict[str, str]:
 
     Args:
         root: What holds the skills' folder and the lockfile.
+        marks: The user's key: a journal that came with a project says nothing. Empty: not checked.
     """
+    work = os.path.join(root, ".satchel")
     try:
-        descriptor = os.open(os.path.join(root, ".satchel", "journal.json"), _OPEN)
+        descriptor = os.open(os.path.join(work, "journal.json"), _OPEN | _NOFOLLOW)
     except OSError:
         return {}
     import json
 
     try:
         table = json.loads(read_small(descriptor, _MAX_FILE))
+        if marks and not is_sealed(table, marks, work, RECORD):
+            return {}
         return {str(row["id"]): str(row["after"]) for row in table["changes"]}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}  # damaged: it says nothing
     finally:
         os.close(descriptor)
@@ -145,9 +162,12 @@ def parse_lock(data: bytes, path: str = NAME) -> Lock:
         if table["version"] != VERSION:
             raise _broken(path, f"its version is {table['version']!r}, not {VERSION}")
         lock = {str(key): _entry(str(key), row) for key, row in table["skills"].items()}
+        text = render_lock(lock)
+    except InvalidInput as exc:
+        raise _broken(path, exc.message) from exc
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise _broken(path, str(exc) or type(exc).__name__) from exc
-    if render_lock(lock) != data.replace(b"\r\n", b"\n"):
+    if text != data.replace(b"\r\n", b"\n"):
         for key, row in table["skills"].items():
             if row.get("check") != _check(lock[key]):
                 raise _broken(path, f"the entry `{key}` does not match its check sum")
@@ -160,15 +180,14 @@ def salvage(path: str) -> Lock:
     import json
 
     try:
-        with open(path, "rb") as stream:
-            rows = json.loads(stream.read(_MAX_FILE))["skills"].items()
+        rows = json.loads(read_bytes(path))["skills"].items()
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
     sound: Lock = {}
     for key, row in rows:
         try:
             entry = _entry(str(key), row)
-            if row.get("check") == _check(entry):
+            if row.get("check") == _check(entry) and not fault(entry):
                 sound[entry.id] = entry
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
@@ -176,9 +195,16 @@ def salvage(path: str) -> Lock:
 
 
 def render_lock(lock: Mapping[str, Locked]) -> bytes:
-    """The one way to write a lock."""
+    """The one way to write a lock.
+
+    Raises:
+        InvalidInput: an entry cannot be in one; it would not be read again.
+    """
     import json
 
+    for entry in lock.values():
+        if reason := fault(entry):
+            raise InvalidInput(reason, say("Rename it, then try again"))
     rows = {key: {**_row(lock[key]), "check": _check(lock[key])} for key in sorted(lock)}
     text = json.dumps({"version": VERSION, "skills": rows}, indent=1, ensure_ascii=True)
     return (text + "\n").encode()
@@ -230,9 +256,72 @@ def _check(entry: Locked) -> str:
     return sha256(text.encode()).hexdigest()[:16]
 
 
+def fault(entry: Locked) -> str:
+    """Why an entry cannot be in a lockfile; empty when it can.
+
+    A lockfile comes with a stranger's project, and names folders that are read and approved.
+    """
+    if not is_id(entry.id):
+        return say("`{name}` cannot be the name of a skill's folder", name=ascii(entry.id)[1:-1])
+    for path in entry.files:
+        if not _is_plain(path):
+            return say(
+                "`{name}` lists `{path}`, which cannot be a file of a skill",
+                name=entry.id,
+                path=ascii(path)[1:-1],
+            )
+    if not matches(entry):
+        return say("the digest of `{name}` is not that of its files", name=entry.id)
+    return ""
+
+
 def matches(entry: Locked) -> bool:
     """Whether an entry's own digest is the one of its files."""
-    return digest_of(entry.files) == entry.tree
+    try:
+        return digest_of(entry.files) == entry.tree
+    except UnicodeEncodeError:  # half a character, which no file name has
+        return False
+
+
+def check_id(skill_id: str) -> str:
+    """Return an id that can be the name of a skill's folder.
+
+    Folders that are already there have all kinds of names, so this is wider than what a skill's
+    name should be: one visible folder name that every system can hold.
+
+    Raises:
+        InvalidInput: it cannot.
+    """
+    if not is_id(skill_id):
+        raise InvalidInput(
+            say("`{name}` cannot be the name of a skill's folder", name=ascii(skill_id)[1:-1]),
+            say("Use a-z, 0-9 and single hyphens"),
+        )
+    return skill_id
+
+
+def is_id(skill_id: str) -> bool:
+    """Whether an id can be the name of a skill's folder."""
+    from satchel.skill.interpret import INVISIBLE
+
+    try:
+        length = len(os.fsencode(skill_id))
+    except UnicodeEncodeError:
+        return False
+    return (
+        0 < length <= _MAX_NAME
+        and skill_id[0] not in ". "
+        and skill_id[-1] not in ". "
+        and not any(sign in "/\\:" or ord(sign) < 32 or ord(sign) == 127 for sign in skill_id)
+        and not INVISIBLE.search(skill_id)
+    )
+
+
+def _is_plain(path: str) -> bool:
+    """Whether a path stays below the folder it is relative to, on every system."""
+    return (
+        "\0" not in path and "\\" not in path and not {"", ".", ".."}.intersection(path.split("/"))
+    )
 
 
 def _broken(path: str, reason: str) -> LockBroken:

@@ -3,6 +3,8 @@
     seals.check(skill)     raises Changed, or gives what was verified
     seals.read(skill)      the document, from bytes that were verified
     seals.take(skill)      what there is now, to be approved
+    tree_of(skill)         the files that are the skill
+    generated(path, root)  what running or browsing a skill leaves in it
 
 Two rules. A skill that was approved must be what was approved. A skill that is locked must equal
 its lock, or be approved as it is. The files are hashed once; then an equal survey of the folder
@@ -13,6 +15,7 @@ the file, so that nothing can come between the check and the reading.
 from __future__ import annotations
 
 import os
+import stat
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,7 +30,7 @@ from satchel.skill.problems import Problem
 from satchel.skill.tree import FolderTree, Seal, digest_of, seal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from satchel.library.locations import Location
     from satchel.library.lockfile import Lock, Locked
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from satchel.skill.model import Document, Head, Origin, Skill
     from satchel.trace import Trace
 
-__all__ = ["Sealed", "Seals", "Taken", "head_mark"]
+__all__ = ["Sealed", "Seals", "Taken", "clean_seal", "generated", "head_mark", "tree_of"]
 
 _TRIES = 6
 _NAP = 0.01
@@ -46,7 +49,14 @@ _MOST_KEPT = 100_000
 _QUICK_LOCK = 128 * 1024
 """A lockfile of this size is read in a few milliseconds, so a look at the disk can afford it."""
 _NO_LOCK: Lock = {}
-_CACHE = "__pycache__"
+_DESKTOP = {
+    ".DS_Store": b"\0\0\0\x01Bud1",
+    "Thumbs.db": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+    "desktop.ini": b"",
+}
+"""What a desktop writes into a folder that somebody looks at, and how such a file begins."""
+_DESKTOP_SIZE = 1 << 20
+_SIGNATURES = frozenset(("SKILL.sig", "SKILL.sigstore.json"))
 
 
 class Sealed(NamedTuple):
@@ -83,7 +93,7 @@ class Taken(NamedTuple):
 
     skill: Skill
     seal: Seal
-    """Without what Python generates: nobody reads that before approving it."""
+    """Without what Python and desktops generate: nobody reads that before approving it."""
     head: str
 
 
@@ -109,6 +119,8 @@ class _Demand(NamedTuple):
     """The folder that is sealed."""
     inner: str
     """The skill's folder below it, with a `/` at the end; empty when it is the same."""
+    marks: str = ""
+    """The user's key, by which a journal is known to be ours."""
 
     def met(self, seal: Seal, real: str) -> bool:
         """Whether this is what was locked or approved."""
@@ -128,7 +140,7 @@ class _Demand(NamedTuple):
         return (
             (around is not None and digest in around.digests)
             or (own is not None and within in own.digests)
-            or pending(_root_of(self.skill)).get(entry.id) == digest
+            or pending(_root_of(self.skill), self.marks).get(entry.id) == digest
         )
 
 
@@ -194,7 +206,7 @@ class Seals:
                 failure, now = _unsealable(demand, exc), (demand.lock, None)
             else:
                 if demand.met(sealed.seal, sealed.real):
-                    if settled and not pending(_root_of(skill)):
+                    if settled and not pending(_root_of(skill), self._trust.marks):
                         passed = _Passed(demand.lock, demand.rows, skill.head, sealed)
                         self._remember(skill, passed, strict=strict)
                     return sealed
@@ -202,7 +214,7 @@ class Seals:
                     continue
                 failure, now = _changed(demand, sealed.seal), (demand.lock, sealed.seal.digest)
             # A transaction may be under way: what was read belongs to two moments then.
-            if now == seen and not pending(_root_of(skill)):
+            if now == seen and not pending(_root_of(skill), self._trust.marks):
                 break
             seen = now
             if attempt:
@@ -224,7 +236,8 @@ class Seals:
         outer = entry.id if entry is not None else skill.head.id
         inner = skill.head.id[len(outer) + 1 :]
         path = os.path.join(skill.origin.root, outer) if outer else skill.origin.root
-        return _Demand(skill, lock, rows, entry, row, path, f"{inner}/" if inner else "")
+        inner = f"{inner}/" if inner else ""
+        return _Demand(skill, lock, rows, entry, row, path, inner, self._trust.marks)
 
     def _remember(self, skill: Skill, passed: _Passed, *, strict: bool) -> None:
         if len(self._passed) >= _MOST_KEPT:
@@ -249,28 +262,29 @@ class Seals:
         return fresh, settled
 
     def _clean(self, demand: _Demand, sealed: Sealed) -> bool:
-        """Delete caches that Python wrote beside approved modules; False when that is not it.
+        """Delete what Python and desktops wrote into an approved skill; False when that is not it.
 
-        They cannot be left: Python runs what a cache says, not what the approved module says.
+        It cannot be left: Python runs what a cache says, not what the approved module says, and
+        nobody looked into the rest.
 
         Raises:
             Changed: they cannot be deleted.
         """
         listed = demand.entry.files if demand.entry is not None else {}
-        extra = [path for path in _generated(sealed.seal.files) if path not in listed]
+        extra = [path for path in _leftovers(sealed.real, sealed.seal) if path not in listed]
         if not extra or not demand.met(_without(sealed.seal, extra), sealed.real):
             return False
         try:
             for path in extra:
                 _unlink_beneath(sealed.real, path)
-            for path in {os.path.dirname(path) for path in extra}:
+            for path in {os.path.dirname(path) for path in extra if _is_cache(path)}:
                 with suppress(OSError):  # it holds something that was locked
                     os.rmdir(os.path.join(sealed.real, path))
         except (OSError, SatchelError) as exc:
             raise Changed(
                 f"The skill `{demand.skill.name}` has `{extra[0]}`, which nobody approved and "
                 f"which cannot be deleted: {_reason(exc)}",
-                "Delete the `__pycache__` folders of the skill",
+                "Delete the `__pycache__` folders of the skill, and what your desktop put there",
             ) from exc
         skill = demand.skill
         self._trace.record("cleaned", (skill.name,), ref=skill.ref, files=len(extra))
@@ -304,7 +318,7 @@ class Seals:
         from satchel.skill.load import read_head
 
         try:
-            whole = seal(FolderTree(skill.base_dir, only=_only(skill)))
+            found = clean_seal(tree_of(skill))
         except (OSError, SatchelError) as exc:
             if isinstance(exc, FileNotFoundError) and not os.path.exists(skill.path):
                 raise _gone(skill) from exc
@@ -313,7 +327,6 @@ class Seals:
                 "Mend that, or trust the project's folder whatever it holds: "
                 "`satchel trust --always`",
             ) from exc
-        found = _without(whole, _generated(whole.files))
         sealed = Sealed(skill.base_dir, os.path.realpath(skill.base_dir), None, found, [])
         read: list[bytes] = []
         verify = _verifier(skill, sealed)
@@ -367,9 +380,20 @@ def _root_of(skill: Skill) -> str:
     return os.path.dirname(skill.origin.root)
 
 
+def tree_of(skill: Skill) -> FolderTree:
+    """The files that are a skill: what is approved, and so what may be copied, signed or sent.
+
+    Raises:
+        AccessDenied: a link in it leads elsewhere.
+        SkillBroken: it is no skill's folder, or too large.
+        OSError: it cannot be read.
+    """
+    return FolderTree(skill.base_dir, only=_only(skill))
+
+
 def _only(skill: Skill) -> frozenset[str] | None:
     """A skill at the top of a project is its file and its own folders, not the whole project."""
-    return None if skill.head.id else OWN_FOLDERS | {skill.head.file}
+    return None if skill.head.id else OWN_FOLDERS | _SIGNATURES | {skill.head.file}
 
 
 def _entry_of(lock: Lock, skill_id: str) -> Locked | None:
@@ -384,22 +408,73 @@ def _entry_of(lock: Lock, skill_id: str) -> Locked | None:
 
 def _stamp(path: str) -> tuple[int, ...]:
     try:
-        info = os.stat(path)
+        info = os.lstat(path)  # a link is not followed, and so never right
     except OSError:
         return ()
     return (info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino)
 
 
-def _generated(files: Mapping[str, str]) -> list[str]:
-    """What Python writes beside modules that are imported."""
-    return [
-        path
-        for path, mark in files.items()
-        if _CACHE in path
-        and path.split("/")[-2:-1] == [_CACHE]
-        and ".pyc" in os.path.basename(path)
-        and mark.startswith("sha256:")
-    ]
+def generated(path: str, root: str = "") -> bool:
+    """Whether a file that nobody listed is a leftover of running a skill or of looking at it.
+
+    Python's caches are known by where they are. What a desktop writes is known by its name and by
+    how it begins, so without `root` it is not known at all: anybody can choose a name.
+
+    Args:
+        path: Relative to the skill's folder, with `/`.
+        root: That folder.
+    """
+    kind = _DESKTOP.get(path.rpartition("/")[2])
+    if kind is None:
+        return _is_cache(path) and (not root or _is_file(root, path))
+    if not root or not _is_file(root, path):
+        return False
+    try:
+        descriptor = open_beneath(root, path)
+    except (OSError, SatchelError):
+        return False
+    try:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode) or info.st_size > _DESKTOP_SIZE:
+            return False
+        start = os.read(descriptor, 256)
+        return start.startswith(kind) if kind else _is_settings(start)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _is_cache(path: str) -> bool:
+    """A file of Python's beside a module, also while it is being written."""
+    folder, _, name = path.rpartition("/")
+    stem, mark, rest = name.rpartition(".pyc")
+    fits = bool(stem and mark) and (not rest or (rest[0] == "." and rest[1:].isdecimal()))
+    return fits and folder.rpartition("/")[2] == "__pycache__"
+
+
+def _is_settings(start: bytes) -> bool:
+    """Whether a `desktop.ini` begins as one: with the name of a section on a line of its own."""
+    code = "utf-16" if start[:2] == b"\xff\xfe" else "utf-8-sig"
+    line = start.decode(code, "replace").lstrip("\r\n").partition("\n")[0].rstrip("\r")
+    return line[:1] == "[" and line[-1:] == "]" and line.strip("[.]{}-").isalnum()
+
+
+def _is_file(root: str, path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.lstat(os.path.join(root, path)).st_mode)
+    except OSError:
+        return False
+
+
+def clean_seal(tree: FolderTree) -> Seal:
+    """The fingerprint of a folder without what is `generated` in it."""
+    whole = seal(tree)
+    return _without(whole, _leftovers(tree.root, whole))
+
+
+def _leftovers(root: str, whole: Seal) -> list[str]:
+    return [path for path in whole.files if generated(path, root)]
 
 
 def _without(whole: Seal, left_out: Iterable[str]) -> Seal:
@@ -416,7 +491,7 @@ def _unlink_beneath(root: str, path: str) -> None:
     if os.unlink not in os.supports_dir_fd:
         os.unlink(os.path.join(root, path))
         return
-    descriptor = open_beneath(root, folder)
+    descriptor = open_beneath(root, folder or ".")
     try:
         os.unlink(name, dir_fd=descriptor)
     finally:
@@ -433,15 +508,18 @@ def _changed(demand: _Demand, found: Seal | None) -> Changed:
             f"Read it with `satchel show {typed}`, then run `satchel trust {typed}`",
         )
     hint = (
-        f"Run `satchel verify {typed}` to see what changed, or `satchel trust {typed}` to approve "
-        "what is there now"
+        f"See what changed with `satchel lock {typed} --dry-run`. Yours? Run `satchel lock {typed}`"
+        ". Not yours? Run `satchel install --frozen`"
     )
     files = found.files if found is not None else {}
     differing = sorted(
         path for path in {*entry.files, *files} if entry.files.get(path) != files.get(path)
     )
     if not differing:
-        return Changed(f"The skill `{name}` is locked, but not approved as it is", hint)
+        return Changed(
+            f"The skill `{name}` is locked, but not approved as it is",
+            f"Read it with `satchel show {typed}`, then run `satchel trust {typed}`",
+        )
     shown = ", ".join(f"`{path}`" for path in differing[:_SHOWN])
     more = ", …" if len(differing) > _SHOWN else ""
     return Changed(

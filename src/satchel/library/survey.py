@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from satchel.errors import SkillBroken
-from satchel.skill.tree import IGNORED, LIMITS
+from satchel.skill.tree import LIMITS, VERSION_CONTROL
 
 RACY_NS = 50_000_000
 """A file changed this recently may change again within one tick of the file system's clock."""
@@ -37,10 +37,11 @@ def survey(root: str, only: frozenset[str] | None = None) -> Survey:
         with os.scandir(f"{root}/{prefix}") as entries:
             for entry in entries:
                 name = entry.name
-                if name in IGNORED or (only is not None and not prefix and name not in only):
+                if only is not None and not prefix and name not in only:
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    todo.append(f"{prefix}{name}/")
+                    if name not in VERSION_CONTROL:
+                        todo.append(f"{prefix}{name}/")
                     continue
                 info = entry.stat(follow_symlinks=False)
                 rows.append((

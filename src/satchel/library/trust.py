@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
 from satchel._fs import is_inside, locked, write_atomic
 from satchel.errors import InternalError, Refused, SettingsError
+from satchel.library.marks import key_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -62,6 +63,11 @@ class TrustBook:
         self._folders: Approvals = _NOTHING
         self._stamp: tuple[int, int, int] | None = None
         self._projects: tuple[Approvals, tuple[str, ...]] = (_NOTHING, ())
+
+    @property
+    def marks(self) -> str:
+        """Where the same user's key is, by which Satchel knows what it wrote itself."""
+        return key_path(os.path.dirname(self._path) if self._path is not None else "")
 
     def folders(self) -> Approvals:
         """Approved folder -> its approval; the same object while nothing changed.

@@ -34,7 +34,10 @@ def decoded(region: Region) -> Iterator[Region]:
     text = region.text
     left = _PIECES
     at = 0
-    for word in [word for word in text.split() if len(word) >= _SHORTEST]:
+    words = text.split()
+    if max(map(len, words), default=0) < _SHORTEST:
+        words = []  # most parts of most pages
+    for word in [word for word in words if len(word) >= _SHORTEST]:
         at = max(text.find(word, at), at)
         for pattern, read in ((_BASE64, _base64), (_HEX, _hex)):
             for found in pattern.finditer(word):

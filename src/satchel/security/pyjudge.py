@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from satchel.security import flows
 from satchel.security.pynames import FETCHERS, SENDERS, folded, is_built
 from satchel.security.report import Finding
+from satchel.security.whose import is_fixed_place
 
 if TYPE_CHECKING:
     from satchel.security.pynames import Names
@@ -197,6 +198,8 @@ class Judge:
             shown = min(strange or packed or secrets)
             place = host or "an address that is hidden"
             self.report(node, "python-sends-secret", f"{shown} → {place}")
+        elif "read" in body and is_fixed_place(f"http://{host}"):
+            self.report(node, "uploads-given-file", host)
 
     def _writes(self, call: Call) -> None:
         arguments = call.node.args
@@ -212,9 +215,13 @@ class Judge:
 
     def report(self, node: ast.AST, rule: str, evidence: str) -> None:
         """Keep a finding."""
+        self.report_line(getattr(node, "lineno", 1), rule, evidence)
+
+    def report_line(self, line: int, rule: str, evidence: str) -> None:
+        """Keep a finding about a line of the module, from 1."""
         if not self.quiet:
-            line = self._region.line + getattr(node, "lineno", 1) - 1
-            self.findings.append(Finding(rule, self._path, line, evidence[:160]))
+            at = self._region.line + line - 1
+            self.findings.append(Finding(rule, self._path, at, evidence[:160]))
 
 
 def _shell_text(node: ast.expr) -> str:

@@ -13,7 +13,7 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from satchel.security import flows
+from satchel.security import flows, pydeeds
 from satchel.security.pyjudge import NONE, Call, Judge, Labels, secrets_in
 from satchel.security.pynames import DECODERS, ENCODERS, FETCHERS, Names, folded
 
@@ -67,7 +67,9 @@ def read_python(path: str, region: Region, budget: Budget) -> Module | None:
         RecursionError: it is nested too deeply.
         MemoryError: the same, said by the parser.
     """
-    if not _WORTH.search(region.text):
+    deeds = region.script and pydeeds.worth(region.text)
+    follows = bool(_WORTH.search(region.text))
+    if not follows and not deeds:
         return Module((), (), frozenset())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -77,7 +79,12 @@ def read_python(path: str, region: Region, budget: Budget) -> Module | None:
             return None
     budget.check()
     reader = _Reader(path, region, tree)
-    reader.read(tree, budget)
+    if follows:
+        reader.read(tree, budget)
+    if deeds:
+        reader.judge.quiet = False
+        for deed in pydeeds.find_deeds(tree, reader.names, region.text):
+            reader.judge.report_line(deed.line, deed.rule, deed.shown)
     return Module(
         tuple(dict.fromkeys(reader.judge.findings)),
         tuple(reader.judge.commands),
@@ -349,7 +356,7 @@ class _Reader:
         }:  # fmt: skip
             files = {f"file:{one[5:]}" for one in labels if one.startswith("path:")}
             self.secrets |= {one[5:] for one in files}
-            return labels | files | ({"dropped"} if "temp" in labels else NONE)
+            return labels | files | {"read"} | ({"dropped"} if "temp" in labels else NONE)
         return labels
 
     def _local(

@@ -7,11 +7,12 @@ hang, and it never hides the other files.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from satchel.errors import SatchelError
-from satchel.security import decode, flows, python, secrets, unseen
+from satchel.security import decode, flows, orders, python, secrets, shelldeeds, unseen
 from satchel.security.allow import apply
 from satchel.security.budget import Budget, OutOfTime
 from satchel.security.context import is_lesson, softened
@@ -40,6 +41,9 @@ _SHOWN = 200
 """Findings of one skill that are kept: the first ones of each file."""
 _PER_RULE = 5
 """Findings of one rule in one file."""
+_NAMED = 300
+"""Programs of one skill that are looked for in its pages."""
+_SUFFIXES = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".ps1", ".bat", ".rb")
 ENGINES = ("text", "python", "unicode", "secrets", "files")
 
 
@@ -51,6 +55,10 @@ class _Skill:
         self.unscanned: list[tuple[str, str]] = []
         self.inventory = Collector()
         self.budget = Budget()
+        self.pages: list[orders.Page] = []
+        self.names: dict[str, str] = {}
+        """Name of a program -> its path."""
+        self.calls: dict[str, tuple[str, ...]] = {}
 
 
 def scan_tree(
@@ -78,6 +86,7 @@ def scan_tree(
     """
     yara = _yara(rules) if use_yara or rules else None
     skill = _Skill()
+    skill.names = {os.path.basename(file.path): file.path for file in _programs(tree)}
     for file in tree.files:
         if file.mode == "link":
             continue  # it leads to a file of the same skill, which is read itself
@@ -89,6 +98,7 @@ def scan_tree(
         except (OSError, SatchelError) as exc:
             reason = exc.message if isinstance(exc, SatchelError) else exc.strerror or str(exc)
             skill.unscanned.append((file.path, f"it cannot be read: {reason}"))
+    skill.findings += _linked(skill)
     found = _sorted(skill.findings)
     left, accepted, old = apply(
         found, allow, skill=name, today=today or _today(), digest=lambda path: _digest(tree, path)
@@ -102,6 +112,27 @@ def scan_tree(
         engines=(*ENGINES, *(("yara",) if yara else ())),
         expired=tuple(old),
     )
+
+
+def _programs(tree: Tree) -> Iterator[File]:
+    """The files that pages and other programs may name."""
+    count = 0
+    for file in tree.files:
+        if count < _NAMED and file.path.endswith(_SUFFIXES):
+            count += 1
+            yield file
+
+
+def _linked(skill: _Skill) -> Iterator[Finding]:
+    """What pages order on the side, beside what the programs do that they name."""
+    if not skill.pages:
+        return
+    deeds: dict[str, list[str]] = {}
+    for finding in skill.findings:
+        if finding.path.endswith(_SUFFIXES):
+            deeds.setdefault(finding.path, []).append(orders.deed_of(finding))
+    if deeds:
+        yield from orders.link(skill.pages, deeds, skill.calls)
 
 
 def _file(skill: _Skill, tree: Tree, file: File, yara: Yara | None) -> None:
@@ -143,8 +174,17 @@ def _text(skill: _Skill, path: str, text: str, kind: str, seen: list[Finding]) -
     for region in [*inner]:
         if region.kind == "decoded":
             inner += decode.decoded(region)  # once more: what was encoded twice
+    page = kind in {"markdown", "prose"}
+    if page:
+        skill.pages.append(orders.Page(path, regions))
+    elif path.endswith(_SUFFIXES):
+        skill.calls[path] = tuple(
+            where for name, where in skill.names.items() if where != path and name in text
+        )
     for region in (*regions, *inner):
         skill.inventory.look(region)
+        look = shelldeeds.find_deeds if region.script else orders.find_orders
+        findings += look(path, region)
         findings += decode.find_encoded(path, region)
         findings += flows.find_flows(path, region)
     findings = _in_context(findings, regions, path)
@@ -183,7 +223,10 @@ def _python(skill: _Skill, path: str, region: Region, findings: list[Finding]) -
             skill.unscanned.append((path, "it is not Python that can be read"))
         yield region._replace(kind="plain")
         return
-    findings += module.findings
+    for found in module.findings:
+        deed = not region.script and RULES[found.rule].engine == "deeds"
+        kept = orders.in_fence(found, region) if deed else found
+        findings += [kept] if kept is not None else []
     skill.inventory.secrets.update(module.secrets)
     yield from module.commands
 

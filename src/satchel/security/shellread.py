@@ -26,7 +26,9 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _ASSIGNED = re.compile(r"([A-Za-z_]\w{0,60})=(.*)", re.DOTALL)
-_USED = re.compile(r"\$(?:\{([A-Za-z_]\w{0,60}|\d)(?::?[-=]([^}]{0,160}))?[^}]{0,60}\}|([A-Za-z_]\w{0,60}))")
+_USED = re.compile(
+    r"\$(?:\{([A-Za-z_]\w{0,60}|\d)(?::?[-=]([^}]{0,160}))?[^}]{0,60}\}|([A-Za-z_]\w{0,60}))"
+)
 _FED = re.compile(r"\bdone[ \t]*<[ \t]*(?:<\(([^\n]{0,300})\)|<<[ \t]*\"?([^\n]{0,300}))")
 _OPENERS = frozenset(("then", "do", "else", "elif", "if", "!", "{", "time", "("))
 _LOOPS = frozenset(("for", "while", "until", "select"))
@@ -146,10 +148,10 @@ class _Reader:
                 return
             words = words[1:]
         elif first == "done":
-            if self.loops:
-                ended = self.loops.pop()
-                if background:
-                    words = ["done", str(ended.weight)]
+            weight = self.loops.pop().weight if self.loops else 0
+            if background:
+                self.commands.append(Command(("done",), line, weight, self.pipes, background))
+            return
         elif first in _DECLARES:
             words = [one for one in words[1:] if not one.startswith("-")] or words
         at = 0

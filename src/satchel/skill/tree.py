@@ -19,8 +19,15 @@ if TYPE_CHECKING:
 
 Mode = Literal["file", "program", "link"]
 
-IGNORED = frozenset((".git", ".hg", ".svn", ".DS_Store", "Thumbs.db", "desktop.ini", "__MACOSX"))
-"""What version control and desktops leave behind: never part of a skill."""
+VERSION_CONTROL = frozenset((".git",))
+"""Folders of that name are no part of a skill; a file or a link of that name is."""
+IGNORED = frozenset((
+    *VERSION_CONTROL, ".hg", ".svn", ".DS_Store", "Thumbs.db", "desktop.ini", "__MACOSX",
+))  # fmt: skip
+"""What version control and desktops leave behind: it is left out when a skill is imported.
+
+Only then. In a folder on disk it is there for whoever is told to run it, so it counts.
+"""
 _CHUNK = 1 << 20
 _FRAME = b"satchel-tree-1\0"
 
@@ -182,13 +189,13 @@ def _list(root: str, limits: Limits, only: frozenset[str] | None) -> Iterator[Fi
         folder, depth = todo.pop()
         with os.scandir(os.path.join(root, folder) if folder else root) as entries:
             for entry in entries:
-                if entry.name in IGNORED or (
-                    only is not None and not folder and entry.name not in only
-                ):
+                if only is not None and not folder and entry.name not in only:
                     continue
                 path = f"{folder}/{entry.name}" if folder else entry.name
                 info = entry.stat(follow_symlinks=False)
                 if stat.S_ISDIR(info.st_mode):
+                    if entry.name in VERSION_CONTROL:
+                        continue
                     if depth >= limits.depth:
                         raise _too_large(root, f"folders deeper than {limits.depth} levels")
                     folders += 1
@@ -215,7 +222,10 @@ def _file(root: str, path: str, info: os.stat_result, only: frozenset[str] | Non
                 "Put the file itself in place of the link",
             )
         steps = target[len(base) + 1 :].split(os.sep)
-        if not IGNORED.isdisjoint(steps) or (only is not None and steps[0] not in only):
+        folders = steps if os.path.isdir(target) else steps[:-1]
+        # Some systems take `.GIT` for `.git`.
+        outside = not VERSION_CONTROL.isdisjoint(step.casefold() for step in folders)
+        if outside or (only is not None and steps[0] not in only):
             # What it leads to is in no digest: whoever follows it reads what nobody approved.
             raise AccessDenied(
                 f"`{path}` is a link to what is no part of the skill",

@@ -4,11 +4,14 @@
     plan.py          what a change would do, shown before it is done
     prepare.py       a tree of files -> a step of a plan: staged, scanned, compared
     choose.py        which skills of a source, and under which ids
+    approving.py     which changes are approvals, and of what
+    revise.py        another name; edits that shall stay
     update.py        newer versions; merge.py brings them together with the user's edits
     reproduce.py     what the lockfile says, exactly
     verify.py        is it still what is locked? patch.py: what would change, line by line
 
     scope.py         the folders that Satchel writes to
+    area.py          the work area: was it made here, by this user?
     stage.py         where a skill waits until it is complete
     transaction.py   every change is one; journal.py: what is being changed right now
     recovery.py      what the next command does after a crash

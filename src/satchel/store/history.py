@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from satchel._language import say
 from satchel.errors import LockBroken, NotFound, Refused
 from satchel.store import keeping
+from satchel.store.area import is_ours
 from satchel.store.journal import Change, standing
-from satchel.store.recovery import TIMEOUT, apply_rows, recover_held, writing
-from satchel.store.scope import check_scope
+from satchel.store.recovery import Repair, apply_rows, recover_held, writing
+from satchel.store.scope import TIMEOUT, check_scope
 from satchel.store.transaction import Draft, carry_out
 from satchel.store.trouble import unchanged
 
@@ -43,7 +44,7 @@ class Entry(NamedTuple):
     """The skills that it touched."""
     state: State
     """`done`: it can be undone. `undone`: an undoing that can be taken back. `past`: neither.
-    `damaged`: nobody knows what it was."""
+    `damaged`: it cannot be read, or was not written here; `summary` says which."""
     changes: tuple[Change, ...] = ()
 
 
@@ -67,12 +68,20 @@ def history(scope: Scope) -> list[Entry]:
     Raises:
         Refused: the disk says no.
     """
-    check_scope(scope)
     with unchanged(scope.part("history")):
+        if not is_ours(scope):
+            return []
+        check_scope(scope)
         past = keeping.read_past(scope)
     piles = keeping.play(past.records)
     entries = [_entry(record, piles) for record in past.records]
-    entries += [Entry(number, "", "", "", (), "damaged") for number in past.damaged]
+    entries += [
+        Entry(number, "", say("it cannot be read"), "", (), "damaged") for number in past.damaged
+    ]
+    entries += [
+        Entry(number, "", say("it was not written here"), "", (), "damaged")
+        for number in past.foreign
+    ]
     return sorted(entries, key=lambda entry: -entry.number)
 
 
@@ -95,8 +104,8 @@ def undo(scope: Scope, *, redo: bool = False, timeout: float = TIMEOUT) -> Undon
         LockBroken: the lockfile is damaged.
         Refused: the disk says no, or the old folder is not there any more.
     """
-    with writing(scope, timeout=timeout):
-        repaired = recover_held(scope)
+    with writing(scope, timeout=timeout) as said:
+        repaired = [*(Repair("", (), text) for text in said), *recover_held(scope)]
         notes: list[str] = []
         with unchanged(scope.part("history")):
             past, record = _next(scope, redo=redo)
@@ -162,7 +171,8 @@ def _back(scope: Scope, record: Record, change: Change, notes: list[str]) -> Cha
         return Change(change.id, "", now, "")
     staged = record.old(scope, change.id)
     found = standing(staged)
-    if not found:
+    if found != change.before:
+        # Deleted, or somebody put something else there: that is not what is asked for.
         raise _gone(record)
     return Change(change.id, os.path.relpath(staged, scope.work).replace(os.sep, "/"), now, found)
 

@@ -3,7 +3,8 @@
 `journal.json` exists only while a transaction is carried out. It says everything that is needed to
 finish the work: which folders take which places, and the lines of the lockfile before and after.
 When the work is done the same file is renamed into the history, so that one step both ends the
-transaction and records it.
+transaction and records it. It carries a seal (`library/marks.py`): one that somebody else put there
+is not believed.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import re
 import stat
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from satchel._fs import write_atomic
+from satchel._fs import is_odd, read_plain, write_atomic
+from satchel._language import say
 from satchel.errors import SatchelError
+from satchel.library.marks import RECORD, SEAL, is_sealed, own_key, seal_of
 from satchel.skill.tree import FolderTree, seal
 from satchel.store.scope import check_id
 
@@ -32,7 +35,11 @@ VERSION = 1
 UNSEALED = "unsealed"
 """Stands for something that is there and has no digest: a file, or a folder of odd things."""
 _STAGED = re.compile(r"(?:stage/[0-9a-f-]+/new|history/[0-9]+/old)/([^/]+)")
-_MAX_FILE = 512 << 20
+MAX_FILE = 64 << 20
+
+
+class Foreign(ValueError):
+    """A record that was not written here."""
 
 
 class Change(NamedTuple):
@@ -107,26 +114,40 @@ def standing(path: str) -> str:
         return UNSEALED
 
 
-def render(record: Record) -> bytes:
-    """A record as a file."""
+def render(record: Record, scope: Scope | None = None) -> bytes:
+    """A record as a file, sealed for a scope that asks for it.
+
+    Raises:
+        OSError: the key cannot be read.
+    """
     import json
 
-    table = record._asdict()
+    table: dict[str, Any] = {"version": VERSION, **record._asdict()}
     table["changes"] = [change._asdict() for change in record.changes]
+    if scope is not None and scope.marks:
+        table[SEAL] = seal_of(table, own_key(scope.marks)[0], scope.work, RECORD)
     # ASCII only: names that are not UTF-8 come back as they were.
-    return (json.dumps({"version": VERSION, **table}, indent=1) + "\n").encode()
+    return (json.dumps(table, indent=1) + "\n").encode()
 
 
-def parse(data: bytes) -> Record:
+def parse(data: bytes, scope: Scope | None = None) -> Record:
     """A record from a file. It may have come with somebody's project, so nothing in it is believed.
 
     Raises:
+        Foreign: it was not written here.
         ValueError: it is damaged, or names a path outside the work area.
+        OSError: the key cannot be read.
     """
     import json
 
     try:
         table = cast("dict[str, Any]", json.loads(data))
+        if (
+            scope is not None
+            and scope.marks
+            and not is_sealed(table, scope.marks, scope.work, RECORD)
+        ):
+            raise Foreign(say("it was not written here"))
         if table["version"] != VERSION:
             raise ValueError(f"its version is {table['version']!r}")
         changes = tuple(
@@ -188,31 +209,33 @@ def is_plain(scope: Scope, path: str) -> bool:
     return True
 
 
-def read(path: str) -> Record | None:
+def read(path: str, scope: Scope | None = None) -> Record | None:
     """A journal or an entry of the history; None when there is none.
 
     Raises:
-        ValueError: it is damaged.
+        Foreign: it was not written here.
+        ValueError: it is damaged, or no plain file.
         OSError: it cannot be read.
     """
     try:
-        with open(path, "rb") as stream:
-            data = stream.read(_MAX_FILE + 1)
+        data = read_plain(path, MAX_FILE)
     except FileNotFoundError:
         return None
-    if len(data) > _MAX_FILE:
-        raise ValueError("it is too large")
-    return parse(data)
+    except OSError as exc:
+        if is_odd(exc):
+            raise ValueError(exc.strerror or str(exc)) from exc
+        raise
+    return parse(data, scope)
 
 
 def read_journal(scope: Scope) -> Record | None:
     """The journal, when nothing in it leads elsewhere.
 
     Raises:
-        ValueError: it is damaged, or something does.
+        ValueError: it is damaged, or something does, or it was not written here.
         OSError: it cannot be read.
     """
-    record = read(scope.part(NAME))
+    record = read(scope.part(NAME), scope)
     if record is not None:
         places = [record.old(scope, "x"), *(scope.part(c.staged) for c in record.changes)]
         if not all(is_plain(scope, place) for place in places):
@@ -222,4 +245,4 @@ def read_journal(scope: Scope) -> Record | None:
 
 def write(scope: Scope, record: Record) -> None:
     """Put the journal on the disk: from here on the change will be made, whatever happens."""
-    write_atomic(scope.part(NAME), render(record))
+    write_atomic(scope.part(NAME), render(record, scope))

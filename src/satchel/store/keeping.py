@@ -7,9 +7,10 @@ Playing it from the start gives two piles: what can be undone, and what can be d
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from satchel._fs import is_odd, read_plain
 from satchel.store import journal
 from satchel.store.journal import ENTRY
 from satchel.store.stage import remove_tree
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 KEPT = 20
 """How many changes can be undone."""
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+_MANY = 10**8
+_BASE = re.compile(r"[0-9a-f]{64}\.zip")
 
 
 class Piles(NamedTuple):
@@ -38,7 +42,19 @@ def numbers(scope: Scope) -> list[int]:
         names = os.listdir(scope.part("history"))
     except FileNotFoundError:
         return []
-    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+    return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
+
+
+def next_number(scope: Scope) -> int:
+    """A number that is not taken, after all those that we gave.
+
+    A stranger may have put an entry there with the highest number that there is.
+    """
+    taken = set(numbers(scope))
+    number = max((one for one in taken if one < _MANY), default=0) + 1
+    while number in taken:
+        number += 1
+    return number
 
 
 class Past(NamedTuple):
@@ -48,6 +64,8 @@ class Past(NamedTuple):
     """In order."""
     damaged: list[int]
     """Numbers of entries that say nothing any more."""
+    foreign: list[int]
+    """Numbers of entries that were not written here: another user's, or a stranger's."""
 
 
 def read_past(scope: Scope) -> Past:
@@ -56,17 +74,23 @@ def read_past(scope: Scope) -> Past:
     Raises:
         OSError: one cannot be read. That must not look as if it had never been.
     """
-    past = Past([], [])
+    past = Past([], [], [])
     for number in numbers(scope):
         path = scope.part("history", str(number), ENTRY)
+        if not journal.is_plain(scope, path):
+            past.damaged.append(number)
+            continue
         try:
-            record = journal.read(path)
+            record = journal.read(path, scope)
+        except journal.Foreign:
+            past.foreign.append(number)
+            continue
         except ValueError:
             past.damaged.append(number)
             continue
         if record is None:
             continue
-        if record.number == number and journal.is_plain(scope, path):
+        if record.number == number:
             past.records.append(record)
         else:
             past.damaged.append(number)
@@ -113,21 +137,26 @@ def _prune_bases(scope: Scope, lock: Lock) -> None:
     candidates = [
         name
         for name in os.listdir(scope.part("base"))
-        if f"sha256:{name.removesuffix('.zip')}" not in wanted
+        if _BASE.fullmatch(name) and f"sha256:{name.removesuffix('.zip')}" not in wanted
     ]
     if not candidates:
         return
     texts: list[bytes] = []
     for number in numbers(scope):
-        with (
-            suppress(FileNotFoundError),
-            open(scope.part("history", str(number), ENTRY), "rb") as stream,
-        ):
-            texts.append(stream.read())
+        path = scope.part("history", str(number), ENTRY)
+        try:
+            texts.append(read_plain(path, journal.MAX_FILE))
+        except FileNotFoundError:
+            continue
+        except OSError as exc:
+            if not is_odd(exc):
+                raise
     for name in candidates:
         mark = os.fsencode(name.removesuffix(".zip"))
         if not any(mark in text for text in texts):
-            os.unlink(scope.part("base", name))
+            path = scope.part("base", name)
+            if os.path.islink(path) or not os.path.isdir(path):
+                os.unlink(path)
 
 
 def _discard(scope: Scope, path: str) -> None:

@@ -1,7 +1,8 @@
 """What did Satchel put into the folders of other agents, and how does it stand now?
 
 `links.json` in the work area says what was put where. A link is ours when it is in the record, a
-copy while it has the digest it was made with; everything else is somebody else's.
+copy while it has the digest it was made with; everything else is somebody else's. The record is
+sealed (`library/marks.py`), so that one which came with a project says nothing.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from satchel._fs import is_really_inside, locked, write_atomic
+from satchel._fs import is_really_inside, read_plain, write_atomic
 from satchel._language import say
 from satchel.errors import AccessDenied, Refused, SatchelError
+from satchel.library.marks import LINKS, SEAL, is_sealed, own_key, seal_of
 from satchel.skill.interpret import NAME
 from satchel.store.agents import agent_named, below_home, user_home
-from satchel.store.scope import check_id, prepare_scope, scope_of
+from satchel.store.recovery import writing
+from satchel.store.scope import check_id, scope_of
 from satchel.store.visibility import digest_of_folder
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from satchel.store.agents import Agent
 
 How = Literal["symlink", "copy"]
+_MAX_FILE = 64 << 20
 
 
 class Record(NamedTuple):
@@ -58,6 +62,8 @@ class LinkBook:
         self.base = self.home if user else settings.project
         self.scope = scope_of(settings, "global" if user else "project")
         self._file = os.path.join(self.scope.work, "links.json")
+        self.said: list[str] = []
+        """What there was to say about the work area: somebody else's was set aside."""
 
     def records(self) -> dict[str, Record]:
         """What we put where, by path.
@@ -67,8 +73,11 @@ class LinkBook:
         import json
 
         try:
-            with open(self._file, encoding="utf-8") as stream:
-                rows: dict[str, Any] = json.load(stream)["links"]
+            table: dict[str, Any] = json.loads(read_plain(self._file, _MAX_FILE))
+            marks, work = self.scope.marks, self.scope.work
+            if marks and not is_sealed(table, marks, work, LINKS):
+                return {}
+            rows: dict[str, Any] = table["links"]
             found = {path: Record(path, **row) for path, row in rows.items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return {}
@@ -99,8 +108,13 @@ class LinkBook:
         name = skill.name if fits else os.path.basename(skill.base_dir)
         return os.path.join(self.place(agent), check_id(name))
 
-    def state(self, record: Record, source: str) -> Literal["current", "old", "edited", "gone"]:
-        """How a copy stands to the skill it was made from; a link is always current."""
+    def state(self, record: Record, tree: str = "") -> Literal["current", "old", "edited", "gone"]:
+        """How a copy stands to the skill it was made from; a link is always current.
+
+        Args:
+            record: What was put there.
+            tree: The skill's digest now, by `digest_of_skill`.
+        """
         path = self.full(record.path)
         if not os.path.lexists(path):
             return "gone"
@@ -108,7 +122,7 @@ class LinkBook:
             return "current" if os.path.islink(path) else "edited"
         if os.path.islink(path) or digest_of_folder(path) != record.tree:
             return "edited"
-        return "current" if digest_of_folder(source) == record.tree else "old"
+        return "current" if tree == record.tree else "old"
 
     @contextmanager
     def changing(self, target: str) -> Generator[dict[str, Record]]:
@@ -122,9 +136,9 @@ class LinkBook:
                 say("Replace the link by a folder"),
             )
         try:
-            prepare_scope(self.scope)
             os.makedirs(place, exist_ok=True)
-            with locked(os.path.join(self.scope.work, "lock"), private=False):
+            with writing(self.scope) as said:
+                self.said += (text for text in said if text not in self.said)
                 records = self.records()
                 before = dict(records)
                 yield records
@@ -133,8 +147,11 @@ class LinkBook:
                         path: {key: value for key, value in one._asdict().items() if key != "path"}
                         for path, one in sorted(records.items())
                     }
-                    text = json.dumps({"version": 1, "links": rows}, indent=1)
-                    write_atomic(self._file, (text + "\n").encode())
+                    table: dict[str, Any] = {"version": 1, "links": rows}
+                    if self.scope.marks:
+                        key, _ = own_key(self.scope.marks)
+                        table[SEAL] = seal_of(table, key, self.scope.work, LINKS)
+                    write_atomic(self._file, (json.dumps(table, indent=1) + "\n").encode())
         except OSError as exc:
             raise Refused(
                 say("`{path}` cannot be written: {reason}", path=place, reason=exc.strerror or exc),

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from satchel._fs import is_really_inside
 from satchel._language import say
 from satchel.errors import Conflict, NotFound, Refused, SatchelError
-from satchel.skill.tree import FolderTree
+from satchel.library.seal import clean_seal, tree_of
 from satchel.store.agents import agent_named
 from satchel.store.link_book import LinkBook, Record
 from satchel.store.scope import check_id
-from satchel.store.visibility import digest_of_folder, hindrance
+from satchel.store.visibility import digest_of_folder, digest_of_skill, hindrance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +102,13 @@ class Links(LinkBook):
         ):
             return Done(skill.name, agent.id, target, "seen")
         with self.changing(target) as records:
-            return self._link(skill, agent, target, how, records, replace=replace)
+            done = self._link(skill, agent, target, how, records, replace=replace)
+        return self._told(done)
+
+    def _told(self, done: Done) -> Done:
+        """With what there was to say about the work area, once."""
+        said, self.said = self.said, []
+        return done._replace(note="; ".join(filter(None, (done.note, *said))))
 
     def _seen_in(self, skill: Skill, agent: Agent) -> str:
         """The skill's own folder, when the agent looks there and finds it."""
@@ -117,6 +123,8 @@ class Links(LinkBook):
     def _usual(self, skill: Skill, agent: Agent) -> How:
         if agent.links != "yes" or os.name == "nt":
             return "copy"
+        if not skill.head.id:
+            return "copy"  # its folder is the whole project
         # A link out of a project would lead nowhere on the next machine.
         near = self.user or is_really_inside(skill.base_dir, self.project)
         return "symlink" if near else "copy"
@@ -133,7 +141,7 @@ class Links(LinkBook):
     ) -> Done:
         source = skill.base_dir
         path = os.path.relpath(target, self.base)
-        tree = digest_of_folder(source) if how == "copy" else ""
+        tree = digest_of_skill(skill) if how == "copy" else ""
         made = Record(path, agent.id, skill.name, how, tree)
         known = records.get(path)
         there = os.path.lexists(target)
@@ -144,7 +152,7 @@ class Links(LinkBook):
             if self._is_as_wanted(target, source, how, tree):
                 records[path] = made
                 return Done(skill.name, agent.id, target, "kept", how)
-            ours = known is not None and self.state(known, source) != "edited"
+            ours = known is not None and self.state(known, tree) != "edited"
             if not ours and not replace:
                 raise self._in_the_way(path, known)
             action = "refreshed" if ours else "replaced"
@@ -153,7 +161,7 @@ class Links(LinkBook):
             if how == "symlink":
                 self._make_link(source, new, target)
             else:
-                _copy(source, new, tree)
+                _copy(skill, new, tree)
             if there:
                 note = self._put_away(target, keep=not ours)
             os.rename(new, target)
@@ -194,9 +202,11 @@ class Links(LinkBook):
             return ""
         import shutil
 
-        folder = os.path.join(self.scope.work, "replaced", time.strftime("%Y%m%d-%H%M%S"))
-        os.makedirs(folder, exist_ok=True)
-        away = os.path.join(folder, f"{os.path.basename(target)}-{os.urandom(2).hex()}")
+        # A new folder with a name that nobody guesses: nothing can wait for us there.
+        moment = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}"
+        folder = os.path.join(self.scope.work, "replaced", moment)
+        os.makedirs(folder)
+        away = os.path.join(folder, os.path.basename(target))
         shutil.move(target, away)
         return away
 
@@ -223,8 +233,9 @@ class Links(LinkBook):
         with self.changing(target) as records:
             known = records.pop(path, None)
             if not os.path.lexists(target):  # somebody else removed it
-                return Done(name, agent.id, target, "removed", known.how if known else "")
-            ours = known is not None and self.state(known, source or target) != "edited"
+                done = Done(name, agent.id, target, "removed", known.how if known else "")
+                return self._told(done)
+            ours = known is not None and self.state(known) != "edited"
             if not ours and source and os.path.islink(target):
                 ours = os.path.realpath(target) == os.path.realpath(source)
             if os.path.realpath(source or os.sep) == target:
@@ -232,7 +243,8 @@ class Links(LinkBook):
             if not ours and not (replace and known is not None):
                 raise self._in_the_way(path, known)
             note = self._put_away(target, keep=not ours)
-        return Done(name, agent.id, target, "removed", known.how if known else "symlink", note)
+        done = Done(name, agent.id, target, "removed", known.how if known else "symlink", note)
+        return self._told(done)
 
     def refresh(self, find: Callable[[str], Skill | None]) -> list[Done]:
         """Bring every copy up to date that nobody changed; says what was left alone and why.
@@ -249,7 +261,7 @@ class Links(LinkBook):
                 note = say("the skill is not offered here any more")
                 done.append(Done(one.skill, one.agent, full, "refused", one.how, note))
                 continue
-            state = self.state(one, skill.base_dir)
+            state = self.state(one, digest_of_skill(skill))
             if state == "edited":
                 note = say("it was changed there")
                 done.append(Done(one.skill, one.agent, full, "refused", one.how, note))
@@ -276,15 +288,20 @@ class Links(LinkBook):
         )
 
 
-def _copy(source: str, new: str, tree: str) -> None:
+def _copy(skill: Skill, new: str, tree: str) -> None:
     """Copy a skill's files, and make sure that they are those that were looked at.
+
+    What running the skill left in it stays behind, and so does a project around it.
 
     Raises:
         Conflict: the skill changed meanwhile.
     """
-    files = FolderTree(source)
+    files = tree_of(skill)
+    wanted = clean_seal(files).files
     os.mkdir(new)
     for file in files.files:
+        if file.path not in wanted:
+            continue
         path = os.path.join(new, file.path)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if file.mode == "link":
@@ -294,7 +311,9 @@ def _copy(source: str, new: str, tree: str) -> None:
             stream.writelines(files.chunks(file.path))
         os.chmod(path, 0o755 if file.mode == "program" else 0o644)
     if not tree or digest_of_folder(new) != tree:
-        raise Conflict(say("`{path}` changed while it was copied", path=source), say("Try again"))
+        raise Conflict(
+            say("`{path}` changed while it was copied", path=skill.base_dir), say("Try again")
+        )
 
 
 def _remove(path: str) -> None:

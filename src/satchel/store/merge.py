@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel.skill.tree import MemoryTree, read_whole, seal
+from satchel.skill.tree import File, read_whole, seal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from satchel.skill.tree import Seal, Tree
+    from satchel.skill.tree import Mode, Seal, Tree
 
 _MOST_LINES = 4_000
 """Comparing is quadratic at worst; beyond this a text that both sides changed is a conflict."""
@@ -32,11 +32,36 @@ class Merged(NamedTuple):
     """Files where your edits are part of the result."""
 
 
+class ComposedTree:
+    """Files put together here, each with what it may do: links and programs stay what they are."""
+
+    def __init__(self, content: dict[str, tuple[bytes, Mode]]) -> None:
+        self._content = content
+        self.files = tuple(
+            File(path, len(content[path][0]), content[path][1])
+            for path in sorted(content, key=os.fsencode)
+        )
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """The content, at once."""
+        yield self._content[path][0]
+
+
+def compose(tree: Tree, left_out: Callable[[str], bool] = lambda _path: False) -> ComposedTree:
+    """A tree as one in memory, without some of its files."""
+    return ComposedTree({
+        file.path: (read_whole(tree, file.path), file.mode)
+        for file in tree.files
+        if not left_out(file.path)
+    })  # fmt: skip
+
+
 class _Side(NamedTuple):
     """One version of a skill."""
 
     tree: Tree
     marks: dict[str, str]
+    modes: dict[str, Mode]
 
     def content(self, path: str) -> bytes:
         return read_whole(self.tree, path)
@@ -44,33 +69,39 @@ class _Side(NamedTuple):
 
 def merge_trees(base: Tree, mine: Tree, theirs: Tree) -> Merged:
     """Bring your edits and an update together."""
-    sides = [_Side(tree, seal(tree).files) for tree in (base, mine, theirs)]
+    sides = [
+        _Side(tree, seal(tree).files, {file.path: file.mode for file in tree.files})
+        for tree in (base, mine, theirs)
+    ]
     old, own, new = sides
-    content: dict[str, bytes] = {}
-    programs: set[str] = set()
+    content: dict[str, tuple[bytes, Mode]] = {}
     conflicts: list[str] = []
     kept: list[str] = []
     for path in sorted({*old.marks, *own.marks, *new.marks}, key=os.fsencode):
         was, is_now, will_be = (side.marks.get(path) for side in sides)
         if is_now in (was, will_be):
-            chosen: bytes | None = None if will_be is None else new.content(path)
-            mark = will_be
+            if will_be is not None:
+                content[path] = new.content(path), new.modes[path]
         elif will_be == was:
-            chosen, mark = None if is_now is None else own.content(path), is_now
             kept.append(path)
+            if is_now is not None:
+                content[path] = own.content(path), own.modes[path]
         else:
-            chosen, mark = _both_changed(path, old, own, new), will_be
             kept.append(path)
-            if chosen is None:
+            both = _both_changed(path, old, own, new)
+            if both is None:
                 conflicts.append(path)
                 continue
-        if chosen is not None and mark is not None:
-            content[path] = chosen
-            if mark.endswith(" x"):
-                programs.add(path)
+            content[path] = both, _mode(path, old, own, new)
     if conflicts:
         return Merged(None, tuple(conflicts), tuple(kept))
-    return Merged(MemoryTree(content, frozenset(programs)), (), tuple(kept))
+    return Merged(ComposedTree(content), (), tuple(kept))
+
+
+def _mode(path: str, old: _Side, own: _Side, new: _Side) -> Mode:
+    """Whether a merged file may be executed: whoever changed that decides."""
+    mine = own.modes[path]
+    return mine if mine != old.modes.get(path, "file") else new.modes[path]
 
 
 def _both_changed(path: str, old: _Side, own: _Side, new: _Side) -> bytes | None:

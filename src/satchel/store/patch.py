@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from satchel.skill.tree import FolderTree, read_whole, seal
+from satchel.skill.tree import read_whole, seal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from satchel.skill.tree import Tree
+
 _LONGEST = 1 << 20
 
 
-def patch_of(before: str, after: str, name: str) -> str:
-    """The difference of two folders, as a unified diff."""
+def patch_of(before: Tree | None, after: Tree | None, name: str) -> str:
+    """The difference of two versions, as a unified diff."""
     return "".join(_pieces(before, after, name))
 
 
-def _pieces(before: str, after: str, name: str) -> Iterator[str]:
-    trees = [FolderTree(folder) if folder else None for folder in (before, after)]
+def _pieces(before: Tree | None, after: Tree | None, name: str) -> Iterator[str]:
+    trees = [before, after]
     old, new = (seal(tree).files if tree is not None else {} for tree in trees)
     for path in sorted({*old, *new}, key=os.fsencode):
         if old.get(path) == new.get(path):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from satchel.errors import SatchelError
     from satchel.library.lockfile import Locked
     from satchel.security import Report
-    from satchel.skill.tree import Seal
+    from satchel.skill.tree import Seal, Tree
     from satchel.store.scope import Scope
     from satchel.store.stage import Stage
 
@@ -80,17 +80,21 @@ class Step(NamedTuple):
     """What was ignored, renamed or made up on the way."""
     error: SatchelError | None = None
     """Why it was refused."""
-    base: str = ""
-    """Hexadecimal digest under which the pristine content is kept."""
+    bases: tuple[str, ...] = ()
+    """Hexadecimal digests under which content is kept, for merges and for the lockfile."""
+    old: Tree | None = None
+    """What the difference is against, where that is not what is on disk."""
     approved: bool = True
     """Carrying it out is an approval of what it puts there."""
+    waived: bool = False
+    """It brings nothing new, so what the scan says does not stop it."""
     own: bool = False
     """Made here by the user, so that later edits need no approval."""
 
     @property
     def blocked(self) -> bool:
         """The scan says that it must not be installed unseen."""
-        return self.report is not None and self.report.verdict == "blocked"
+        return not self.waived and self.report is not None and self.report.verdict == "blocked"
 
     def to_dict(self) -> dict[str, Any]:
         """The form for `--json`."""

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 from satchel._language import say
 from satchel.errors import NotFound, Refused, SatchelError, SkillBroken
 from satchel.library.lockfile import Locked, Verdict
-from satchel.library.seal import head_mark
+from satchel.library.seal import generated, head_mark
 from satchel.security import scan_tree
-from satchel.skill.load import load_document
+from satchel.skill.load import load_document, parse_document
 from satchel.skill.tree import FolderTree, read_whole, seal
 from satchel.store.export import write_archive
-from satchel.store.merge import differing
+from satchel.store.journal import standing
+from satchel.store.merge import compose, differing
 from satchel.store.plan import Difference, Step
 from satchel.store.sources import subtree
+from satchel.store.trouble import unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,12 +49,12 @@ class Workbench:
         self.stage = stage
         self.lock = lock
         self._allow = allow
-        self._bases = 0
 
     def take(self, pick: Pick, bundle: Bundle, *, signer: Callable[[Tree], str] | None) -> Step:
         """A step that puts one skill of a source in its place."""
         try:
-            tree = subtree(bundle.tree, pick.path)
+            with unchanged(self.scope.work):
+                tree = subtree(bundle.tree, pick.path)
         except SatchelError as exc:
             before = self.lock.get(pick.id)
             return Step("refused", pick.id, pick.id, before=before, error=exc, notes=pick.notes)
@@ -69,6 +71,7 @@ class Workbench:
         upstream: Tree | None = None,
         kept: Sequence[str] = (),
         signer: Callable[[Tree], str] | None = None,
+        against: Tree | None = None,
     ) -> Step:
         """A step that puts a tree in a skill's place.
 
@@ -80,26 +83,31 @@ class Workbench:
             upstream: What the source had, when `tree` has the user's edits too.
             kept: Files with edits of the user.
             signer: Says who signed a tree; nothing when nobody did.
+            against: What to compare with, in place of what is on disk.
         """
         before = self.lock.get(skill_id)
         try:
-            sealed = self.stage.write_tree(skill_id, tree)
-            folder = self.stage.folder(skill_id)
-            staged = FolderTree(folder)
-            document = _document(folder, skill_id)
-            report = scan_tree(staged, allow=self._allow, name=skill_id)
-            pristine = sealed if upstream is None else seal(upstream)
-            base = self._keep(pristine, staged if upstream is None else upstream)
-            who = signer(staged) if signer is not None else ""
-            here = self.present(skill_id)
+            with unchanged(self.scope.work):
+                sealed = self.stage.write_tree(skill_id, tree)
+                folder = self.stage.folder(skill_id)
+                staged = FolderTree(folder)
+                document = _document(folder, skill_id)
+                report = scan_tree(staged, allow=self._allow, name=skill_id)
+                pristine = sealed if upstream is None else seal(upstream)
+                bases = [self._keep(sealed, staged)]
+                if upstream is not None:
+                    bases.append(self._keep(pristine, upstream))
+                who = signer(staged) if signer is not None else ""
+                was, here = standing(self.scope.target(skill_id)), self.present(skill_id)
+                old = against or (self.present_tree(skill_id) if here is not None else None)
+                difference = Difference()
+                if old is not None:
+                    difference = _difference(old, staged, document, report)
+                    difference = difference._replace(kept=tuple(kept))
         except SatchelError as exc:
             return Step("refused", skill_id, skill_id, before=before, error=exc, notes=tuple(notes))
         head = document.head
         name = head.name if head is not None else skill_id
-        difference = Difference()
-        if here is not None:
-            difference = self._difference(skill_id, here, sealed, document, report)
-            difference = difference._replace(kept=tuple(kept))
         after = Locked(
             skill_id,
             name,
@@ -121,27 +129,40 @@ class Workbench:
             head.description if head is not None else "",
             before,
             after,
-            here.digest if here is not None else "",
+            was,
             sealed,
             head_mark(head) if head is not None else "",
             folder,
             difference,
             report,
             tuple(notes),
-            base=base,
+            bases=tuple(bases),
+            old=against,
         )
 
     def present(self, skill_id: str) -> Seal | None:
-        """What is in a skill's place now."""
+        """What is in a skill's place now, without what running it left behind.
+
+        Raises:
+            Refused: it is a link or a file, which is not ours to change.
+        """
         folder = self.scope.target(skill_id)
-        if os.path.islink(folder):
+        if os.path.islink(folder) or (os.path.lexists(folder) and not os.path.isdir(folder)):
             raise Refused(
-                say(
-                    "`{name}` is a link: what it leads to is not Satchel's to change", name=skill_id
-                ),
-                say("Remove the link, or import under another id with `--id`"),
+                say("`{name}` is a link or a file, which Satchel did not put there", name=skill_id),
+                say("Move it away, or import under another id with `--id`"),
             )
-        return seal(FolderTree(folder)) if os.path.lexists(folder) else None
+        with unchanged(folder):
+            return seal(self.present_tree(skill_id)) if os.path.isdir(folder) else None
+
+    def present_tree(self, skill_id: str) -> Tree:
+        """The same as files."""
+        locked = self.lock[skill_id].files if skill_id in self.lock else {}
+        folder = self.scope.target(skill_id)
+        with unchanged(folder):
+            return compose(
+                FolderTree(folder), lambda path: path not in locked and generated(path, folder)
+            )
 
     def _keep(self, pristine: Seal, tree: Tree) -> str:
         """Set the pristine content aside, for the merge with a later version."""
@@ -151,23 +172,22 @@ class Workbench:
             write_archive(tree, target)
         return name
 
-    def _difference(
-        self, skill_id: str, here: Seal, there: Seal, document: Document, report: Report
-    ) -> Difference:
-        added, removed, changed = differing(here, there)
-        folder = os.path.join(self.scope.folder, skill_id)
-        was = scan_tree(FolderTree(folder), name=skill_id).inventory
-        touched = {*added, *changed}
-        now = report.inventory
-        return Difference(
-            tuple(added),
-            tuple(removed),
-            tuple(changed),
-            _fields(folder, document),
-            tuple(path for path in now.programs if path in touched),
-            tuple(host for host in now.hosts if host not in was.hosts),
-            tuple(secret for secret in now.secrets if secret not in was.secrets),
-        )
+
+def _difference(old: Tree, new: FolderTree, document: Document, report: Report) -> Difference:
+    """What changes from one version to the next."""
+    added, removed, changed = differing(seal(old), seal(new))
+    was = scan_tree(old).inventory
+    touched = {*added, *changed}
+    now = report.inventory
+    return Difference(
+        tuple(added),
+        tuple(removed),
+        tuple(changed),
+        _fields(old, document),
+        tuple(path for path in now.programs if path in touched),
+        tuple(host for host in now.hosts if host not in was.hosts),
+        tuple(secret for secret in now.secrets if secret not in was.secrets),
+    )
 
 
 def _same_origin(before: Locked | None, after: Locked) -> bool:
@@ -201,13 +221,10 @@ def _document(folder: str, skill_id: str) -> Document:
     return document
 
 
-def _fields(folder: str, document: Document) -> tuple[tuple[str, str, str], ...]:
+def _fields(old: Tree, document: Document) -> tuple[tuple[str, str, str], ...]:
     """What the frontmatter says differently."""
-    file = next((name for name in sorted(os.listdir(folder)) if name.upper() == "SKILL.MD"), "")
-    try:
-        before = load_document(folder, file, "").fields if file else {}
-    except SatchelError:
-        before = {}
+    file = next((file.path for file in old.files if file.path.upper() == "SKILL.MD"), "")
+    before = parse_document(read_whole(old, file), "", file, (0, 0, 0)).fields if file else {}
     after = document.fields
     return tuple(
         (key, _short(before.get(key, "")), _short(after.get(key, "")))

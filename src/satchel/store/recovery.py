@@ -3,12 +3,15 @@
 A journal on the disk means that the change was decided: it is finished. Without one the old state
 holds, and what was staged by dead processes is removed. Every step looks at what is there, by
 digest, so a recovery that is itself interrupted is simply done again. Nothing that somebody else
-put there is ever deleted: it goes into the history, and that is said.
+put there is ever deleted: it goes into the history, and that is said. A journal that was not
+written here is none: it is set aside.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,8 +20,10 @@ from satchel._language import listed, say
 from satchel.errors import LockBroken, Refused
 from satchel.library.lockfile import read_lock, render_lock
 from satchel.store import journal
+from satchel.store.area import prepare_scope
 from satchel.store.journal import NAME, standing
-from satchel.store.scope import check_scope, prepare_scope
+from satchel.store.keeping import numbers
+from satchel.store.scope import TIMEOUT
 from satchel.store.stage import remove_tree, sweep
 from satchel.store.trouble import hint, named, reason, unchanged
 
@@ -29,8 +34,13 @@ if TYPE_CHECKING:
     from satchel.store.journal import Change, Record
     from satchel.store.scope import Scope
 
-TIMEOUT = 60.0
-"""Seconds that a writer waits for another one."""
+_TEMPORARY = re.compile(
+    r"\.(?:journal\.json|entry\.new|links\.json|satchel\.lock)\.[0-9]+\.[0-9a-f]{8}"
+)
+"""Unfinished files (`write_atomic`) of whoever holds the lock."""
+_EARLY = re.compile(r"\.(?:owner|\.gitignore)\.[0-9]+\.[0-9a-f]{8}")
+"""The same of whoever makes the work area, without a lock: somebody may be at it this moment."""
+_EARLY_SECONDS = 600
 
 
 class Repair(NamedTuple):
@@ -50,22 +60,29 @@ def recover(scope: Scope, *, timeout: float = TIMEOUT) -> list[Repair]:
         AccessDenied: something in the scope leads elsewhere.
         Refused: the disk says no, or another process is at work for too long.
     """
-    check_scope(scope)
     if not _left(scope):
         return []
-    with writing(scope, timeout=timeout):
-        return recover_held(scope)
+    with writing(scope, timeout=timeout) as said:
+        return [*(Repair("", (), text) for text in said), *recover_held(scope)]
 
 
 @contextmanager
-def writing(scope: Scope, *, timeout: float = TIMEOUT) -> Generator[None]:
-    """Be the only writer of a scope."""
+def writing(scope: Scope, *, timeout: float = TIMEOUT) -> Generator[list[str]]:
+    """Be the only writer of a scope; gives what there is to say about its work area."""
+    said: list[str] = []
     with unchanged(scope.part("lock")):
-        prepare_scope(scope)
-        held = locked(scope.part("lock"), timeout=timeout, private=False)
-        held.__enter__()
+        while True:
+            said += prepare_scope(scope, timeout=timeout)
+            area = os.stat(scope.work)
+            held = locked(scope.part("lock"), timeout=timeout, private=False)
+            held.__enter__()
+            with suppress(FileNotFoundError):
+                if os.path.samestat(area, os.stat(scope.work)):
+                    break
+            # Another user set this work area aside while we waited for it.
+            held.__exit__(None, None, None)
     try:
-        yield
+        yield said
     finally:
         with suppress(OSError):  # the system lets go of it in any case
             held.__exit__(None, None, None)
@@ -75,7 +92,7 @@ def _left(scope: Scope) -> bool:
     """Whether there is anything to look at: a journal, a stage, a temporary file."""
     try:
         names = os.listdir(scope.work)
-        return NAME in names or any(map(_is_temporary, names)) or any(
+        return NAME in names or any(_is_temporary(scope, name) for name in names) or any(
             os.listdir(scope.part(part)) for part in ("stage", "trash")
         )  # fmt: skip
     except FileNotFoundError:
@@ -84,8 +101,19 @@ def _left(scope: Scope) -> bool:
         return True
 
 
-def _is_temporary(name: str) -> bool:
-    return name.startswith(".") and not name.startswith(".gitignore")
+def _is_temporary(scope: Scope, name: str) -> bool:
+    """Whether something in the work area is a file of ours that was never finished."""
+    early = bool(_EARLY.fullmatch(name))
+    if not early and not _TEMPORARY.fullmatch(name):
+        return False
+    import time
+
+    try:
+        info = os.lstat(scope.part(name))
+    except FileNotFoundError:
+        return False
+    old = time.time() - info.st_mtime > _EARLY_SECONDS
+    return stat.S_ISREG(info.st_mode) and (old or not early)
 
 
 def recover_held(scope: Scope) -> list[Repair]:
@@ -115,7 +143,7 @@ def _journal(scope: Scope, repairs: list[Repair]) -> Record | None:
         os.rename(path, aside)
         sync_folder(scope.work)
         text = say(
-            "The journal of an interrupted change was damaged ({reason}) and set aside as "
+            "The journal of an interrupted change cannot be used ({reason}); it was set aside as "
             "`{path}`; run `satchel verify` to see what it left",
             reason=exc,
             path=aside,
@@ -138,7 +166,7 @@ def _finish(scope: Scope, record: Record) -> Repair:
     if actual != record.changes:
         # Recorded as it is now, so that `undo` knows the truth; `after` decided and is kept above.
         record = record._replace(changes=tuple(_kept(c) for c in actual))
-        write_atomic(scope.part("entry.new"), journal.render(record))
+        write_atomic(scope.part("entry.new"), journal.render(record, scope))
         archive(scope, record, "entry.new")
         os.unlink(scope.part(NAME))
         sync_folder(scope.work)
@@ -266,11 +294,12 @@ def _clear(scope: Scope, repairs: list[Repair]) -> None:
     for name in os.listdir(scope.part("trash")):
         found = True
         remove_tree(scope.part("trash", name))
-    for name in filter(_is_temporary, os.listdir(scope.work)):
-        found = True
-        os.unlink(scope.part(name))
-    for name in os.listdir(scope.part("history")):
-        entry = scope.part("history", name)
+    for name in os.listdir(scope.work):
+        if _is_temporary(scope, name):
+            found = True
+            os.unlink(scope.part(name))
+    for number in numbers(scope):
+        entry = scope.part("history", str(number))
         if not os.path.lexists(os.path.join(entry, journal.ENTRY)):
             # Made ready and never used. Anything in it keeps it.
             with suppress(OSError):

@@ -12,6 +12,7 @@ from satchel.skill.tree import seal
 from satchel.store.archive import open_archive
 from satchel.store.plan import Step
 from satchel.store.sources import source_from, subtree
+from satchel.store.trouble import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +37,12 @@ def plan_install(
         for at, entry in enumerate(bench.lock.values()):
             if progress is not None:
                 progress(entry.id, at, total)
-            here = bench.present(entry.id)
+            try:
+                here = bench.present(entry.id)
+            except (SatchelError, OSError) as exc:
+                error = exc if isinstance(exc, SatchelError) else refusal(exc, entry.id)
+                yield Step("refused", entry.id, entry.name, before=entry, error=error)
+                continue
             was = here.digest if here is not None else ""
             if was == entry.tree or (was and not frozen):
                 notes = () if was == entry.tree else (say("it differs from the lockfile"),)
@@ -46,8 +52,9 @@ def plan_install(
                 continue
             try:
                 tree = _locked_tree(bench, entry, fetched, stack)
-            except SatchelError as exc:
-                yield Step("refused", entry.id, entry.name, before=entry, error=exc)
+            except (SatchelError, OSError) as exc:
+                error = exc if isinstance(exc, SatchelError) else refusal(exc, entry.id)
+                yield Step("refused", entry.id, entry.name, before=entry, error=error)
                 continue
             step = bench.put(entry.id, tree, entry.place)
             if step.kind == "refused":

@@ -2,7 +2,8 @@
 
     R/skills/<id>/     the skills
     R/satchel.lock     what was installed, for review
-    R/.satchel/        work area: lock, stage/, journal.json, history/, base/, trash/
+    R/.satchel/        work area: owner, lock, stage/, journal.json, history/, base/, trash/,
+                       links.json, replaced/
 
 R is `.agents` of a project, or `~/.config/agents` for all projects.
 """
@@ -10,22 +11,40 @@ R is `.agents` of a project, or `~/.config/agents` for all projects.
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from satchel._fs import is_really_inside, make_folders, write_atomic
+from satchel._fs import is_really_inside
 from satchel._language import say
-from satchel.errors import AccessDenied, InvalidInput
+from satchel.errors import AccessDenied
 from satchel.library.locations import global_folder, user_folder
-from satchel.library.lockfile import lock_path
-from satchel.skill.interpret import INVISIBLE
+from satchel.library.lockfile import check_id, lock_path
+from satchel.library.marks import key_path
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from satchel.settings import Settings
+
+__all__ = [
+    "PARTS",
+    "TIMEOUT",
+    "WORK",
+    "Name",
+    "Scope",
+    "check_id",
+    "check_scope",
+    "scope_of",
+]
 
 Name = Literal["project", "global"]
 WORK = ".satchel"
 PARTS = ("stage", "history", "base", "trash")
-_MAX_NAME = 255  # bytes of one file name, on every common file system
+"""Folders that are always there."""
+TIMEOUT = 60.0
+"""Seconds that a writer waits for another one."""
+_FOLDERS = (*PARTS, "replaced")
+_FILES = ("owner", "lock", "journal.json", "entry.new", "links.json", ".gitignore")
 
 
 class Scope(NamedTuple):
@@ -36,6 +55,9 @@ class Scope(NamedTuple):
     """The folder with the skills, absolute."""
     boundary: str = ""
     """The project's folder: nothing may lead out of it. Empty for the user's own."""
+    marks: str = ""
+    """The user's key (`library/marks.py`), by which Satchel knows its own work area; empty when
+    nothing is checked."""
 
     @property
     def root(self) -> str:
@@ -69,15 +91,15 @@ def scope_of(settings: Settings, name: Name) -> Scope:
     """
     if name == "project":
         project = os.path.abspath(settings.project)
-        scope = Scope(name, user_folder(settings), project)
+        scope = Scope(name, user_folder(settings), project, key_path(settings.paths.state))
     else:
         folder = global_folder()
         if not folder:
             raise AccessDenied(
                 say("There is no home folder to keep skills in"), say("Set `HOME` to one")
             )
-        scope = Scope(name, folder)
-    check_scope(scope)
+        scope = Scope(name, folder, marks=key_path(settings.paths.state))
+    check_places(scope)
     return scope
 
 
@@ -87,6 +109,14 @@ def check_scope(scope: Scope) -> None:
     Raises:
         AccessDenied: something does.
     """
+    check_places(scope)
+    for name in _FOLDERS:
+        _check_kind(scope.part(name), stat.S_ISDIR)
+    for name in _FILES:
+        _check_kind(scope.part(name), stat.S_ISREG)
+
+
+def check_places(scope: Scope) -> None:
     if scope.boundary:
         for path in (scope.root, scope.folder):
             if not is_really_inside(path, scope.boundary):
@@ -94,54 +124,21 @@ def check_scope(scope: Scope) -> None:
                     say("`{path}` leads outside the project", path=path),
                     say("Replace the link by a folder"),
                 )
-    for path in (scope.work, *(scope.part(name) for name in PARTS)):
-        if os.path.islink(path):
-            raise AccessDenied(
-                say("`{path}` is a link; Satchel works only in a folder of its own", path=path),
-                say("Remove the link"),
-            )
+    _check_kind(scope.work, stat.S_ISDIR)
 
 
-def prepare_scope(scope: Scope) -> None:
-    """Make the work area, at the first use.
-
-    Raises:
-        AccessDenied: something in the scope leads elsewhere.
-        OSError: it cannot be made.
-    """
-    check_scope(scope)
-    ignore = scope.part(".gitignore")
-    if os.path.isfile(ignore) and all(os.path.isdir(scope.part(name)) for name in PARTS):
-        return
-    for name in PARTS:
-        make_folders(scope.part(name))
-    if not os.path.isfile(ignore):
-        write_atomic(ignore, b"*\n")
-
-
-def check_id(skill_id: str) -> str:
-    """Return an id that can be the name of a skill's folder.
-
-    Folders that are already there have all kinds of names, so this is wider than what a skill's
-    name should be: one visible folder name that every system can hold.
-
-    Raises:
-        InvalidInput: it cannot.
-    """
+def _check_kind(path: str, is_kind: Callable[[int], bool]) -> None:
+    """Nothing is there, or what we would put there ourselves."""
     try:
-        length = len(os.fsencode(skill_id))
-    except UnicodeEncodeError:
-        length = 0
-    odd = (
-        not length
-        or skill_id[0] in ". "
-        or skill_id[-1] in ". "
-        or any(sign in "/\\:" or ord(sign) < 32 or ord(sign) == 127 for sign in skill_id)
-        or INVISIBLE.search(skill_id)
-    )
-    if odd or length > _MAX_NAME:
-        raise InvalidInput(
-            say("`{name}` cannot be the name of a skill's folder", name=ascii(skill_id)[1:-1]),
-            say("Use a-z, 0-9 and single hyphens"),
+        mode = os.lstat(path).st_mode
+    except OSError:  # nothing, or nothing to be had: said by whoever needs it
+        return
+    if stat.S_ISLNK(mode):
+        raise AccessDenied(
+            say("`{path}` is a link; Satchel works only in a folder of its own", path=path),
+            say("Remove the link"),
         )
-    return skill_id
+    if not is_kind(mode):
+        raise AccessDenied(
+            say("`{path}` is not what Satchel puts there", path=path), say("Move it elsewhere")
+        )

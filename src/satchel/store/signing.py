@@ -77,11 +77,12 @@ class _Envelope(NamedTuple):
 # --- signing ------------------------------------------------------------------------------
 
 
-def sign_folder(folder: str, key: str) -> str:
+def sign_folder(folder: str, key: str, tree: FolderTree | None = None) -> str:
     """Sign the skill in a folder; returns the path of its `SKILL.sig`.
 
     Args:
         folder: The skill.
+        tree: Its files, by `tree_of`, where not everything in the folder is the skill.
         key: A private key, or a public one whose private half is in the agent.
 
     Raises:
@@ -96,7 +97,7 @@ def sign_folder(folder: str, key: str) -> str:
             say("There is no key `{path}`", path=key),
             say("Make one: `ssh-keygen -t ed25519 -f {path}`", path=key),
         )
-    tree = FolderTree(folder)
+    tree = tree or FolderTree(folder)
     if not any(file.path.lower() == "skill.md" for file in tree.files):
         raise NotFound(
             say("There is no SKILL.md in `{path}`", path=folder), say("Give the skill's folder")

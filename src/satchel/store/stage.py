@@ -13,11 +13,12 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from satchel._fs import locked
+from satchel._fs import check_lock_file, locked
 from satchel._language import say
 from satchel.errors import Conflict, Refused, SkillBroken, Unsafe
 from satchel.skill.tree import LIMITS, FolderTree, Seal, digest_of, seal
-from satchel.store.scope import check_id, prepare_scope
+from satchel.store.area import prepare_scope
+from satchel.store.scope import check_id
 from satchel.store.trouble import unchanged
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class Stage:
         """
         self.scope = scope
         with unchanged(scope.work):
-            prepare_scope(scope)
+            self.notes = tuple(prepare_scope(scope))
+            """What there is to say about the work area: somebody else's was set aside."""
             self.path = scope.part("stage", f"{os.getpid():x}-{os.urandom(6).hex()}")
             self._alive = locked(self.path + ".alive", private=False)
             # Locked first, made second: nobody ever sees a stage without an owner.
@@ -216,6 +218,7 @@ def sweep(scope: Scope) -> bool:
     for name in sorted(names):
         path = scope.part("stage", name)
         try:
+            check_lock_file(path + ".alive")
             with FileLock(path + ".alive", timeout=0, blocking=False, thread_local=False):
                 found = True
                 remove_tree(path)
@@ -226,9 +229,15 @@ def sweep(scope: Scope) -> bool:
 
 
 def remove_tree(path: str) -> bool:
-    """Delete a folder as far as that is possible; True when it is gone. Follows no link."""
+    """Delete whatever is there as far as that is possible; True when it is gone.
+
+    Follows no link.
+    """
     import shutil
 
     with suppress(OSError):  # some errors come through all the same
-        shutil.rmtree(path, ignore_errors=True)
+        if os.path.islink(path) or not os.path.isdir(path):
+            os.unlink(path)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
     return not os.path.lexists(path)

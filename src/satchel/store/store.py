@@ -10,24 +10,27 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._language import listed, say
-from satchel.errors import Blocked, Conflict, InvalidInput, NotFound, Refused
+from satchel.errors import Blocked, InternalError, InvalidInput, NotFound, Refused
 from satchel.library.lockfile import Place, read_lock, salvage
 from satchel.skill.interpret import MAX_NAME, NAME, slug
-from satchel.skill.tree import FolderTree, MemoryTree, read_whole
+from satchel.skill.tree import FolderTree, MemoryTree
 from satchel.store import history
+from satchel.store.approving import Approvals
 from satchel.store.choose import choose
 from satchel.store.journal import Change, standing
 from satchel.store.plan import Plan, Step
 from satchel.store.prepare import Workbench
 from satchel.store.recovery import recover
 from satchel.store.reproduce import plan_install
+from satchel.store.revise import lock_step, rename_steps
 from satchel.store.sources import source_of
 from satchel.store.stage import stage
 from satchel.store.transaction import commit
-from satchel.store.update import open_base, plan_update
+from satchel.store.trouble import unchanged
+from satchel.store.update import plan_update
 from satchel.store.verify import stand
 
 if TYPE_CHECKING:
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     from satchel.library.lockfile import Lock, Locked
     from satchel.library.trust import TrustBook
     from satchel.security import Allowance
-    from satchel.skill.tree import Seal, Tree
+    from satchel.skill.tree import Tree
     from satchel.store.scope import Scope
     from satchel.store.verify import Standing
 
@@ -80,6 +83,7 @@ class Store:
         self._library = library
         self._allow = tuple(allow)
         self._signer = signer
+        self._approvals = Approvals(scope, trust)
 
     def lock(self) -> Lock:
         """What is locked.
@@ -97,6 +101,8 @@ class Store:
         Raises:
             InvalidInput: there is one already.
         """
+        if not name.strip():
+            raise InvalidInput(say("A skill needs a name"), say("Run `satchel add release-notes`"))
         skill_id = slug(name)
         if os.path.lexists(os.path.join(self.scope.folder, skill_id)):
             raise InvalidInput(
@@ -110,7 +116,7 @@ class Store:
         with self._bench("add") as (bench, plan):
             step = bench.put(skill_id, MemoryTree({"SKILL.md": text}), Place("new"))
             # Its author will edit it all day: nothing to lock, and no approval to lose.
-            plan.append(step._replace(after=None, base="", own=True))
+            plan.append(step._replace(after=None, bases=(), own=True, waived=True))
         return plan.done
 
     def plan_import(
@@ -147,9 +153,10 @@ class Store:
             )
         origin = source_of(source, base=self.scope.root)
         with origin.fetch(ref=ref) as bundle, self._bench("import") as (bench, plan):
-            wanted = choose(
-                bundle, path=path, skill_id=skill_id, names=names, everything=everything
-            )
+            with unchanged(source):
+                wanted = choose(
+                    bundle, path=path, skill_id=skill_id, names=names, everything=everything
+                )
             for at, pick in enumerate(wanted):
                 if progress is not None:
                     progress(pick.id, at, len(wanted))
@@ -171,7 +178,8 @@ class Store:
                 skill_id = self.resolve(name)
                 entry = lock.get(skill_id)
                 shown = entry.name if entry is not None else name
-                was = standing(self.scope.target(skill_id))
+                with unchanged(self.scope.target(skill_id)):
+                    was = standing(self.scope.target(skill_id))
                 plan.append(Step("remove", skill_id, shown, before=entry, was=was))
         return plan.done
 
@@ -197,12 +205,13 @@ class Store:
             for step in plan_update(
                 bench,
                 chosen,
+                approved=self._approvals.knows,
                 ref=ref,
                 discard_edits=discard_edits,
                 signer=self._signer,
                 progress=progress,
             ):
-                plan.append(step)
+                plan.append(self._as_shown(bench, step))
         return plan.done
 
     def plan_install(
@@ -219,7 +228,9 @@ class Store:
         """
         with self._bench("install") as (bench, plan):
             for step in plan_install(bench, frozen=frozen, progress=progress):
-                plan.append(step)
+                # The lockfile may have come with the project: it approves nothing.
+                known = step.seal is not None and self._approvals.knows(step.id, step.seal)
+                plan.append(step._replace(approved=known))
         return plan.done
 
     def plan_rename(self, name: str, new: str) -> Plan:
@@ -238,24 +249,20 @@ class Store:
             raise InvalidInput(
                 say("The skill `{name}` exists already", name=new), say("Choose another name")
             )
-        lock = self.lock()
-        entry = lock.get(skill_id)
-        folder = os.path.join(self.scope.folder, skill_id)
-        tree = _renamed(FolderTree(folder), new)
         with self._bench("rename") as (bench, plan):
-            place = entry.place if entry is not None else Place("new")
-            upstream = open_base(self.scope, entry) if entry is not None else None
-            step = bench.put(new, tree, place, upstream=upstream)
-            if entry is None:
-                step = step._replace(after=None, base="", own=self._kind(folder) == "own")
-            # A new name is no approval.
-            now = stand(self.scope, entry, skill_id)
-            bound = self.trust.binding(os.path.realpath(folder))
-            known = bound is None or (now.seal is not None and now.seal.digest in bound.digests)
-            step = step._replace(approved=known)
-            was = standing(self.scope.target(skill_id))
-            plan.append(step)
-            plan.append(Step("remove", skill_id, name, before=entry, was=was))
+            for step in rename_steps(bench, self._approvals, skill_id, new):
+                plan.append(step)
+        return plan.done
+
+    def plan_lock(self, names: Iterable[str] = ()) -> Plan:
+        """Your own edits become part of what is locked; all that are edited when none is named."""
+        lock = self.lock()
+        chosen = [self._locked(lock, name) for name in names]
+        if not chosen:
+            chosen = [item.entry for item in self.verify() if item.entry and item.state == "edited"]
+        with self._bench("lock") as (bench, plan):
+            for entry in chosen:
+                plan.append(lock_step(bench, entry, self._signer))
         return plan.done
 
     # --- carrying them out ----------------------------------------------------------------
@@ -273,18 +280,18 @@ class Store:
             Refused: the disk says no; the old state holds.
         """
         steps = plan.changes
-        left = [] if accept_risk else plan.blocked
-        steps = [_accepted(step, accept_risk) for step in steps if step not in left]
+        left = [] if accept_risk else [step for step in plan.blocked if not self._accepted(step)]
+        steps = [_with_reason(step, accept_risk) for step in steps if step not in left]
         if not steps:
             if left:
                 raise _blocked(left)
             repaired = [repair.text for repair in recover(self.scope)]
             return Receipt(0, (), (), tuple(repaired))
-        self._approve(steps)
+        self._approvals.before(steps)
         bases = {
-            step.base: os.path.join(plan.stage.path, f"{step.base}.zip")
+            base: os.path.join(plan.stage.path, f"{base}.zip")
             for step in steps
-            if step.base
+            for base in step.bases
         }
         receipt = commit(
             self.scope,
@@ -298,14 +305,37 @@ class Store:
             summary=listed(f"`{step.id}`" for step in steps[:5]),
             bases=bases,
         )
+        self._approvals.after(steps)
         return Receipt(receipt.number, tuple(steps), tuple(left), receipt.repaired)
+
+    def _accepted(self, step: Step) -> bool:
+        """Whether this user accepted this very content before, whatever a lockfile says."""
+        entry = step.after
+        return (
+            entry is not None
+            and bool(entry.scan.accepted)
+            and step.seal is not None
+            and self.trust.binding(os.path.realpath(self.scope.target(step.id))) is not None
+            and self._approvals.knows(step.id, step.seal)
+        )
 
     def undo(self, *, redo: bool = False) -> history.Undone:
         """Bring back what was there before the last change.
 
         Raises:
             NotFound: there is nothing to undo.
+            Refused: the last change is one that cannot be undone.
         """
+        wanted = "undone" if redo else "done"
+        entry = next((item for item in self.history() if item.state == wanted), None)
+        if entry is not None and entry.op == "rebuild":
+            raise Refused(
+                say("Writing the lockfile anew cannot be undone"),
+                say("The damaged one is kept in `{path}`",
+                    path=self.scope.part("history", str(entry.number))),
+            )  # fmt: skip
+        if entry is not None:
+            self._approvals.settle(entry.ids)
         return history.undo(self.scope, redo=redo)
 
     def history(self) -> list[history.Entry]:
@@ -322,9 +352,7 @@ class Store:
         for step in plan.of_kind("refused"):
             if step.error is not None:
                 raise step.error
-        blocked = [
-            step for step in plan.blocked if step.after is None or not step.after.scan.accepted
-        ]
+        blocked = [step for step in plan.blocked if not self._accepted(step)]
         if blocked and not accept_risk:
             raise _blocked(blocked)
 
@@ -335,43 +363,13 @@ class Store:
         came from is not guessed.
         """
         sound = salvage(self.scope.lock)
-        lost = sorted(name for name in self._ids() if name not in sound)
+        lost = sorted(
+            name
+            for name in self._ids()
+            if name not in sound and self._approvals.kind(name) != "own"
+        )
         commit(self.scope, None, [], relock=lambda _: sound, op="rebuild", summary="", rebuild=True)
         return sorted(sound), lost
-
-    def record_edits(self, names: Iterable[str]) -> Receipt:
-        """Lock what is on disk now: your own edits become part of what is locked."""
-        lock = self.lock()
-        steps: list[Step] = []
-        for name in names:
-            entry = self._locked(lock, name)
-            standing = stand(self.scope, entry)
-            if standing.seal is None:
-                raise NotFound(
-                    say("`{name}` is locked but not there", name=entry.id),
-                    say("Run `satchel install`"),
-                )
-            after = entry._replace(
-                tree=standing.seal.digest,
-                files=standing.seal.files,
-                upstream=entry.upstream or entry.tree,
-            )
-            steps.append(
-                Step(
-                    "replace",
-                    entry.id,
-                    entry.name,
-                    after=after,
-                    seal=standing.seal,
-                    head=standing.head,
-                )
-            )
-        self._approve(steps)
-        receipt = commit(
-            self.scope, None, [], relock=lambda now: _relocked(now, steps), op="lock",
-            summary=listed(f"`{step.id}`" for step in steps[:5]),
-        )  # fmt: skip
-        return Receipt(receipt.number, tuple(steps), (), receipt.repaired)
 
     def verify(self, names: Iterable[str] = ()) -> list[Standing]:
         """Whether what is on disk is what is locked; everything when no name is given."""
@@ -448,7 +446,7 @@ class Store:
         ]
 
     def _shown(self, skill_id: str) -> str:
-        return os.path.join(os.path.basename(self.scope.folder), skill_id, "SKILL.md")
+        return os.path.relpath(os.path.join(self.scope.target(skill_id), "SKILL.md"))
 
     # --- inside ---------------------------------------------------------------------------
 
@@ -461,26 +459,12 @@ class Store:
             yield Workbench(self.scope, here, self.lock(), self._allow), draft
             draft.finish(Plan(op, self.scope, draft.steps, here, stack.pop_all()))
 
-    def _approve(self, steps: Sequence[Step]) -> None:
-        """Approve what will be there, before it is; the old approval holds beside it."""
-        rows: list[tuple[str, Literal["own", "skill"], Seal | None, str]] = []
-        for step in steps:
-            folder = self.scope.target(step.id)
-            if step.kind == "remove":
-                # Nobody who comes to this folder later inherits what its owner could do.
-                if self._kind(folder) == "own":
-                    now = stand(self.scope, None, step.id)
-                    if now.seal is not None:
-                        rows.append((folder, "skill", now.seal, now.head))
-            elif step.seal is not None and step.approved:
-                rows.append((folder, "own" if step.own else "skill", step.seal, step.head))
-        if rows:
-            self.trust.approve_all(rows)
-
-    def _kind(self, folder: str) -> str:
-        """As what a folder is approved; nothing when it is not."""
-        approval = self.trust.folders().get(os.path.realpath(folder))
-        return approval.kind if approval is not None else ""
+    def _as_shown(self, bench: Workbench, step: Step) -> Step:
+        """An update shows what changes: it approves the rest only where that was approved."""
+        if step.kind != "replace":
+            return step
+        here = bench.present(step.id)
+        return step._replace(approved=here is not None and self._approvals.knows(step.id, here))
 
 
 class _Draft:
@@ -499,7 +483,7 @@ class _Draft:
     @property
     def done(self) -> Plan:
         if self._plan is None:
-            raise Conflict("The plan was not finished")
+            raise InternalError("The plan was not finished")
         return self._plan
 
 
@@ -510,7 +494,7 @@ def _blocked(steps: Sequence[Step]) -> Blocked:
     )
 
 
-def _accepted(step: Step, reason: str) -> Step:
+def _with_reason(step: Step, reason: str) -> Step:
     """A blocked step with the reason why it is installed all the same."""
     if not reason or not step.blocked or step.after is None:
         return step
@@ -543,23 +527,3 @@ def _scaffold(skill_id: str, title: str, description: str, body: str) -> bytes:
         "What the user gave: $ARGUMENTS"
     )
     return f"---\nname: {skill_id}\ndescription: {about}\n---\n# {title}\n\n{steps}\n".encode()
-
-
-def _renamed(tree: FolderTree, new: str) -> Tree:
-    """The same files, with another `name` in the frontmatter."""
-    import re
-
-    content = {file.path: read_whole(tree, file.path) for file in tree.files if file.mode != "link"}
-    programs = frozenset(file.path for file in tree.files if file.mode == "program")
-    file = next((path for path in content if path.upper() == "SKILL.MD"), "")
-    if not file:
-        raise NotFound(say("`{name}` has no SKILL.md", name=os.path.basename(tree.root)))
-    text = content[file]
-    head, fence, rest = text.partition(b"\n---")
-    changed, count = re.subn(rb"(?m)^name[ \t]*:.*$", f"name: {new}".encode(), head, count=1)
-    if not count:
-        changed = re.sub(
-            rb"\A(\xef\xbb\xbf)?---[ \t]*\r?\n", rb"\g<0>" + f"name: {new}\n".encode(), head
-        )
-    content[file] = changed + fence + rest
-    return MemoryTree(content, programs)

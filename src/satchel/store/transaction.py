@@ -23,7 +23,7 @@ from satchel.errors import Conflict, InvalidInput, LockBroken, Refused
 from satchel.library.lockfile import read_lock, render_lock
 from satchel.store import journal
 from satchel.store.journal import ENTRY, NAME, Change, Record, relative, standing
-from satchel.store.keeping import numbers, prune
+from satchel.store.keeping import next_number, prune
 from satchel.store.recovery import (
     Repair,
     recover,
@@ -52,7 +52,8 @@ class Receipt(NamedTuple):
     number: int
     """Its number in the history; 0 when there was nothing to do."""
     repaired: tuple[str, ...] = ()
-    """What was finished or cleared away of an interrupted command before."""
+    """What was finished or cleared away of an interrupted command before, and whether somebody
+    else's work area was set aside."""
     notes: tuple[str, ...] = ()
     """What else is worth saying."""
 
@@ -125,8 +126,9 @@ def commit(
             sync_tree(stage.path)
             sync_folder(scope.part("stage"))
     draft = Draft(op, summary, moves, relock, bases, rebuild=rebuild)
-    with writing(scope):
-        repaired = recover_held(scope)
+    with writing(scope) as said:
+        found = dict.fromkeys((*(stage.notes if stage is not None else ()), *said))
+        repaired = [*(Repair("", (), text) for text in found), *recover_held(scope)]
         try:
             return carry_out(scope, draft, stage, repaired)
         except BaseException as exc:
@@ -197,7 +199,7 @@ def _record(scope: Scope, draft: Draft, lock: Lock, after: Lock) -> Record:
     before_rows = {name: lock[name] for name in ids if name in lock}
     after_rows = {name: after[name] for name in ids if name in after}
     return Record(
-        max(numbers(scope), default=0) + 1,
+        next_number(scope),
         draft.op,
         draft.summary,
         time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

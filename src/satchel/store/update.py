@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from satchel._language import listed, say
 from satchel.errors import Conflict, NotFound, SatchelError
-from satchel.skill.tree import FolderTree, seal
+from satchel.skill.tree import Seal, seal
 from satchel.store.archive import open_archive
-from satchel.store.merge import merge_trees
+from satchel.store.merge import differing, merge_trees
 from satchel.store.plan import Step
 from satchel.store.sources import find_skills, source_from, subtree
 
@@ -32,6 +32,7 @@ def plan_update(
     bench: Workbench,
     entries: Sequence[Locked],
     *,
+    approved: Callable[[str, Seal], bool],
     ref: str = "",
     discard_edits: bool = False,
     signer: Callable[[Tree], str] | None = None,
@@ -61,7 +62,14 @@ def plan_update(
             for entry in members:
                 if progress is not None:
                     progress(entry.id, at, total)
-                yield _newer(bench, entry, bundle, discard_edits=discard_edits, signer=signer)
+                yield _newer(
+                    bench,
+                    entry,
+                    bundle,
+                    approved=approved,
+                    discard_edits=discard_edits,
+                    signer=signer,
+                )
                 at += 1
     if progress is not None:
         progress("", total, total)
@@ -72,6 +80,7 @@ def _newer(
     entry: Locked,
     bundle: Bundle,
     *,
+    approved: Callable[[str, Seal], bool],
     discard_edits: bool,
     signer: Callable[[Tree], str] | None,
 ) -> Step:
@@ -84,12 +93,24 @@ def _newer(
         known = entry.upstream or entry.tree
         if pristine.digest == known and here is not None:
             return Step("same", entry.id, entry.name, before=entry, after=entry, was=here.digest)
-        edited = here is not None and here.digest != known
-        if not edited or discard_edits:
+        if here is None or here.digest == known or discard_edits:
             return bench.put(entry.id, theirs, place, signer=signer)
+        if here.digest != entry.tree and not approved(entry.id, here):
+            raise _foreign_edits(entry, here)
         return _merged(bench, entry, theirs, place)
     except SatchelError as exc:
         return Step("refused", entry.id, entry.name, before=entry, error=exc)
+
+
+def _foreign_edits(entry: Locked, here: Seal) -> Conflict:
+    """Edits that nobody locked or approved: they may be the user's, or an attacker's."""
+    added, removed, changed = differing(Seal(entry.tree, entry.files), here)
+    files = listed(f"`{path}`" for path in [*changed, *added, *removed][:5])
+    return Conflict(
+        say("`{name}` was edited since it was locked: {files}", name=entry.id, files=files),
+        say("Yours? Run `satchel lock {name}`, then update. Not yours? Run "
+            "`satchel install --frozen`", name=entry.id),
+    )  # fmt: skip
 
 
 def _same_skill(bundle: Bundle, place: Place) -> Tree:
@@ -112,21 +133,21 @@ def _merged(bench: Workbench, entry: Locked, theirs: Tree, place: Place) -> Step
                 name=entry.id),
             say("Set them aside, then run `satchel update {name} --discard-edits`", name=entry.id),
         )  # fmt: skip
-    mine = FolderTree(os.path.join(bench.scope.folder, entry.id))
-    merged = merge_trees(base, mine, theirs)
+    merged = merge_trees(base, bench.present_tree(entry.id), theirs)
     if merged.tree is None:
         raise Conflict(
             say("Your edits of `{name}` and the update change the same lines of {files}",
                 name=entry.id, files=listed(f"`{path}`" for path in merged.conflicts)),
-            say("Make them agree by hand, or take theirs: `satchel update {name} --discard-edits`; "
-                "`satchel undo` brings yours back", name=entry.id),
+            say("See theirs with `satchel update {name} --discard-edits --dry-run`; without "
+                "`--dry-run` it replaces yours, and `satchel undo` brings them back",
+                name=entry.id),
         )  # fmt: skip
     return bench.put(entry.id, merged.tree, place, upstream=theirs, kept=merged.kept)
 
 
-def open_base(scope: Scope, entry: Locked) -> Tree | None:
+def open_base(scope: Scope, entry: Locked, digest: str = "") -> Tree | None:
     """What the source had when the skill was installed, or None when it was not kept."""
-    digest = (entry.upstream or entry.tree).removeprefix("sha256:")
+    digest = (digest or entry.upstream or entry.tree).removeprefix("sha256:")
     path = os.path.join(scope.work, "base", f"{digest}.zip")
     if not os.path.exists(path):
         return None

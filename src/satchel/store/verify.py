@@ -6,16 +6,15 @@ import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from satchel.errors import SatchelError
-from satchel.library.seal import head_mark
+from satchel.library.seal import generated, head_mark
 from satchel.skill.load import load_document
-from satchel.skill.tree import FolderTree, Seal, seal
+from satchel.skill.tree import FolderTree, Seal, digest_of, seal
 from satchel.store.merge import differing
 from satchel.store.signing import check_signature
 
 if TYPE_CHECKING:
     from satchel.library.lockfile import Locked
     from satchel.store.scope import Scope
-    from satchel.store.signing import SignatureState
 
 State = Literal["intact", "edited", "missing", "unlocked", "unreadable"]
 
@@ -28,6 +27,7 @@ class Standing(NamedTuple):
     """`edited`: other than what is locked. `unlocked`: made here, nothing to compare with."""
     entry: Locked | None = None
     seal: Seal | None = None
+    """What is there, without what running it left behind."""
     head: str = ""
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -75,38 +75,31 @@ def stand(scope: Scope, entry: Locked | None, skill_id: str = "") -> Standing:
     except (SatchelError, OSError) as exc:
         return Standing(skill_id, "unreadable", entry, reason=str(exc).split("\n", 1)[0])
     locked = entry.files if entry is not None else {}
-    generated = tuple(
-        path for path in here.files if "__pycache__" in path.split("/") and path not in locked
-    )
+    left = tuple(path for path in here.files if path not in locked and generated(path, folder))
+    clean = {path: mark for path, mark in here.files.items() if path not in left}
+    here = Seal(digest_of(clean), clean)
     head = _head(folder, skill_id)
-    signed = _signature(folder, here, generated)
+    signed = check_signature(FolderTree(folder), files=clean)
     if entry is None:
-        found = Standing(skill_id, "unlocked", None, here, head, generated=generated)
+        found = Standing(skill_id, "unlocked", None, here, head, generated=left)
     else:
         added, removed, changed = differing(Seal(entry.tree, entry.files), here)
-        added = [path for path in added if path not in generated]
         found = Standing(
             skill_id,
-            "edited" if added or removed or changed else "intact",
+            "intact" if here.digest == entry.tree else "edited",
             entry,
             here,
             head,
             tuple(added),
             tuple(removed),
             tuple(changed),
-            generated,
+            left,
         )
     return found._replace(
         signature=signed.state,
         signer=signed.identity,
         reason=signed.reason if signed.state == "invalid" else "",
     )
-
-
-def _signature(folder: str, here: Seal, generated: tuple[str, ...]) -> SignatureState:
-    """Who signed what is there; caches that running it left do not count."""
-    files = {path: mark for path, mark in here.files.items() if path not in generated}
-    return check_signature(FolderTree(folder), files=files)
 
 
 def _head(folder: str, skill_id: str) -> str:

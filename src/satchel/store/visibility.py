@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel._language import say
 from satchel.errors import SatchelError
-from satchel.skill.tree import FolderTree, seal
+from satchel.library.seal import clean_seal, tree_of
+from satchel.skill.tree import FolderTree
 from satchel.store.agents import all_agents
 
 if TYPE_CHECKING:
@@ -151,19 +152,22 @@ def _sight(agent: Agent, place: Place, entry: _Entry, skill: Skill | None) -> Si
 def _kind(entry: _Entry, skill: Skill) -> Kind:
     if entry.real == os.path.realpath(skill.base_dir):
         return "link" if entry.link else "itself"
-    return "copy" if same_files(entry.path, skill.base_dir) else "other"
+    mine = digest_of_skill(skill)
+    return "copy" if mine and mine == digest_of_folder(entry.path) else "other"
 
 
-def same_files(one: str, other: str) -> bool:
-    """Whether two folders hold the same; one that cannot be read equals nothing."""
-    first = digest_of_folder(one)
-    return bool(first) and first == digest_of_folder(other)
+def digest_of_skill(skill: Skill) -> str:
+    """The digest of what is a skill, without what running it left; empty when it is unreadable."""
+    try:
+        return clean_seal(tree_of(skill)).digest
+    except (SatchelError, OSError):
+        return ""
 
 
 def digest_of_folder(folder: str) -> str:
-    """The digest of a folder; empty when it cannot be read as a skill's."""
+    """The same of a copy, all of which is the skill."""
     try:
-        return seal(FolderTree(folder)).digest
+        return clean_seal(FolderTree(folder)).digest
     except (SatchelError, OSError):
         return ""
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from satchel._language import say
 from satchel.errors import MissingExtra, NotFound, Refused
 from satchel.store.archive.rules import BOUNDS, refuse, shown
+from satchel.store.sources.address import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +47,12 @@ _CONFIG = (
     "gc.auto=0",
     "maintenance.auto=false",
     "fetch.writeCommitGraph=false",
+)
+_USER = "SATCHEL_GIT_USER"
+_SECRET = "SATCHEL_GIT_PASSWORD"  # noqa: S105 - the name of a variable
+_HELPER = (
+    f"""!f() {{ if test "$1" = get; then printf 'username=%s\\npassword=%s\\n' """
+    f""""${_USER}" "${_SECRET}"; fi; }}; f"""
 )
 _POLL = 0.02
 _FSCK = re.compile(
@@ -101,11 +108,32 @@ def environment(address: Address) -> dict[str, str]:
     }
     if not {"GIT_SSH", "GIT_SSH_COMMAND"} & env.keys():
         env["GIT_SSH_COMMAND"] = f"{_own_ssh(address, env) or 'ssh'} -oBatchMode=yes"
-    if address.real != address.clean:
-        # Other users of the machine see arguments, but not this.
-        env["GIT_CONFIG_COUNT"] = "1"
-        env["GIT_CONFIG_KEY_0"] = f"url.{address.real}.insteadOf"
-        env["GIT_CONFIG_VALUE_0"] = address.clean
+    env |= _credentials(address)
+    return env
+
+
+def _credentials(address: Address) -> dict[str, str]:
+    """How git learns a user and a password: from its environment, for that one machine.
+
+    Arguments are seen by everybody on the machine, and git hands an address with its password to
+    another program as an argument. So the address stays clean, and git asks a helper of ours. No
+    other helper hears of a password that was typed, so none keeps it.
+    """
+    if not address.clean.startswith(("http:", "https:")):
+        return {}
+    section = f"credential.{address.site}"
+    settings: list[tuple[str, str]] = []
+    if address.password is not None:
+        settings = [(f"{section}.helper", ""), (f"{section}.helper", _HELPER)]
+    elif address.user:
+        settings = [(f"{section}.username", address.user)]
+    if not settings:
+        return {}
+    env = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for number, (key, value) in enumerate(settings):
+        env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    if address.password is not None:
+        env |= {_USER: address.user, _SECRET: address.password}
     return env
 
 
@@ -212,7 +240,8 @@ class Fetcher:
         text = data.decode(errors="replace")
         for secret in self._address.secrets:
             text = text.replace(secret, "…")
-        return shown(re.sub(r"//[^/@\s]*@", "//…@", text).strip())
+        words = re.split(r"([\s'\"`]+)", text)
+        return shown("".join(map(redacted, words)).strip())
 
     def _failure(self, code: int) -> Exception:
         with open(self._log, "rb") as stream:

@@ -27,6 +27,7 @@ from satchel._language import say
 from satchel.errors import InvalidInput, NotFound
 from satchel.store.archive.names import check_path
 from satchel.store.archive.rules import refuse, shown
+from satchel.store.sources.address import parse_address, redacted
 from satchel.store.sources.folder import FolderSource
 from satchel.store.sources.git import GitSource
 from satchel.store.sources.packed import ENDINGS, ArchiveSource
@@ -57,7 +58,7 @@ def source_of(text: str, *, base: str) -> Source:
         InvalidInput: it is not clear what it means.
     """
     if not text.strip() or text.startswith("-") or not text.isprintable():
-        raise refuse("git-address", text or "-")
+        raise refuse("git-address", redacted(text) or "-")
     word = text.removeprefix("git+")
     if _REMOTE.match(word) or _SCP.match(word):
         return _remote(word, base)
@@ -67,9 +68,9 @@ def source_of(text: str, *, base: str) -> Source:
     if os.path.lexists(_here(word)):
         return _local(word, ref, path, base, git=text.startswith("git+"))
     if _OTHER_SCHEME.match(text) and not re.match(r"[A-Za-z]:[\\/]", text):
-        raise refuse("git-address", text)
+        raise refuse("git-address", redacted(text))
     raise NotFound(
-        say("There is no folder, archive or repository `{path}`", path=shown(text)),
+        say("There is no folder, archive or repository `{path}`", path=shown(redacted(text))),
         say("Give a path that exists, or a whole address such as `https://host/owner/repository`"),
     )
 
@@ -105,14 +106,17 @@ def _remote(word: str, base: str) -> Source:
         path = unquote(shape["path"] or "").strip("/")
         if shape["kind"] == "blob":
             path = path.rpartition("/")[0]
+        parse_address(shape["url"], word)
         return GitSource(shape["url"], "", _sub(path), unquote(shape["ref"]))
+    if not word.lower().startswith("file://"):
+        parse_address(word.partition("#")[0], word)
     word, ref, path = _split(word)
     if word.lower().startswith("file://"):
         full = unquote(urlsplit(word).path)
         return GitSource(full, recorded(full, base), path, ref)
     if ENDINGS.search(urlsplit(word).path) and "@" not in word.partition("://")[0]:
         raise InvalidInput(
-            say("`{url}` is an archive on another machine", url=shown(urlsplit(word).path)),
+            say("`{url}` is an archive on another machine", url=shown(redacted(word))),
             say("Download it, look where it came from, and give the file"),
         )
     return GitSource(word, "", path, ref)

@@ -1,0 +1,304 @@
+"""What harm does Python do with ordinary calls? Loops over the user's files, and loops without end.
+
+Looks at loops in the syntax tree: what they go over, and which calls stand inside, also one
+function further. A filter for caches, or by age, means that a script tidies up.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from satchel.security.pynames import SENDERS, folded
+from satchel.security.whose import is_fixed_place, is_home, is_own, is_work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from satchel.security.pynames import Names
+
+_GOES = re.compile(
+    r"\b(?:walk|rglob|glob|iglob|iterdir|scandir|listdir|make_archive|tarfile|zipfile)\b"
+)
+_ACTS = re.compile(
+    r"\b(?:remove|unlink|rmtree|encrypt\w*|post|put|urlopen|sendall|storbinary|upload_file\w*)\b"
+)
+_ENDLESS = re.compile(r"\bwhile (?:True|1)\b|\brange\((?:\d{4,}|10 ?\*\*|\d+_\d{3})")
+_REPEATS = re.compile(r"\b(?:requests|httpx|urlopen|urllib|socket|fork|Process|append|aiohttp)\b")
+_REMOVES = frozenset(("os.remove", "os.unlink", "shutil.rmtree", "pathlib.Path.unlink"))
+_UPLOADS = frozenset(("post", "put", "sendall", "storbinary", "upload_file", "upload_fileobj"))
+_ENCRYPTS = frozenset(("encrypt", "encryptor", "encrypt_and_digest", "Fernet", "AESGCM"))
+_SHOWN = _ENCRYPTS | _UPLOADS | {"remove", "unlink", "rmtree", "rename"}
+_ASKS = frozenset((
+    "requests.get", "requests.post", "requests.head", "requests.request", "httpx.get",
+    "httpx.post", "urllib.request.urlopen", "requests.put",
+))  # fmt: skip
+_PAUSES = frozenset(
+    ("sleep", "input", "accept", "recv", "wait", "readline", "exit", "next", "poll")
+)
+_AGES = frozenset(("st_mtime", "st_ctime", "st_atime", "getmtime", "getctime", "getatime"))
+_SAME = frozenset((
+    "Path", "PurePath", "abspath", "realpath", "expanduser", "expandvars", "resolve", "sorted",
+    "list", "walk", "scandir", "listdir", "iterdir", "str", "glob", "iglob", "rglob", "absolute",
+))  # fmt: skip
+_DEEPEST = 8
+_MOST = 4000
+"""Nodes of one loop that are looked at."""
+
+
+_PARTS = 300
+"""Loops, and functions, of one module that are looked at."""
+
+
+class Deed(NamedTuple):
+    """A rule, the line (from 1) and what to show."""
+
+    rule: str
+    line: int
+    shown: str
+
+
+class _Body(NamedTuple):
+    """What stands inside a loop or a function."""
+
+    calls: frozenset[str]
+    words: frozenset[str]
+    names: frozenset[str]
+    leaves: bool
+    """It can end by itself."""
+
+
+def worth(text: str) -> bool:
+    """Whether a module's text holds the words of a deed at all."""
+    if _GOES.search(text) and _ACTS.search(text):
+        return True
+    return bool(_ENDLESS.search(text) and _REPEATS.search(text))
+
+
+def find_deeds(tree: ast.Module, names: Names, text: str) -> list[Deed]:
+    """The harm that a module does."""
+    return [*_Module(tree, names, text).all()]
+
+
+class _Module:
+    def __init__(self, tree: ast.Module, names: Names, text: str) -> None:
+        self.tree = tree
+        self.names = names
+        self.away = is_fixed_place(text)
+        self.values: dict[str, ast.expr] = {}
+        self.bodies: dict[str, _Body] = {}
+        self.functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
+        self.loops: list[ast.For | ast.While | ast.AsyncFor] = []
+        self.packs: list[tuple[ast.Call, str]] = []
+
+    def all(self) -> Iterator[Deed]:
+        calls: list[ast.Call] = []
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.For | ast.While | ast.AsyncFor):
+                self.loops.append(node)
+                if not isinstance(node, ast.While) and isinstance(node.target, ast.Name):
+                    self.values[node.target.id] = node.iter
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                self.values[node.targets[0].id] = node.value
+            elif isinstance(node, ast.Call):
+                calls.append(node)
+        self.functions = {one.name: one for one in self.names.functions[:_PARTS]}
+        for loop in self.loops[:_PARTS]:
+            if isinstance(loop, ast.While):
+                yield from self._endless(loop)
+            else:
+                yield from self._over_files(loop)
+                yield from self._many(loop)
+        yield from self._packed(calls)
+
+    def _body(self, body: list[ast.stmt]) -> _Body:
+        calls: set[str] = set()
+        words: set[str] = set()
+        names: set[str] = set()
+        leaves = False
+        count = 0
+        for part in body:
+            for node in ast.walk(part):
+                count += 1
+                if count > _MOST:
+                    return _Body(frozenset(calls), frozenset(words), frozenset(names), leaves=True)
+                if isinstance(node, ast.Name):
+                    names.add(node.id)
+                elif isinstance(node, ast.Call):
+                    calls.add(self._named(node))
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    words.add(node.value[:200])
+                elif isinstance(node, ast.Attribute):
+                    words.add(node.attr)
+                elif isinstance(node, ast.Break | ast.Return | ast.Raise | ast.Yield | ast.Await):
+                    leaves = True
+        return _Body(frozenset(calls), frozenset(words), frozenset(names), leaves)
+
+    def _function(self, name: str) -> _Body:
+        if name not in self.bodies:
+            self.bodies[name] = self._body(self.functions[name].body)
+        return self.bodies[name]
+
+    def _named(self, call: ast.Call) -> str:
+        name = self.names.dotted(call.func)
+        if name:
+            return name
+        return call.func.attr if isinstance(call.func, ast.Attribute) else ""
+
+    def _deep(self, body: list[ast.stmt]) -> _Body:
+        """A body and the functions of this module that it calls or starts."""
+        own = self._body(body)
+        inner = [self._function(one) for one in own.names if one in self.functions]
+        return _Body(
+            own.calls.union(*(one.calls for one in inner)),
+            own.words.union(*(one.words for one in inner)),
+            own.names,
+            own.leaves,
+        )
+
+    # --- loops over files -----------------------------------------------------------------
+
+    def _over_files(self, loop: ast.For | ast.AsyncFor) -> Iterator[Deed]:
+        if not self._walks(loop.iter):
+            return
+        where = self.path(loop.iter)
+        body = self._deep(loop.body)
+        lasts = {one.rpartition(".")[2] for one in body.calls}
+        removes = bool(body.calls & _REMOVES or lasts & {"unlink", "rmtree"})
+        tidies = any(is_own(word) for word in body.words | {where}) or body.words & _AGES
+        shown = f"{where or '…'}: {', '.join(sorted(lasts & _SHOWN))}"
+        if lasts & _ENCRYPTS and (removes or lasts & {"rename", "replace"} or "wb" in body.words):
+            if not any("decrypt" in one for one in self.functions):
+                yield Deed("encrypts-user-files", loop.lineno, shown)
+            return
+        if removes and not tidies:
+            if is_home(where):
+                yield Deed("deletes-user-files", loop.lineno, shown)
+            elif is_work(where):
+                yield Deed("deletes-work-files", loop.lineno, shown)
+        if self.away and (body.calls & SENDERS or lasts & _UPLOADS):
+            if is_home(where):
+                yield Deed("sends-user-folder", loop.lineno, shown)
+            elif is_work(where):
+                yield Deed("sends-work-folder", loop.lineno, shown)
+
+    def _walks(self, node: ast.expr) -> bool:
+        for part in ast.walk(node):
+            if isinstance(part, ast.Call) and _GOES.search(self._named(part)):
+                return True
+            if isinstance(part, ast.Name):
+                value = self.values.get(part.id)
+                if isinstance(value, ast.Call) and _GOES.search(self._named(value)):
+                    return True
+        return False
+
+    def path(self, node: ast.expr, depth: int = 0) -> str:
+        """A path as a shell would write it, as far as it can be told."""
+        if depth > _DEEPEST:
+            return ""
+        if isinstance(node, ast.Name):
+            value = self.values.get(node.id)
+            return self.path(value, depth + 1) if value is not None else ""
+        if isinstance(node, ast.BinOp):
+            left, right = self.path(node.left, depth + 1), self.path(node.right, depth + 1)
+            return f"{left.rstrip('/')}/{right.lstrip('/')}" if left else ""
+        if isinstance(node, ast.List | ast.Tuple):
+            return " ".join(self.path(one, depth + 1) for one in node.elts[:20])
+        if isinstance(node, ast.Call):
+            return self._called_path(node, depth)
+        return folded(node)
+
+    def _called_path(self, node: ast.Call, depth: int) -> str:
+        name = self._named(node)
+        last = name.rpartition(".")[2]
+        if last == "home" and "Path" in name:
+            return "~"
+        if last in {"getcwd", "cwd"}:
+            return "."
+        if last == "join" and node.args:
+            parts = [self.path(one, depth + 1) for one in node.args]
+            return "/".join(part.rstrip("/") for part in parts if part)
+        if last not in _SAME:
+            return ""
+        if isinstance(node.func, ast.Attribute):
+            base = self.path(node.func.value, depth + 1)
+            if base and name.partition(".")[0] not in {"os", "glob", "pathlib"}:
+                kinds = folded(node.args[0]) if node.args and "glob" in last else ""
+                return f"{base.rstrip('/')}/{kinds}" if kinds else base
+            if not base and name.partition(".")[0] not in {"os", "glob", "pathlib"}:
+                return ""
+        return self.path(node.args[0], depth + 1) if node.args else ""
+
+    # --- loops without end ----------------------------------------------------------------
+
+    def _endless(self, loop: ast.While) -> Iterator[Deed]:
+        if not (isinstance(loop.test, ast.Constant) and loop.test.value):
+            return
+        body = self._deep(loop.body)
+        lasts = {one.rpartition(".")[2] for one in body.calls}
+        if body.leaves or lasts & _PAUSES:
+            return
+        if "os.fork" in body.calls or "multiprocessing.Process" in body.calls:
+            yield Deed("exhausts-machine", loop.lineno, "processes without end")
+        elif self._grows(loop):
+            yield Deed("exhausts-machine", loop.lineno, "memory without end")
+        elif body.calls & _ASKS and self.away:
+            side = lasts & {"Thread", "submit", "create_task", "gather"}
+            yield Deed(
+                "floods-host" if side else "many-requests", loop.lineno, min(body.calls & _ASKS)
+            )
+
+    def _grows(self, loop: ast.While) -> bool:
+        for node in ast.walk(loop):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+                for side in (node.left, node.right):
+                    value = side.value if isinstance(side, ast.Constant) else 0
+                    power = isinstance(side, ast.BinOp) and isinstance(side.op, ast.Pow)
+                    if power or (isinstance(value, int) and value >= 100_000):
+                        return True
+        return False
+
+    def _many(self, loop: ast.For | ast.AsyncFor) -> Iterator[Deed]:
+        """Thousands of rounds, each a request or the start of one."""
+        rounds = loop.iter
+        if not isinstance(rounds, ast.Call) or self._named(rounds) != "range" or not rounds.args:
+            return
+        most = rounds.args[min(1, len(rounds.args) - 1)]
+        if isinstance(most, ast.Name):
+            most = self.values.get(most.id, most)
+        number = most.value if isinstance(most, ast.Constant) else 0
+        if not isinstance(number, int) or number < 100 or not self.away:
+            return
+        body = self._deep(loop.body)
+        lasts = {one.rpartition(".")[2] for one in body.calls}
+        if not body.calls & _ASKS:
+            return
+        side = lasts & {"Thread", "submit", "create_task"}
+        if body.leaves or lasts & _PAUSES or number < (100 if side else 1000):
+            return
+        yield Deed("floods-host" if side else "many-requests", loop.lineno, f"{number} rounds")
+
+    # --- archives -------------------------------------------------------------------------
+
+    def _packed(self, calls: list[ast.Call]) -> Iterator[Deed]:
+        if not self.away:
+            return
+        named = [(call, self._named(call)) for call in calls]
+        if not any(name in SENDERS or name.rpartition(".")[2] in _UPLOADS for _, name in named):
+            return
+        tars = any("tarfile" in name for _, name in named)
+        for call, name in named:
+            last = name.rpartition(".")[2]
+            if last == "make_archive":
+                root = [one.value for one in call.keywords if one.arg == "root_dir"]
+                given = root or call.args[2:3]
+            elif last == "add" and call.args and tars:
+                given = call.args[:1]
+            else:
+                continue
+            where = self.path(given[0]) if given else "."
+            if is_home(where):
+                yield Deed("sends-user-folder", call.lineno, f"{last}: {where}")
+            elif is_work(where):
+                yield Deed("sends-work-folder", call.lineno, f"{last}: {where}")

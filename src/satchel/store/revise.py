@@ -1,0 +1,108 @@
+"""What the user does to an installed skill: another name, and edits that shall stay."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from satchel._language import say
+from satchel.errors import Changed, NotFound
+from satchel.library.lockfile import Place
+from satchel.skill.tree import read_whole
+from satchel.store.journal import standing
+from satchel.store.merge import ComposedTree
+from satchel.store.plan import Step
+from satchel.store.trouble import unchanged
+from satchel.store.update import open_base
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from satchel.library.lockfile import Locked
+    from satchel.skill.tree import Mode, Tree
+    from satchel.store.approving import Approvals
+    from satchel.store.prepare import Workbench
+
+
+def rename_steps(bench: Workbench, approvals: Approvals, skill_id: str, new: str) -> Iterator[Step]:
+    """The skill under its new name, and the end of the old one.
+
+    A new name brings nothing that was not there: it approves nothing, and the scan is not asked
+    again whether it may stay.
+    """
+    entry = bench.lock.get(skill_id)
+    tree = bench.present_tree(skill_id)
+    here = bench.present(skill_id)
+    upstream = open_base(bench.scope, entry) if entry is not None else None
+    place = entry.place if entry is not None else Place("new")
+    step = bench.put(new, _renamed(tree, new, skill_id), place, upstream=upstream)
+    if step.error is not None:
+        raise step.error
+    if entry is None or step.after is None:
+        step = step._replace(after=None, bases=(), own=approvals.kind(skill_id) == "own")
+    else:
+        # Without the pristine copy the edits would pass for the source's own.
+        after = step.after._replace(
+            upstream=entry.upstream or entry.tree, scan=entry.scan, signer=""
+        )
+        step = step._replace(after=after)
+    known = here is not None and approvals.knows(skill_id, here)
+    yield step._replace(approved=known, waived=True)
+    target = bench.scope.target(skill_id)
+    with unchanged(target):
+        was = standing(target)
+    yield Step("remove", skill_id, skill_id, before=entry, was=was)
+
+
+def lock_step(bench: Workbench, entry: Locked, signer: Callable[[Tree], str] | None) -> Step:
+    """What is on disk becomes what is locked: shown against what was locked, and scanned."""
+    here = bench.present(entry.id)
+    if here is None:
+        raise NotFound(
+            say("`{name}` is locked but not there", name=entry.id), say("Run `satchel install`")
+        )
+    if here.digest == entry.tree:
+        return Step("same", entry.id, entry.name, before=entry, after=entry, was=here.digest)
+    notes: list[str] = []
+
+    def who(tree: Tree) -> str:
+        try:
+            return signer(tree) if signer is not None else ""
+        except Changed:
+            notes.append(
+                say("The signature does not fit the edits: sign it yourself, or remove `SKILL.sig`")
+            )
+            return ""
+
+    step = bench.put(
+        entry.id,
+        bench.present_tree(entry.id),
+        entry.place,
+        upstream=open_base(bench.scope, entry),
+        signer=who,
+        against=open_base(bench.scope, entry, entry.tree),
+    )
+    if step.error is not None or step.after is None:
+        return step
+    after = step.after._replace(upstream=entry.upstream or entry.tree)
+    return step._replace(kind="replace", after=after, notes=(*step.notes, *notes))
+
+
+def _renamed(tree: Tree, new: str, skill_id: str) -> Tree:
+    """The same files, with another `name` in the frontmatter."""
+    content: dict[str, tuple[bytes, Mode]] = {
+        file.path: (read_whole(tree, file.path), file.mode) for file in tree.files
+    }
+    file = next((path for path in content if path.upper() == "SKILL.MD"), "")
+    if not file:
+        raise NotFound(say("`{name}` has no SKILL.md", name=skill_id))
+    text, mode = content[file]
+    head, fence, rest = text.partition(b"\n---")
+    line = f"name: {new}".encode()
+    changed, count = re.subn(rb"(?m)^name[ \t]*:.*$", line, head, count=1)
+    if not count:
+        # Right after the opening line.
+        first, newline, more = head.partition(b"\n")
+        changed = first + b"\n" + line + newline + more
+    content[file] = changed + fence + rest, mode
+    return ComposedTree(content)

@@ -1,0 +1,420 @@
+"""A project may bring a work area of its own: nothing in it is believed, opened or followed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import stat
+import subprocess
+
+import pytest
+
+from satchel import Satchel
+from satchel.errors import AccessDenied, Refused, SatchelError
+from satchel.library.lockfile import Locked, Place, pending, read_lock, render_lock
+from satchel.library.marks import key_path, own_key, read_key, seal_of
+from satchel.settings import load_settings
+from satchel.skill.tree import FolderTree, seal
+from satchel.store.agents import agent_named
+from satchel.store.area import prepare_scope
+from satchel.store.history import history
+from satchel.store.journal import Change, Record, render, standing
+from satchel.store.links import Links
+from satchel.store.recovery import recover
+from satchel.testing import make_skill
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Victim:
+    """A user with a project and skills of the own."""
+
+    def __init__(self, base) -> None:
+        self.base = base
+        self.project = base / "project"
+        self.project.mkdir()
+        self.work = self.project / ".agents/.satchel"
+        self.skills = self.project / ".agents/skills"
+
+    @property
+    def satchel(self) -> Satchel:
+        return Satchel.for_project(self.project, builtin=False)
+
+    @property
+    def store(self):
+        return self.satchel.store()
+
+    @property
+    def scope(self):
+        return self.store.scope
+
+    def add(self, name: str):
+        store = self.store
+        with store.plan_add(name, "Helps with things. Use for things.") as plan:
+            return store.carry_out(plan)
+
+    def remove(self, name: str):
+        store = self.store
+        with store.plan_remove([name]) as plan:
+            return store.carry_out(plan)
+
+    def hostile_journal(self, *, number: int = 7, scope=None) -> bytes:
+        """A journal that would replace `foo` and the lockfile, with what it would put there."""
+        staged = self.work / "stage/ab/new/foo"
+        staged.mkdir(parents=True)
+        (staged / "SKILL.md").write_text("---\nname: foo\ndescription: Evil.\n---\nEvil.\n")
+        found = seal(FolderTree(str(staged)))
+        there = standing(str(self.skills / "foo"))
+        row = Locked("foo", "foo", Place("folder", "../evil"), "", found.digest, found.files)
+        change = Change("foo", "stage/ab/new/foo", there, found.digest)
+        record = Record(
+            number, "import", "`foo`", "2030-01-01T00:00:00Z", (change,), ("foo",), "",
+            render_lock({"foo": row}).decode(),
+        )  # fmt: skip
+        return render(record, scope)
+
+    def aside(self) -> list[str]:
+        return sorted(
+            name for name in os.listdir(self.work.parent) if name.startswith(".satchel.foreign-")
+        )
+
+
+@pytest.fixture
+def victim(tmp_path, monkeypatch):
+    monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "home"))
+    return Victim(tmp_path)
+
+
+# --- a whole work area that came with a project --------------------------------------------
+
+
+def test_a_journal_of_a_clone_is_never_finished(victim):
+    make_skill(victim.skills, "foo", "Mine. Use for mine.", body="Mine.\n")
+    before = standing(str(victim.skills / "foo"))
+    data = victim.hostile_journal()
+    (victim.work / "journal.json").write_bytes(data)
+    assert pending(victim.scope.root, victim.scope.marks) == {}
+    assert history(victim.scope) == []
+    receipt = victim.add("other")
+    assert standing(str(victim.skills / "foo")) == before
+    assert "foo" not in read_lock(victim.scope.lock)
+    (aside,) = victim.aside()
+    (said,) = receipt.repaired
+    assert "was not made here" in said
+    assert aside in said
+    # It is kept as it was, and nothing more is said about it.
+    assert (victim.work.parent / aside / "journal.json").read_bytes() == data
+    assert victim.remove("other").repaired == ()
+    assert victim.aside() == [aside]
+
+
+def test_recover_and_undo_do_not_believe_it_either(victim):
+    make_skill(victim.skills, "foo", "Mine. Use for mine.")
+    before = standing(str(victim.skills / "foo"))
+    (victim.project / ".agents/.satchel").mkdir()
+    (victim.work / "journal.json").write_bytes(victim.hostile_journal())
+    (repair,) = recover(victim.scope)
+    assert "was not made here" in repair.text
+    assert standing(str(victim.skills / "foo")) == before
+    with pytest.raises(SatchelError, match="nothing to undo"):
+        victim.store.undo()
+
+
+def test_the_mark_of_another_place_is_not_ours(victim):
+    victim.add("foo")
+    shutil.copytree(victim.project, victim.base / "copy")
+    copy = Satchel.for_project(victim.base / "copy", builtin=False).store()
+    assert copy.history() == []
+    with copy.plan_add("bar", "Helps. Use for help.") as plan:
+        (said,) = copy.carry_out(plan).repaired
+    assert "all that it could undo" in said
+    # The first one goes on as before.
+    assert len(victim.store.history()) == 1
+    victim.store.undo()
+    assert not (victim.skills / "foo").exists()
+
+
+def test_two_users_of_one_project_do_not_set_each_other_aside_for_ever(victim, monkeypatch):
+    victim.add("mine")
+    monkeypatch.setenv("SATCHEL_HOME", str(victim.base / "another"))
+    assert len(victim.add("yours").repaired) == 1
+    for home, name in (("home", "a"), ("another", "b"), ("home", "c"), ("another", "d")):
+        monkeypatch.setenv("SATCHEL_HOME", str(victim.base / home))
+        assert victim.add(name).repaired == ()
+    assert len(victim.aside()) == 1
+    # Each undoes what is the own, in spite of newer changes of the other.
+    monkeypatch.setenv("SATCHEL_HOME", str(victim.base / "home"))
+    states = {entry.number: entry.state for entry in victim.store.history()}
+    assert sorted(states.values()) == ["damaged", "damaged", "damaged", "done", "done"]
+    victim.store.undo()
+    assert not (victim.skills / "c").exists()
+    assert (victim.skills / "d").exists()
+
+
+@pytest.mark.parametrize("name", ["owner", "lock", "journal.json", "stage", "history", "replaced"])
+def test_links_in_a_foreign_area_are_not_touched(victim, name):
+    outside = victim.base / "outside"
+    outside.write_text("precious")
+    victim.work.mkdir(parents=True)
+    (victim.work / name).symlink_to(outside)
+    (victim.work / "base").mkdir()
+    victim.add("foo")
+    assert outside.read_text() == "precious"
+    assert len(victim.aside()) == 1
+
+
+# --- files that a pull put into our own ----------------------------------------------------
+
+
+def test_a_pull_puts_files_into_our_own_area_and_they_are_not_believed(victim):
+    """The case that a mark alone does not cover: git adds to what is ignored, and overwrites it."""
+    upstream, evil = victim.base / "upstream.git", victim.base / "evil"
+
+    def git(folder, *words: str) -> None:
+        subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
+
+    git(victim.base, "init", "-q", "--bare", "-b", "main", str(upstream))
+    git(victim.base, "clone", "-q", str(upstream), str(evil))
+    (evil / "readme").write_text("1")
+    git(evil, "add", "-A")
+    git(evil, "commit", "-qm", "1")
+    git(evil, "push", "-q", "origin", "HEAD:main")
+    victim.project.rmdir()
+    git(victim.base, "clone", "-q", str(upstream), str(victim.project))
+    victim.add("foo")
+    before = standing(str(victim.skills / "foo"))
+    forger = Victim.__new__(Victim)
+    forger.work, forger.skills = evil / ".agents/.satchel", victim.skills
+    (evil / ".agents/.satchel/history/1").mkdir(parents=True)
+    (evil / ".agents/.satchel/history/1/entry.json").write_text("{}")
+    (evil / ".agents/.satchel/journal.json").write_bytes(forger.hostile_journal())
+    git(evil, "add", "-Af")
+    git(evil, "commit", "-qm", "2")
+    git(evil, "push", "-q", "origin", "HEAD:main")
+    git(victim.project, "pull", "-q")
+    assert (victim.work / "journal.json").exists()
+    assert (victim.work / "history/1/entry.json").read_text() == "{}"
+
+    assert pending(victim.scope.root, victim.scope.marks) == {}
+    said = " ".join(victim.add("bar").repaired)
+    assert "it was not written here" in said
+    assert standing(str(victim.skills / "foo")) == before
+    assert "foo" not in read_lock(victim.scope.lock)
+
+
+def test_a_forged_entry_deletes_no_history_and_stops_no_undo(victim):
+    victim.add("foo")
+    victim.add("bar")
+    forged = Record(1, "import", "", "2030-01-01T00:00:00Z", ())
+    for number in (*range(9001, 9023), 99_999_999, 999_999_999):
+        entry = victim.work / "history" / str(number)
+        entry.mkdir()
+        (entry / "entry.json").write_bytes(render(forged._replace(number=number)))
+    for name in ("9" * 200, "007", ".idea"):
+        (victim.work / "history" / name).mkdir()
+    victim.add("baz")
+    victim.add("qux")
+    states = [entry.state for entry in victim.store.history()]
+    assert states.count("done") == 4
+    assert states.count("damaged") == 24
+    for name in ("qux", "baz", "bar", "foo"):
+        victim.store.undo()
+        assert not (victim.skills / name).exists()
+
+
+def test_a_seal_of_another_file_or_place_does_not_fit(victim):
+    victim.add("foo")
+    (victim.work / "history/1/entry.json").rename(victim.work / "history/1/kept")
+    key = read_key(victim.scope.marks)
+    record = Record(1, "x", "", "", ())
+    for place, kind in ((str(victim.base), "record"), (victim.scope.work, "links")):
+        import json
+
+        table = json.loads(render(record))
+        table["seal"] = seal_of(table, key, place, kind)
+        (victim.work / "history/1/entry.json").write_text(json.dumps(table))
+        assert [entry.state for entry in victim.store.history()] == ["damaged"]
+
+
+def test_what_somebody_put_into_the_history_does_not_come_back(victim):
+    make_skill(victim.base, "foo", "One. Use for one.")
+    store = victim.store
+    with store.plan_import(str(victim.base / "foo")) as plan:
+        store.carry_out(plan)
+    victim.remove("foo")
+    (victim.work / "history/2/old/foo/SKILL.md").write_text("---\nname: foo\n---\nEvil.\n")
+    with pytest.raises(Refused, match="not in the history any more"):
+        victim.store.undo()
+    assert not (victim.skills / "foo").exists()
+
+
+# --- odd things in our own area ------------------------------------------------------------
+
+
+FILES = ("lock", "journal.json", "links.json", ".gitignore", "entry.new")
+FOLDERS = ("stage", "history", "base", "trash", "replaced")
+
+
+@pytest.mark.parametrize("name", FILES + FOLDERS)
+@pytest.mark.parametrize("kind", ["link", "dangling", "pipe", "socket", "other"])
+def test_nothing_odd_is_opened(victim, name, kind, monkeypatch):
+    victim.add("foo")
+    outside = victim.base / "outside"
+    outside.write_text("precious")
+    path = victim.work / name
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    if kind == "link":
+        path.symlink_to(outside)
+    elif kind == "dangling":
+        path.symlink_to(victim.base / "made")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        monkeypatch.chdir(victim.work)
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(name)
+    elif name in FILES:
+        path.mkdir()
+    else:
+        path.write_text("")
+    for deed in (lambda: victim.add("bar"), victim.store.undo, lambda: victim.remove("foo")):
+        with pytest.raises(AccessDenied, match=r"is a link|is not what"):
+            deed()
+    assert outside.read_text() == "precious"
+    assert not (victim.base / "made").exists()
+    assert pending(victim.scope.root, victim.scope.marks) == {}
+    path.rmdir() if stat.S_ISDIR(path.lstat().st_mode) else path.unlink()
+    victim.add("bar")
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "/dev/stdin", "/dev/full", "pipe", "large"])
+def test_an_entry_that_leads_to_a_device_is_damaged_and_nothing_else(victim, target):
+    victim.add("foo")
+    victim.add("bar")
+    entry = victim.work / "history/2/entry.json"
+    entry.unlink()
+    if target == "pipe":
+        os.mkfifo(entry)
+    elif target == "large":
+        with open(entry, "wb") as stream:
+            stream.truncate(65 << 20)
+    else:
+        entry.symlink_to(target)
+    assert [one.state for one in victim.store.history()] == ["damaged", "done"]
+    with pytest.raises(Refused, match="damaged"):
+        victim.store.undo()
+    victim.add("baz")
+    victim.store.undo()
+
+
+@pytest.mark.parametrize("name", [".idea", ".vscode", ".DS_Store", "notes", ".journal.json.x"])
+def test_what_is_not_ours_is_left_alone(victim, name):
+    victim.add("foo")
+    (victim.work / name).mkdir()
+    (victim.work / "base" / name).mkdir()
+    assert victim.add("bar").repaired == ()
+    assert victim.remove("bar").repaired == ()
+    assert recover(victim.scope) == []
+    assert (victim.work / name).is_dir()
+    assert (victim.work / "base" / name).is_dir()
+
+
+def test_the_owner_of_a_stage_may_be_a_link(victim):
+    victim.add("foo")
+    outside = victim.base / "outside"
+    outside.write_text("precious")
+    (victim.work / "stage/1-aa").mkdir()
+    (victim.work / "stage/1-aa.alive").symlink_to(outside)
+    (victim.work / "trash/x").symlink_to(outside)
+    victim.add("bar")
+    assert outside.read_text() == "precious"
+    assert not (victim.work / "trash/x").is_symlink()
+
+
+def test_what_a_link_replaces_stays_in_the_project(victim):
+    make_skill(victim.skills, "foo", "Mine. Use for mine.")
+    satchel = victim.satchel
+    satchel.library.trust.approve(str(victim.project), "project")
+    (skill,) = victim.satchel.library.refresh().find("foo")
+    own = victim.project / ".claude/skills/foo"
+    own.mkdir(parents=True)
+    (own / "SKILL.md").write_text("precious")
+    outside = victim.base / "outside"
+    outside.mkdir()
+    links = Links(load_settings(str(victim.project)))
+    prepare_scope(links.scope)
+    (victim.work / "replaced").symlink_to(outside)
+    with pytest.raises(AccessDenied, match="is a link"):
+        links.link(skill, agent_named("claude-code"), replace=True)
+    assert os.listdir(outside) == []
+    assert (own / "SKILL.md").read_text() == "precious"
+    (victim.work / "replaced").unlink()
+    done = links.link(skill, agent_named("claude-code"), replace=True)
+    assert (victim.base / done.note / "SKILL.md").read_text() == "precious"
+    assert done.note.startswith(str(victim.work / "replaced"))
+
+
+def test_a_record_of_links_that_came_with_a_project_says_nothing(victim):
+    victim.add("foo")
+    links = Links(load_settings(str(victim.project)))
+    (victim.project / ".claude/skills/foo").mkdir(parents=True)
+    row = '{"agent": "claude-code", "skill": "foo", "how": "symlink"}'
+    text = f'{{"version": 1, "links": {{".claude/skills/foo": {row}}}}}'
+    (victim.work / "links.json").write_text(text)
+    assert links.records() == {}
+
+
+# --- the key --------------------------------------------------------------------------------
+
+
+def test_the_key_is_private_and_made_once(victim):
+    victim.add("foo")
+    path = victim.scope.marks
+    first = read_key(path)
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    victim.add("bar")
+    assert read_key(path) == first == own_key(path)[0]
+    for here, _, files in os.walk(victim.project):
+        for name in files:
+            with open(os.path.join(here, name), "rb") as stream:
+                assert first.hex().encode() not in stream.read()
+
+
+def test_a_damaged_key_is_an_error_and_sets_nothing_aside(victim):
+    victim.add("foo")
+    with open(victim.scope.marks, "w") as stream:
+        stream.write("?")
+    with pytest.raises(Refused, match="damaged"):
+        victim.add("bar")
+    with pytest.raises(Refused, match="damaged"):
+        victim.store.history()
+    assert victim.aside() == []
+
+
+@pytest.mark.parametrize("state", ["", "read-only"])
+def test_without_a_state_folder_nothing_is_believed_and_that_is_said(victim, state, monkeypatch):
+    from satchel.library import marks
+
+    monkeypatch.setattr(marks, "_memory", {})
+    folder = str(victim.base / state) if state else ""
+    scope = victim.scope._replace(marks=key_path(folder))
+    if state:
+
+        def refuse(path, *_given, **_named):
+            raise PermissionError(13, os.strerror(13), path)
+
+        monkeypatch.setattr(marks, "locked", refuse)
+    said = prepare_scope(scope)
+    assert "cannot be undone later" in said[0]
+    assert prepare_scope(scope) == said  # this process still knows it
+    monkeypatch.setattr(marks, "_memory", {})  # the next one does not
+    make_skill(victim.skills, "foo", "Mine. Use for mine.")
+    (victim.work / "journal.json").write_bytes(victim.hostile_journal())
+    assert history(scope) == []
+    repairs = [repair.text for repair in recover(scope)]
+    assert "cannot be undone later" in repairs[0]
+    assert "was not made here" in repairs[1]
+    assert len(victim.aside()) == 1
