@@ -1,11 +1,11 @@
 """Does anything break when processes are killed, disks fail, and many write at once?
 
-    python benchmarks/crashes.py --out benchmarks/results/chaos.json
+    python benchmarks/crashes.py --out benchmarks/results/crashes.json
 
-The long form of `tests/chaos`: two thousand kills at random moments, a kill and four errors at
-every system call that changes something, errors at the calls that only read, errors that last, and
-32 processes with 200 operations each while others read. Needs `strace`. Takes about a quarter of an
-hour.
+The long form of `tests/chaos`: two thousand kills of the store at random moments, and as many of
+the bare transactions; a kill and four errors at every system call that changes something, errors at
+the calls that only read, errors that last; and 32 processes with 200 operations each while others
+read. Needs `strace`. Takes about half an hour.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from chaos.faults import Fault, Operation
 
-PARTS = ("kills", "control", "calls", "errors", "outages", "crowd")
+PARTS = ("kills", "bare", "control", "calls", "errors", "outages", "crowd")
 
 
 def at_every_call(
@@ -64,6 +64,8 @@ def run(part: str, server: Server, options: argparse.Namespace) -> Any:
     """One part of it, as a row of the result."""
     with tempfile.TemporaryDirectory(prefix="chaos-", dir=options.workdir) as folder:
         if part == "kills":
+            return kill_often(server, folder, options.kills, way="store")._asdict()
+        if part == "bare":
             return kill_often(server, folder, options.kills)._asdict()
         if part == "control":
             return kill_often(server, folder, 200, way="in_place")._asdict()

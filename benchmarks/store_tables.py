@@ -10,12 +10,16 @@ Rows = list[list[str]]
 def crashes(kept: dict[str, Any]) -> Rows:
     """What was done to the store, how often, and what harm it did."""
     rows = [["", "times", "corrupt or lost", "slowest recovery"]]
-    kills = kept["kills"]["result"]
     control = kept["control"]["result"]
-    rows.append(
-        ["killed at a random moment", f"{kills['kills']:,}", str(len(kills["harm"])),
-         f"{kills['slowest'] * 1000:.0f} ms"]
-    )  # fmt: skip
+    for title, name in (
+        ("add, import, update, rename, remove and undo, killed at a random moment", "kills"),
+        ("bare transactions, killed at a random moment", "bare"),
+    ):
+        kills = kept[name]["result"]
+        rows.append(
+            [title, f"{kills['kills']:,}", str(len(kills["harm"])),
+             f"{kills['slowest'] * 1000:.0f} ms"]
+        )  # fmt: skip
     for title, name in (
         ("killed at every system call that writes", "calls"),
         ("ENOSPC, EIO, EACCES, EROFS at every call", "errors"),

@@ -133,7 +133,7 @@ def _settle(
 def _reason_to_ask(plan: Plan, accept_risk: str) -> str:
     """Why a person should decide; nothing when there is no reason."""
     changes = [step for step in plan.changes if accept_risk or not step.blocked]
-    if plan.op == "rename":
+    if plan.op == "rename" or not changes:
         return ""
     if plan.op == "lock":
         return say("{names} will be locked as on the disk now", names=_names(changes))
