@@ -14,6 +14,7 @@ import click
 
 from satchel._language import listed, say
 from satchel.cli.output import SEVERITIES, one_line, write_json
+from satchel.cli.session import yes_or_no
 from satchel.errors import Refused, SatchelError
 
 if TYPE_CHECKING:
@@ -167,19 +168,7 @@ def ask(session: Session, reason: str, question: str, hint: str = "") -> bool:
             say("{reason}, and nobody is there to ask", reason=reason),
             hint or say("Look at it with `--dry-run`, then give `--yes`"),
         )
-    err = session.err
-    while True:
-        err.write(f"{reason}. {question} [y/N] ")
-        err.stream.flush()
-        line = sys.stdin.readline()
-        answer = line.strip().lower()
-        if answer in {"y", "yes", "是"}:
-            return True
-        if not line:
-            err.line()
-        if answer in {"", "n", "no", "否"}:
-            return False
-        err.line(say("Please answer `y` for yes or `n` for no"))
+    return yes_or_no(session, f"{reason}. {question}")
 
 
 def _names(steps: Sequence[Step]) -> str:

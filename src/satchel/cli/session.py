@@ -112,6 +112,23 @@ class Session:
         return NotFound(say("There is no skill `{name}`", name=shown), hint)
 
 
+def yes_or_no(session: Session, question: str) -> bool:
+    """Ask on the terminal, until the answer is one; the end of the input is a no."""
+    err = session.err
+    while True:
+        err.write(f"{question} [y/N] ")
+        err.stream.flush()
+        line = sys.stdin.readline()
+        answer = line.strip().lower()
+        if answer in {"y", "yes", "是"}:
+            return True
+        if not line:
+            err.line()  # the input ended, and with it the line of the question
+        if answer in {"", "n", "no", "否"}:
+            return False
+        err.line(say("Please answer `y` for yes or `n` for no"))
+
+
 def short_path(path: str) -> str:
     """A path as short as it can be from here."""
     near = os.path.relpath(path)

@@ -11,7 +11,7 @@ import click
 from satchel._language import listed, say
 from satchel.cli.output import one_line, write_json
 from satchel.cli.progress import with_progress
-from satchel.cli.session import command, completions
+from satchel.cli.session import command, completions, yes_or_no
 from satchel.cli.showing import show_problems
 from satchel.errors import Changed, NotFound, Refused
 
@@ -242,18 +242,7 @@ def _ask(session: Session, question: _Question) -> bool:
         if question.programs
         else say("The text reaches models.")
     )
-    while True:
-        err.write(f"{question.words} [y/N] ")
-        err.stream.flush()
-        line = sys.stdin.readline()
-        answer = line.strip().lower()
-        if answer in {"y", "yes", "是"}:
-            return True
-        if not line:
-            err.line()  # the input ended, and with it the line of the question
-        if answer in {"", "n", "no", "否"}:
-            return False
-        err.line(say("Please answer `y` for yes or `n` for no"))
+    return yes_or_no(session, question.words)
 
 
 def _nothing_to_trust(session: Session, name: str | None, *, as_json: bool) -> int:
