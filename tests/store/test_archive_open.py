@@ -104,7 +104,7 @@ def test_a_zip_with_a_comment(tmp_path):
     _check(tmp_path / "a.zip", "zip")
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(240)
 def test_a_zip_of_more_files_than_a_short_number_holds(tmp_path):
     tree = MemoryTree({f"{number}": b"" for number in range(65_536)})
     target = str(tmp_path / "a.zip")
@@ -261,7 +261,7 @@ def bases(tmp_path_factory):
     return _bases(tmp_path_factory)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(240)
 @settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(x=st.data())
 def test_a_flipped_bit_is_a_refusal_or_nothing_at_all(tmp_path, bases, x):
