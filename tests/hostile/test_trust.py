@@ -200,12 +200,12 @@ def test_a_refresh_after_everything_was_touched_is_one_walk(tmp_path):
         (tmp_path / f"s{number}" / "note.txt").write_text("x")
     began = time.process_time()
     library.refresh()
-    assert time.process_time() - began < 5.0
+    assert time.process_time() - began < 2.0
     for number in range(0, 3_000, 50):
         os.unlink(tmp_path / f"s{number}" / "SKILL.md")
     began = time.process_time()
     assert len(library.refresh()) == 2_940
-    assert time.process_time() - began < 5.0
+    assert time.process_time() - began < 2.0
 
 
 # --- what a project may bring along to look approved or locked ------------------------------
@@ -264,7 +264,7 @@ def test_a_huge_lock_does_not_slow_down_a_look(project):
         file.write(b'{"version": 1, "skills": {' + b'"a": [' * 500_000)
     began = time.process_time()
     assert len(Satchel.for_project(project).list_skills(hidden=True)) == 1
-    assert time.process_time() - began < 3.0
+    assert time.process_time() - began < 1.0
 
 
 def test_the_name_of_a_file_cannot_speak_to_the_model(project):

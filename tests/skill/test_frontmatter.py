@@ -194,6 +194,7 @@ def test_a_quoted_description_survives(text):
     assert value == text or document.problems
 
 
+@pytest.mark.timeout(60)  # it reads a great many heads, and coverage makes each slower
 def test_reading_forgets_what_it_read():
     """A host reads for months: nothing may pile up."""
     import tracemalloc

@@ -76,6 +76,7 @@ def test_add_update_remove(way, project, scope):
     assert os.listdir(scope.part("stage")) == os.listdir(scope.part("trash")) == []
 
 
+@pytest.mark.timeout(60)  # waits for the disk hundreds of times
 def test_the_place_is_never_empty_while_a_skill_is_replaced(project, scope):
     works.transactions(project, "add", "alpha", 1)
     missing, over = [], threading.Event()
