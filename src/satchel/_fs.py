@@ -32,6 +32,9 @@ _FLAGS = (
     | getattr(os, "O_BINARY", 0)
 )
 
+RACY_NS = 50_000_000
+"""What changed this recently may change again without its time stamps showing it."""
+
 _kernel: Callable[[int, bytes], tuple[int, int]] | None = None
 _kernel_helps: bool | None = None
 

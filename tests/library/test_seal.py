@@ -9,13 +9,14 @@ import time
 import pytest
 
 from satchel import Library, Location
+from satchel._fs import RACY_NS
 from satchel.errors import Changed, LockBroken, NotFound, Refused
 from satchel.library import Index, TrustBook
 from satchel.library import seal as seal_module
 from satchel.library.lockfile import Locked, Place, lock_path, render_lock
 from satchel.library.marks import MEMORY, RECORD, own_key, seal_of
 from satchel.library.seal import generated
-from satchel.library.survey import RACY_NS, is_settled, survey
+from satchel.library.survey import is_settled, survey
 from satchel.skill.tree import FolderTree, seal
 from satchel.testing import make_skill
 

@@ -16,6 +16,7 @@ from satchel.skill.tree import (
     digest_of,
     read_whole,
     seal,
+    skill_file,
 )
 
 PATHS = st.text(
@@ -176,3 +177,9 @@ def test_names_that_are_not_utf8_have_a_digest(folder):
     sealed = seal(FolderTree(str(folder)))
     assert "bad\udcff" in sealed.files
     assert sealed.digest.startswith("sha256:")
+
+
+def test_the_exact_name_wins_over_its_case_variants():
+    assert skill_file(["SKILL.MD", "SKILL.md", "a.md"]) == "SKILL.md"
+    assert skill_file(["skill.md", "a.md"]) == "skill.md"
+    assert skill_file(["a.md"]) == ""

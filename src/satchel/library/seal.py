@@ -20,10 +20,10 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel._fs import open_beneath
+from satchel._fs import RACY_NS, open_beneath
 from satchel.errors import Changed, LockBroken, NotFound, Refused, SatchelError
 from satchel.library.lockfile import pending, read_lock
-from satchel.library.survey import RACY_NS, is_settled, survey
+from satchel.library.survey import is_settled, survey
 from satchel.library.trust import head_mark
 from satchel.library.walk import OWN_FOLDERS
 from satchel.skill.problems import Problem

@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel._fs import is_really_inside
+from satchel._fs import RACY_NS, is_really_inside
 from satchel.skill.head import READ_FIRST, full_head, quick_head
 from satchel.skill.problems import NO_PROBLEMS, Problem
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 _MAX_HEAD = 68 * 1024
 _OPEN = os.O_RDONLY | sum(getattr(os, f"O_{n}", 0) for n in ("NONBLOCK", "CLOEXEC", "NOCTTY"))
 _TYPE, _REGULAR = 0o170000, 0o100000
-_RACY_NS = 50_000_000
-"""A file changed this recently may change again within one tick of the file system's clock."""
 
 
 class Bounds(NamedTuple):
@@ -61,7 +59,7 @@ class Shelf:
     def begin(self) -> None:
         """A look at the disk begins now."""
         self.reads = 0
-        self.settled = time.time_ns() - _RACY_NS
+        self.settled = time.time_ns() - RACY_NS
 
     def path_of(self, folder: str) -> str:
         """The absolute path of a folder of this location."""

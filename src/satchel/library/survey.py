@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import os
 
+from satchel._fs import RACY_NS
 from satchel.errors import SkillBroken
 from satchel.skill.tree import LIMITS, VERSION_CONTROL
-
-RACY_NS = 50_000_000
-"""A file changed this recently may change again within one tick of the file system's clock."""
 
 Row = tuple[str, int, int, int, int, int]
 """Path, time of change, of the inode's change, size, inode and mode."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
-from satchel._fs import is_inside, locked, write_atomic
+from satchel._fs import RACY_NS, is_inside, locked, write_atomic
 from satchel.errors import InternalError, Refused, SettingsError
 from satchel.library.marks import key_path
 
@@ -34,7 +34,6 @@ _KINDS = get_args(Kind)
 _VERSION = 2
 _KEPT = 8
 """Approved contents of one skill that are remembered."""
-_RACY_NS = 50_000_000
 
 
 class Approval(NamedTuple):
@@ -90,7 +89,7 @@ class TrustBook:
             if found != self._folders:
                 self._folders = found
             # What was written this moment may be written again within one tick of the clock.
-            young = time.time_ns() - info.st_ctime_ns < _RACY_NS
+            young = time.time_ns() - info.st_ctime_ns < RACY_NS
             self._stamp = None if young else stamp
         return self._folders
 

@@ -15,7 +15,7 @@ from satchel._fs import open_beneath
 from satchel.errors import AccessDenied, SkillBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 Mode = Literal["file", "program", "link"]
 
@@ -75,6 +75,12 @@ class Seal(NamedTuple):
     """`sha256:` and 64 hexadecimal digits, over all of `files`."""
     files: dict[str, str]
     """Path -> `sha256:…`, with ` x` after it when the file may be executed, or `link:…`."""
+
+
+def skill_file(names: Iterable[str]) -> str:
+    """Which of some names is the SKILL.md: that one, else a case variant; nothing when none is."""
+    found = sorted(name for name in names if name.upper() == "SKILL.MD")
+    return "SKILL.md" if "SKILL.md" in found else next(iter(found), "")
 
 
 def seal(tree: Tree) -> Seal:

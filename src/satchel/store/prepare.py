@@ -15,7 +15,7 @@ from satchel.library.lockfile import Locked, Verdict
 from satchel.library.seal import generated, head_mark
 from satchel.security import scan_tree
 from satchel.skill.load import load_document, parse_document
-from satchel.skill.tree import FolderTree, read_whole, seal
+from satchel.skill.tree import FolderTree, read_whole, seal, skill_file
 from satchel.store.export import write_archive
 from satchel.store.journal import standing
 from satchel.store.merge import compose, differing
@@ -201,7 +201,7 @@ def _document(folder: str, skill_id: str) -> Document:
     Raises:
         SkillBroken: it is no skill; the message says why.
     """
-    file = next((name for name in sorted(os.listdir(folder)) if name.upper() == "SKILL.MD"), "")
+    file = skill_file(os.listdir(folder))
     if not file:
         raise NotFound(
             say("`{name}` has no SKILL.md", name=skill_id),
@@ -223,7 +223,7 @@ def _document(folder: str, skill_id: str) -> Document:
 
 def _fields(old: Tree, document: Document) -> tuple[tuple[str, str, str], ...]:
     """What the frontmatter says differently."""
-    file = next((file.path for file in old.files if file.path.upper() == "SKILL.MD"), "")
+    file = skill_file(file.path for file in old.files)
     before = parse_document(read_whole(old, file), "", file, (0, 0, 0)).fields if file else {}
     after = document.fields
     return tuple(

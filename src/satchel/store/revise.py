@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from satchel._language import say
 from satchel.errors import Changed, NotFound
 from satchel.library.lockfile import Place
-from satchel.skill.tree import read_whole
+from satchel.skill.tree import read_whole, skill_file
 from satchel.store.journal import standing
 from satchel.store.merge import ComposedTree
 from satchel.store.plan import Step
@@ -93,7 +93,7 @@ def _renamed(tree: Tree, new: str, skill_id: str) -> Tree:
     content: dict[str, tuple[bytes, Mode]] = {
         file.path: (read_whole(tree, file.path), file.mode) for file in tree.files
     }
-    file = next((path for path in content if path.upper() == "SKILL.MD"), "")
+    file = skill_file(content)
     if not file:
         raise NotFound(say("`{name}` has no SKILL.md", name=skill_id))
     text, mode = content[file]

@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
+from satchel._fs import RACY_NS
 from satchel.errors import SkillBroken
 from satchel.tools.arguments import argument_names
 from satchel.tools.folder import folder_of, list_folder
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 _ENTRIES = 256
 _CHARACTERS = 16_000_000
-_RACY_NS = 50_000_000
-"""A file changed this recently may change again without its stamp showing it."""
 
 Stamp = tuple[int, int, int, int]
 
@@ -111,7 +110,7 @@ class LoadedSkills:
             why = problem.message if problem else "it is no skill"
             fix = problem.fix if problem else "Run `satchel doctor`"
             raise SkillBroken(f"`{path}` can no longer be read as a skill: {why}", fix)
-        if time.time_ns() - stamp[1] < _RACY_NS:
+        if time.time_ns() - stamp[1] < RACY_NS:
             stamp = (0, 0, 0, 0)
         head = skill.head
         new = document.head
