@@ -74,10 +74,10 @@ def test_every_broken_head_is_loaded_or_says_why(broken_heads):
     slowest = 0.0
     silent, wrong = [], Counter()
     for row, data in broken_heads:
-        began = time.perf_counter()
+        began = time.thread_time()
         document = parse_document(data, row["dir_name"], "SKILL.md", (0, 0, 0))
         head, _ = read_head(data, row["dir_name"], "SKILL.md", (0, 0, 0))
-        slowest = max(slowest, time.perf_counter() - began)
+        slowest = max(slowest, time.thread_time() - began)
         assert (head is None) == (document.head is None)
         if document.head is None and not document.problems:
             silent.append(row["id"])

@@ -84,9 +84,9 @@ def test_yaml_bombs(root, name):
     bad = snapshot.get("bad")
     assert bad is not None or codes(snapshot), name
     if bad is not None:
-        began = time.perf_counter()
+        began = time.thread_time()  # a neighbour's load is not this file's cost
         document = bad.read()
-        assert time.perf_counter() - began < 0.1  # 0.05 on a quiet machine
+        assert time.thread_time() - began < 0.1  # 0.05 on a quiet machine
         assert document.head is not None
         assert document.head.description.startswith("x")
 

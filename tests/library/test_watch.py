@@ -33,9 +33,9 @@ def test_changes_are_noticed_and_quiet_is_cheap(tmp_path):
         library.refresh()
         _until(lambda: library.refresh() is library.refresh() and not watcher.changed())
         quiet = library.refresh()
-        began = time.perf_counter()
+        began = time.thread_time()
         assert library.refresh() is quiet
-        assert time.perf_counter() - began < 0.01
+        assert time.thread_time() - began < 0.01
         make_skill(root, "s7", "Edited while watched.")
         assert _until(lambda: described(library, "s7") == "Edited while watched.")
         make_skill(tmp_path / "later", "appeared")
