@@ -24,7 +24,7 @@ from measure import machine
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from chaos.crowd import gather
-from chaos.faults import OPERATIONS, Bench
+from chaos.faults import COMMANDS, OPERATIONS, Bench
 from chaos.killing import Server, kill_often
 
 if TYPE_CHECKING:
@@ -32,16 +32,23 @@ if TYPE_CHECKING:
 
     from chaos.faults import Fault, Operation
 
-PARTS = ("kills", "bare", "control", "calls", "errors", "outages", "crowd")
+BY_CALL: dict[str, tuple[tuple[Operation, ...], Callable[[Bench, Operation], Iterator[Fault]]]] = {
+    "calls": (OPERATIONS, lambda bench, op: bench.kills(op)),
+    "errors": (OPERATIONS, lambda bench, op: bench.failures(op, 1, 8)),
+    "outages": (OPERATIONS, lambda bench, op: bench.outages(op)),
+    "store_calls": (COMMANDS, lambda bench, op: bench.kills(op)),
+    "store_errors": (COMMANDS, lambda bench, op: bench.failures(op, 4, 16)),
+}
+"""Which operations are disturbed at each of their calls, and how."""
+PARTS = ("kills", "bare", "control", *BY_CALL, "crowd")
 
 
-def at_every_call(
-    server: Server, folder: str, faults: Callable[[Bench, Operation], Iterator[Fault]]
-) -> dict[str, Any]:
+def at_every_call(server: Server, folder: str, part: str) -> dict[str, Any]:
     """Disturb each operation at each of its calls."""
+    operations, faults = BY_CALL[part]
     bench = Bench(server, folder)
     rows: dict[str, Any] = {}
-    for operation in OPERATIONS:
+    for operation in operations:
         ends: Counter[str] = Counter()
         harm: list[str] = []
         slowest = 0.0
@@ -69,12 +76,8 @@ def run(part: str, server: Server, options: argparse.Namespace) -> Any:
             return kill_often(server, folder, options.kills)._asdict()
         if part == "control":
             return kill_often(server, folder, 200, way="in_place")._asdict()
-        if part == "calls":
-            return at_every_call(server, folder, lambda bench, op: bench.kills(op))
-        if part == "errors":
-            return at_every_call(server, folder, lambda bench, op: bench.failures(op, 1, 8))
-        if part == "outages":
-            return at_every_call(server, folder, lambda bench, op: bench.outages(op))
+        if part in BY_CALL:
+            return at_every_call(server, folder, part)
         outcome = gather(folder, options.writers, options.operations, readers=4, limit=3_000)
         return outcome._asdict()
 
@@ -98,7 +101,7 @@ def main() -> int:
         for part in options.parts:
             began = time.monotonic()
             row = run(part, server, options)
-            rows = row.values() if part in ("calls", "errors", "outages") else [row]
+            rows = row.values() if part in BY_CALL else [row]
             if part == "control":
                 row["harm"] = len(row["harm"])
                 harmed += not row["harm"]

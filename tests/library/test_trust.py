@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 
@@ -310,3 +311,25 @@ def test_a_damaged_trust_file_is_an_error_not_a_yes(project, tmp_path):
     (tmp_path / "home/state/trust.json").write_text("{ oops")
     with pytest.raises(SettingsError):
         Satchel.for_project(project).list_skills()
+
+
+def test_a_disk_that_fails_for_a_moment_loses_no_approval(project, tmp_path, monkeypatch):
+    satchel = Satchel.for_project(project)
+    satchel.trust()
+    book = satchel.library.trust
+    kept = dict(book.folders())
+    assert kept
+    real = os.stat
+
+    def failing(path, *args, **kwargs):
+        if str(path).endswith("trust.json"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(path, *args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", failing)
+        with pytest.raises((Refused, SettingsError)):
+            book.approve(str(tmp_path), "project")
+        with pytest.raises(SettingsError):
+            book.folders()
+    assert book.folders() == kept

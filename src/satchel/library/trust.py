@@ -12,6 +12,7 @@ that reaches a model before a skill is loaded; the content is compared at the lo
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
 from satchel._fs import RACY_NS, is_inside, locked, write_atomic
@@ -78,9 +79,14 @@ class TrustBook:
             return self._folders
         try:
             info = os.stat(self._path)
-        except OSError:  # no file, or none to be had: nothing is approved
-            self._folders, self._stamp = _NOTHING, None
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            self._folders, self._stamp = _NOTHING, None  # none to be had: nothing is approved
             return _NOTHING
+        except OSError as exc:  # a disk that fails for a moment is no book without pages
+            raise SettingsError(
+                f"`{self._path}` cannot be read: {exc.strerror or exc}",
+                "Look after the disk, then run the command again",
+            ) from exc
         stamp = (info.st_ctime_ns, info.st_size, info.st_ino)
         if stamp != self._stamp:
             import time
@@ -160,6 +166,8 @@ class TrustBook:
         try:
             with locked(self._path + ".lock"):
                 self._stamp = None
+                with suppress(FileNotFoundError):
+                    os.stat(self._path)  # one that is hidden for the moment must not be replaced
                 folders = dict(self.folders())
                 change(folders)
                 _save(folders, self._path)

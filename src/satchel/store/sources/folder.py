@@ -102,6 +102,8 @@ class LocalTree(Listing):
                 yield chunk
             if left:
                 raise refuse("changed-while-read", path)
+        except OSError as exc:
+            raise _unreadable(full, exc) from exc
         finally:
             os.close(descriptor)
 
