@@ -39,10 +39,12 @@ coverage:
 # Write the generated pages of the reference
 reference:
     python scripts/reference.py
+    python scripts/skill_pages.py
 
 # Fail when the generated pages do not match the code
 reference-check:
     python scripts/reference.py --check
+    python scripts/skill_pages.py --check
 
 # Draw the pictures of the terminal
 pictures:

@@ -21,8 +21,10 @@ def crashes(kept: dict[str, Any]) -> Rows:
              f"{kills['slowest'] * 1000:.0f} ms"]
         )  # fmt: skip
     for title, name in (
-        ("killed at every system call that writes", "calls"),
-        ("ENOSPC, EIO, EACCES, EROFS at every call", "errors"),
+        ("the six commands, killed at every system call that writes", "store_calls"),
+        ("the six commands, one of ENOSPC, EIO, EACCES, EROFS at every such call", "store_errors"),
+        ("bare transactions, killed at every system call that writes", "calls"),
+        ("bare transactions, ENOSPC, EIO, EACCES and EROFS at every call", "errors"),
         ("the same, from that call on", "outages"),
     ):
         found = list(kept[name]["result"].values())

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import store_tables
+import tool_tables
 from goal_rows import Row, figure_text, spread_text
 from growth import NOUNS, exponent
 from sampling import Figure
@@ -147,10 +148,18 @@ def _of_store(name: str) -> Callable[[], str]:
     return lambda: _markdown(getattr(store_tables, name)(_kept(name)))
 
 
+def _of_tools(name: str) -> Callable[[], str]:
+    return lambda: _markdown(getattr(tool_tables, name)(_kept("tools")))
+
+
 TABLES: dict[str, Callable[[], str]] = {
-    function.__name__: function
-    for function in (goals, context, peers, growth, startup, install, broken)
-} | {name: _of_store(name) for name in ("crashes", "sealing", "scanner", "bulk")}
+    **{
+        function.__name__: function
+        for function in (goals, context, peers, growth, startup, install, broken)
+    },
+    **{name: _of_store(name) for name in ("crashes", "sealing", "scanner", "bulk")},
+    **{name: _of_tools(name) for name in ("tools", "tool_calls", "tool_crowd")},
+}
 
 
 def main() -> None:

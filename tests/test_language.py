@@ -12,6 +12,8 @@ from typing import get_args
 import pytest
 
 from satchel._language import LANGUAGES, say, table
+from satchel.authoring.rules import RULES as CHECK_RULES
+from satchel.authoring.rules import SECTIONS
 from satchel.cli.retelling import SENTENCES, retell, retell_reason
 from satchel.security import RULES
 from satchel.settings import SETTINGS
@@ -66,7 +68,11 @@ def _sentences() -> set[str]:
         if not name.startswith("yara:")  # somebody's own, which another test brought
         for text in (rule.what, rule.why, rule.fix)
     }
-    return {*_said(), *rules, *settings, *meanings, *words, *refusals, *findings}
+    boxes = {
+        text for rule in CHECK_RULES.values() for text in (rule.demand, rule.message, rule.fix)
+    }
+    boxes |= {*SECTIONS.values(), "Declaration"}
+    return {*_said(), *rules, *settings, *meanings, *words, *refusals, *findings, *boxes}
 
 
 def _names(sentence: str) -> set[str]:

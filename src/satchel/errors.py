@@ -9,10 +9,13 @@
     │   ├── Unsafe               an archive, a folder or a repository holds what is never unpacked
     │   ├── Blocked              a scan found what must not be installed unseen
     │   ├── Changed              a skill is not what was locked or approved
-    │   └── Conflict             somebody else's change, or the user's own edits, would be lost
+    │   ├── Conflict             somebody else's change, or the user's own edits, would be lost
+    │   └── Unsandboxed          no sandbox here, and nobody agreed to run a program without one
     ├── SkillBroken              a file that should be a skill cannot be read as one
     │   └── LockBroken           a lockfile is damaged
     ├── MissingExtra             a feature needs a package that is not installed
+    │   └── MissingRuntime       a program needs a Python, Node or Go that is not here
+    ├── BuildFailed              a program's dependencies cannot be had, or it does not build
     └── InternalError            a bug in Satchel; please report it
 
 Catch `SatchelError` to catch them all. `code` is the word the response envelope carries, so a
@@ -92,6 +95,10 @@ class Conflict(Refused):
     """A change would lose somebody else's, or the user's own edits."""
 
 
+class Unsandboxed(Refused):
+    """There is no sandbox here, and the user did not agree to run a program without one."""
+
+
 class SkillBroken(SatchelError):
     """A file that should be a skill cannot be read as one."""
 
@@ -108,6 +115,17 @@ class MissingExtra(SatchelError):
 
     code = "EXECUTION_ERROR"
     exit_code = 6
+
+
+class MissingRuntime(MissingExtra):
+    """A program needs a Python, Node or Go that is not here."""
+
+
+class BuildFailed(SatchelError):
+    """A program's dependencies cannot be had, or it does not build."""
+
+    code = "EXECUTION_ERROR"
+    exit_code = 7
 
 
 class InternalError(SatchelError):

@@ -20,18 +20,20 @@ from satchel.skill.problems import Problem
 from satchel.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from satchel.catalogue import Budget, Catalogue
     from satchel.detect import Detector, Match
     from satchel.library import Snapshot
     from satchel.library.seal import Taken
+    from satchel.library.tool_snapshot import ToolSnapshot
     from satchel.security import Allowance
     from satchel.settings import Form, Settings
     from satchel.skill.model import Skill
     from satchel.store.scope import Scope
     from satchel.store.store import Store
     from satchel.tools import Toolset
+    from satchel.tools.engine import Engine
     from satchel.why import Story
 
 FIRST = "hello-skill"
@@ -52,9 +54,15 @@ class Satchel:
     """The skills of a project, ready for an agent."""
 
     def __init__(
-        self, library: Library, settings: Settings, *, detector: Detector | None = None
+        self,
+        library: Library,
+        settings: Settings,
+        *,
+        detector: Detector | None = None,
+        engine: Engine | None = None,
     ) -> None:
         """Compose parts made elsewhere; `for_project` makes them all."""
+        self._engine = engine
         self.library = library
         self.settings = settings
         self.trace = library.trace
@@ -163,14 +171,35 @@ class Satchel:
         return fill_template(template, self.catalogue())
 
     def tools(self) -> Toolset:
-        """What an agent may call: Skill, ReadFile, SkillSearch."""
+        """What an agent may call: Skill, ReadFile, SkillSearch, and the tools of tool skills."""
         from satchel.tools import make_toolset
 
         if self._tools is None:
             self._tools = make_toolset(
-                self.library, self.settings, trace=self.trace, detector=self._detector
+                self.library,
+                self.settings,
+                trace=self.trace,
+                detector=self._detector,
+                engine=self.engine,
             )
         return self._tools
+
+    @property
+    def engine(self) -> Engine:
+        """What runs the programs of tool skills; it starts nothing before the first one is called.
+
+        Its `progress`, a function that takes a line, is told what a first use builds.
+        """
+        if self._engine is None:
+            from satchel.tools.engine import LocalEngine
+
+            self._engine = LocalEngine(self.settings, self.trace)
+        return self._engine
+
+    def close(self) -> None:
+        """End the processes that are kept for tool skills. They end with this process anyway."""
+        if self._engine is not None:
+            self._engine.close()
 
     def search(self, words: str, limit: int = 10) -> list[Match]:
         """Skills that fit some words, best first."""
@@ -183,11 +212,22 @@ class Satchel:
         """The whole story of one skill."""
         from satchel.why import tell_why
 
-        snapshot = self.library.refresh()
+        tools = self.library.tools(refresh=True)
+        snapshot = self.library.snapshot()
         account = self.preview(budget).account
         way = self.how_to_ask() if self.settings.trust == "none" else ""
         return tell_why(
-            name, snapshot, account, self.trace, way_to_ask=way, seals=self.library.seals
+            name,
+            snapshot,
+            account,
+            self.trace,
+            way_to_ask=way,
+            seals=self.library.seals,
+            tools=tools,
+            taken=[
+                *(one for one in tools.problems if one.code == "tool-name-taken"),
+                *self._names_taken(tools),
+            ],
         )
 
     def problems(
@@ -199,11 +239,16 @@ class Satchel:
             deep: Also read every skill whole and check it as an author would want.
             progress: Wraps the skills to be read, to show how far it is.
         """
-        snapshot = self.library.refresh()
-        found = list(snapshot.problems)
+        from satchel.tools.packaged import packaged_problems
+
+        tools = self.library.tools(refresh=True)
+        snapshot = self.library.snapshot()
+        found = [*snapshot.problems, *tools.problems, *packaged_problems(self.settings)]
+        found += self._names_taken(tools)
+        asking = {**snapshot.asking, **tools.asking}
         if self.settings.trust == "none":  # nobody can be asked, whatever was approved
-            found = [one for one in found if one not in snapshot.asking.values()]
-        skills = [*snapshot.skills, *snapshot.hidden]
+            found = [one for one in found if one not in asking.values()]
+        skills = self.library.every()
         if deep:
             from satchel.errors import SatchelError
             from satchel.skill.validate import check_skill
@@ -222,14 +267,30 @@ class Satchel:
             for skill in skills:
                 found += skill.problems
         off = self.settings.trust == "none"
-        for skill in snapshot.hidden:
+        said = {*asking, *tools.refused}
+        for skill in skills:
             if skill.state == "shadowed":
                 values = {"name": skill.name, "winner": skill.winner}
                 found.append(Problem("shadowed", skill.path, values=values))
-            elif skill.state == "untrusted" and (off or skill.ref not in snapshot.asking):
+            elif skill.state == "untrusted" and (off or skill.ref not in said):
                 values = {"name": skill.typed, **(self._where_trust_is_set() if off else {})}
                 found.append(Problem("trust-off" if off else "untrusted", skill.path, 0, values))
         return found
+
+    def _names_taken(self, tools: ToolSnapshot) -> Iterator[Problem]:
+        """Tools of tool skills that an installed package has too: the package's is used."""
+        if not tools.tools:
+            return
+        from satchel.tools.packaged import packaged_tools
+
+        for tool in packaged_tools(self.settings):
+            source = tools.tools.get(tool.name)
+            if source is not None:
+                path = os.path.join(source[0].skill.base_dir, "skill.yaml")
+                winner = str(getattr(tool, "owner", ""))
+                switch = f"SKILL_{winner.upper()}_ENABLED"
+                values = {"name": tool.name, "winner": winner, "switch": switch}
+                yield Problem("tool-name-packaged", path, source[1].line, values)
 
     def how_to_ask(self) -> str:
         """How to be asked about skills of a project, where the setting `trust` is `none`."""
@@ -257,8 +318,8 @@ class Satchel:
         self._may_trust()
         if skill is not None and not always:
             return self.approve([self.library.seals.take(self._meant(skill))])
-        snapshot = self.library.refresh()
-        waiting = [one for one in snapshot.hidden if one.state == "untrusted"]
+        self.library.tools(refresh=True)
+        waiting = self.library.waiting()
         if always:
             one = self._meant(skill) if skill is not None else None
             folder = one.base_dir if one is not None else self.settings.project
@@ -312,7 +373,8 @@ class Satchel:
 
     def _meant(self, skill: Skill | str) -> Skill:
         if isinstance(skill, str):
-            found = self.library.refresh().find(skill)
+            self.library.tools(refresh=True)
+            found = self.library.find(skill)
             if not found:
                 raise NotFound(
                     say("There is no skill `{name}`", name=skill),

@@ -75,8 +75,28 @@ SETTINGS = (
             "File extensions that ReadFile may read.", project_may_set=False),
     Setting("read_limit", "SATCHEL_READ_LIMIT", "integer", 40_000,
             "Characters that ReadFile returns at most at once."),
+    Setting("packaged", "SATCHEL_PACKAGED", "flag", default=True,
+            description="Offer the tools of packaged skills; `SKILL_<NAME>_ENABLED` turns one of them off.", project_may_set=False),
+    Setting("tool_language", "SATCHEL_TOOL_LANGUAGE", "text", "en",
+            "Language in which packaged tools describe themselves and answer the model.", choices=("en", "zh")),
+    Setting("tool_timeout", "SATCHEL_TOOL_TIMEOUT", "integer", 30,
+            "Seconds that a call of a tool skill may take, unless its skill.yaml says otherwise.", project_may_set=False),
+    Setting("tool_processes", "SATCHEL_TOOL_PROCESSES", "integer", 0,
+            "Calls of tool skills that run at once; 0 means twice the processors, at least 4.", project_may_set=False),
+    Setting("fork_server", "SATCHEL_FORK_SERVER", "flag", default=True,
+            description="Start Python tool skills by a fork of a process that has already started.", project_may_set=False),
+    Setting("tool_output", "SATCHEL_TOOL_OUTPUT", "integer", 8_000,
+            "Characters of a tool skill's answer that reach the model.", project_may_set=False),
+    Setting("tool_memory", "SATCHEL_TOOL_MEMORY", "integer", 512,
+            "Megabytes that a tool skill's program and its children may hold together.", project_may_set=False),
     Setting("create_missing", "SATCHEL_CREATE_MISSING", "flag", default=False,
             description="Create the user's skills folder at start-up.", project_may_set=False),
+    Setting("sandbox", "SATCHEL_SANDBOX", "text", "required",
+            "When programs of skills run: `required` (only in a sandbox that holds), `own` (where none holds, the user's own skills run without), `off` (always without).",
+            choices=("required", "own", "off"), project_may_set=False),
+    Setting("sandbox_tier", "SATCHEL_SANDBOX_TIER", "text", "auto",
+            "Which sandbox: `bwrap` (bubblewrap and seccomp), `landlock` (Landlock and seccomp), `auto` (the first of these that holds).",
+            choices=("auto", "bwrap", "landlock"), project_may_set=False),
 )  # fmt: skip
 """Every setting; the reference page is made from this table."""
 
@@ -117,6 +137,15 @@ class Settings(NamedTuple):
     read_extensions: tuple[str, ...] = ()
     read_limit: int = 40_000
     create_missing: bool = False
+    sandbox: Literal["required", "own", "off"] = "required"
+    sandbox_tier: Literal["auto", "bwrap", "landlock"] = "auto"
+    tool_timeout: int = 30
+    tool_processes: int = 0
+    fork_server: bool = True
+    tool_output: int = 8_000
+    tool_memory: int = 512
+    packaged: bool = True
+    tool_language: str = "en"
     project_locations: tuple[str, ...] = ()
     """Folders inside the project that its own file names: as untrusted as the project."""
     remarks: tuple[tuple[str, str, str], ...] = ()
@@ -200,6 +229,17 @@ def load_settings(
         remarks=tuple(remarks),
         **values,
     )
+
+
+def is_switched_on(name: str, env: Mapping[str, str] | None = None) -> bool:
+    """Whether a variable such as `SKILL_EXCEL_ENABLED` leaves something on: it must say no.
+
+    Args:
+        name: The variable.
+        env: The environment; the process's own when None.
+    """
+    text = (os.environ if env is None else env).get(name, "")
+    return _FLAGS.get(text.strip().lower(), True)
 
 
 def find_paths(env: Mapping[str, str]) -> Paths:

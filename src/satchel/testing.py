@@ -49,3 +49,44 @@ def make_project(folder: str | os.PathLike[str], *names: str) -> str:
     for name in names:
         make_skill(location, name)
     return os.fspath(folder)
+
+
+def make_tool_skill(
+    folder: str | os.PathLike[str],
+    name: str,
+    program: str = "",
+    *,
+    tool: str = "",
+    more: str = "",
+) -> str:
+    """Write a tool skill in Python below `folder`; returns its skill.yaml.
+
+    Args:
+        folder: A location, such as `.agents/skills`.
+        name: The skill's folder; `a/b` nests.
+        program: Its `main.py`; one that says back its arguments when empty.
+        tool: The tool's name; the folder's name and `_run` when empty.
+        more: Further lines of YAML: parameters, secrets, files.
+    """
+    base = os.path.join(os.fspath(folder), name)
+    short = name.rpartition("/")[2]
+    tool = tool or f"{short.replace('-', '_')}_run"
+    os.makedirs(base, exist_ok=True)
+    with open(os.path.join(base, "main.py"), "w", encoding="utf-8") as file:
+        file.write(program or _ECHO)
+    path = os.path.join(base, "skill.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(
+            f"name: {tool}\ndescription: Runs {short} once. Example only.\n"
+            f"runtime: python\nentry: main.py\n{more}"
+        )
+    return path
+
+
+_ECHO = """\
+import json
+import sys
+
+request = json.loads(sys.stdin.readline())
+print(json.dumps({"output": json.dumps(request["arguments"], sort_keys=True), "error": ""}))
+"""

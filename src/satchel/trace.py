@@ -1,6 +1,6 @@
 """What happened to which skill, so that "why was it not used?" has an answer.
 
-A `Trace` keeps recent events in memory and writes those that matter later (offered, loaded,
+A `Trace` keeps recent events in memory and writes those that matter later (offered, loaded, ran,
 failed, searched) as JSON lines to the state folder. Listeners get every event. When OpenTelemetry
 is installed, tool calls are spans too.
 """
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 Kind = Literal[
     "discovered", "removed", "changed", "repaired", "shadowed", "untrusted", "broken",
     "listed", "shortened", "named", "unlisted", "offered", "searched", "loaded", "failed",
-    "cleaned",
+    "cleaned", "ran", "packaged",
 ]  # fmt: skip
 
-KEPT: frozenset[str] = frozenset(("offered", "searched", "loaded", "failed", "cleaned"))
+KEPT: frozenset[str] = frozenset(("offered", "searched", "loaded", "failed", "cleaned", "ran"))
 """Kinds that are written to the file."""
 _MAX_FILE = 8 * 1024 * 1024
 _MEMORY = 4_096

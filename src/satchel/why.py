@@ -15,9 +15,12 @@ from satchel.errors import SatchelError
 from satchel.skill.fields import FIELDS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from satchel.catalogue import Account
     from satchel.library import Snapshot
     from satchel.library.seal import Seals
+    from satchel.library.tool_snapshot import ToolSkill, ToolSnapshot
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
     from satchel.trace import Trace
@@ -70,6 +73,8 @@ def tell_why(
     *,
     way_to_ask: str = "",
     seals: Seals | None = None,
+    tools: ToolSnapshot | None = None,
+    taken: Sequence[Problem] = (),
 ) -> Story:
     """Tell the story of the skill called `name` (or by id, ref or path).
 
@@ -80,21 +85,33 @@ def tell_why(
         trace: What happened.
         way_to_ask: Where the setting `trust` is `none`, how to change it: nobody can be asked then.
         seals: Tells whether it is what was locked or approved.
+        tools: The tool skills that there are.
+        taken: Their tools that are not offered, since something else has their names.
     """
     found = snapshot.find(name)
+    if tools is not None:
+        found += [one.skill for one in tools.find(name) if one.skill.is_tool]
     if not found:
-        return _unknown(name, snapshot)
+        return _unknown(name, snapshot, tools)
     skill = found[0]
-    standing = account.standing(skill.name) if skill.state == "active" else ""
+    source = tools.of(skill) if tools is not None else None
+    listed_one = skill.state == "active" and not skill.is_tool
+    standing = account.standing(skill.name) if listed_one else ""
     chapters = [_where(skill, found), _health(skill)]
     bound, refusal = _binding(skill, seals)
+    if tools is not None and skill.is_tool:
+        refusal = refusal or tools.refused.get(skill.ref)
     if bound is not None:
         chapters.append(bound)
-    if skill.state == "active":
+    own = os.path.join(skill.base_dir, "skill.yaml")
+    lost = [problem for problem in taken if problem.path == own]
+    if source is not None:
+        chapters.append(_its_tools(source, lost))
+    if listed_one:
         chapters.append(_in_catalogue(skill, account, standing))
-    asks = skill.ref in snapshot.asking
-    offered, loaded, failed = _past(skill.name, trace)
-    chapters.append(_use(offered, loaded, failed))
+    asks = skill.ref in snapshot.asking or (tools is not None and skill.ref in tools.asking)
+    offered, loaded, failed, ran = _past(skill.name, trace)
+    chapters.append(_use(skill, offered, loaded, failed, ran if source is not None else None))
     facts: dict[str, Any] = {
         "found": True,
         "state": skill.state,
@@ -112,13 +129,20 @@ def tell_why(
         "last_loaded": loaded,
         "last_failure": failed,
     }
+    if source is not None:
+        facts.update(source.to_dict(), last_ran=ran)
     return Story(
         skill.name,
         say("offered, but refused when it is loaded")
-        if refusal is not None and skill.state == "active"
+        if refusal is not None and listed_one
+        else say("not offered: it is not what was locked or approved")
+        if refusal is not None and skill.is_tool
+        else say("not offered: its tools have names that others have")
+        if source is not None and skill.is_tool and len(lost) >= len(source.tools)
         else _verdict(skill, standing, trust_off=bool(way_to_ask), asks=asks),
         tuple(chapters),
-        tuple(_advice(skill, standing, way_to_ask, refusal)),
+        tuple(dict.fromkeys(problem.fix for problem in lost))
+        or tuple(_advice(skill, standing, way_to_ask, refusal)),
         facts,
     )
 
@@ -137,6 +161,23 @@ def _binding(skill: Skill, seals: Seals | None) -> tuple[Chapter | None, Satchel
     return Chapter(title, (told,), "good"), None
 
 
+def _its_tools(source: ToolSkill, lost: Sequence[Problem]) -> Chapter:
+    """What it brings beside instructions, and what its program may touch."""
+    manifest = source.manifest
+    lines = [
+        say("tools: {names}", names=listed(f"`{name}`" for name in source.tools)),
+        say("runs `{entry}` ({runtime})", entry=manifest.entry, runtime=manifest.runtime),
+    ]
+    wants = source.wants
+    nothing = say("nothing beside its own folder")
+    lines.append(say("may use: {what}", what=listed(wants) if wants else nothing))
+    lines += [_told(problem) for problem in lost]
+    if lost:
+        return Chapter(say("Its tools"), tuple(lines), "bad")
+    good = source.skill.state == "active"
+    return Chapter(say("Its tools"), tuple(lines), "good" if good else "plain")
+
+
 def _verdict(skill: Skill, standing: str, *, trust_off: bool, asks: bool) -> str:
     if skill.state == "shadowed":
         return say("not offered, hidden by `{winner}`", winner=skill.winner)
@@ -148,6 +189,8 @@ def _verdict(skill: Skill, standing: str, *, trust_off: bool, asks: bool) -> str
         return say("not offered, because it is not trusted")
     if skill.state == "excluded":
         return say("not offered, because a filter leaves it out")
+    if skill.is_tool:
+        return say("offered: models may call its tools")
     return {
         "full": say("offered, with its whole description"),
         "shortened": say("offered, with a shortened description"),
@@ -186,8 +229,9 @@ def _health(skill: Skill) -> Chapter:
         lines.append(_told(problem))
         if not _is_advised(skill, problem):
             lines.append(f"  → {problem.fix}")
-    inert = [key for key in document.fields if key in FIELDS and FIELDS[key].status == "inert"]
-    unknown = [key for key in document.fields if key not in FIELDS]
+    fields = {} if skill.is_tool else document.fields
+    inert = [key for key in fields if key in FIELDS and FIELDS[key].status == "inert"]
+    unknown = [key for key in fields if key not in FIELDS]
     if inert:
         lines.append(say("kept but inert here: {fields}", fields=listed(inert)))
     if unknown:
@@ -218,10 +262,13 @@ def _in_catalogue(skill: Skill, account: Account, standing: str) -> Chapter:
     )
 
 
-def _past(name: str, trace: Trace) -> tuple[float | None, float | None, dict[str, Any] | None]:
-    """When it was last offered and loaded, and how it last failed."""
+def _past(
+    name: str, trace: Trace
+) -> tuple[float | None, float | None, dict[str, Any] | None, float | None]:
+    """When it was last offered and loaded, how it last failed, and when its program last ran."""
     offered: float | None = None
     loaded: float | None = None
+    ran: float | None = None
     failed: dict[str, Any] | None = None
     waiting: dict[str, float] = {}
     for row in trace.history():
@@ -235,22 +282,34 @@ def _past(name: str, trace: Trace) -> tuple[float | None, float | None, dict[str
                 waiting.pop(digest)
         elif kind == "loaded" and loaded is None and name in row.get("skills", ()):
             loaded = float(row["t"])
+        elif kind == "ran" and ran is None and name in row.get("skills", ()):
+            ran = float(row["t"])
         elif kind == "failed" and failed is None and name in row.get("skills", ()):
             failed = {
                 "time": float(row["t"]),
                 "code": row.get("code"),
                 "message": row.get("reason"),
             }
-        if offered and loaded and failed:
+        if offered and loaded and failed and ran:
             break
-    return offered, loaded, failed
+    return offered, loaded, failed, ran
 
 
-def _use(offered: float | None, loaded: float | None, failed: dict[str, Any] | None) -> Chapter:
-    lines = [
-        say("last offered to a model: {when}", when=_when(offered)),
-        say("last loaded: {when}", when=_when(loaded)),
-    ]
+def _use(
+    skill: Skill,
+    offered: float | None,
+    loaded: float | None,
+    failed: dict[str, Any] | None,
+    ran: float | None,
+) -> Chapter:
+    lines: list[str] = []
+    if not skill.is_tool:
+        lines = [
+            say("last offered to a model: {when}", when=_when(offered)),
+            say("last loaded: {when}", when=_when(loaded)),
+        ]
+    if skill.is_tool or ran is not None:
+        lines.append(say("its program last ran: {when}", when=_when(ran)))
     if failed is not None:
         told = say(
             "last failure: {when}, {message}", when=_when(failed["time"]), message=failed["message"]
@@ -284,6 +343,8 @@ def _advice(
     if refusal is not None:
         return [refusal.hint]
     advice = [problem.fix for problem in skill.problems if _is_advised(skill, problem)]
+    if skill.is_tool and not advice:
+        advice.append(say("Nothing to mend. Call one of its tools: `satchel try NAME`"))
     if standing == "unlisted":
         advice.append(
             say(
@@ -303,9 +364,10 @@ def _advice(
     return advice
 
 
-def _unknown(name: str, snapshot: Snapshot) -> Story:
+def _unknown(name: str, snapshot: Snapshot, tools: ToolSnapshot | None) -> Story:
     """No such skill: perhaps its file is broken, or the name is a slip."""
-    related = problems_named(name, snapshot)
+    more = tools.problems if tools is not None else ()
+    related = problems_named(name, (*snapshot.problems, *more))
     if related:
         lines: list[str] = []
         for problem in related:
@@ -315,7 +377,8 @@ def _unknown(name: str, snapshot: Snapshot) -> Story:
         advice = tuple(dict.fromkeys(problem.fix for problem in related))
         facts = {"found": False, "problems": [problem.to_dict() for problem in related]}
         return Story(name, say("found, but it is not a skill"), (chapter,), advice, facts)
-    near = names_like(name, snapshot)
+    only = [one.skill for one in tools.only()] if tools is not None else []
+    near = names_like(name, [*snapshot.skills, *snapshot.hidden, *only])
     advice = (
         [say("Did you mean {names}?", names=listed(f"`{item}`" for item in near))] if near else []
     )
@@ -324,19 +387,19 @@ def _unknown(name: str, snapshot: Snapshot) -> Story:
     return Story(name, say("no skill of that name in any location"), (), tuple(advice), facts)
 
 
-def problems_named(name: str, snapshot: Snapshot) -> list[Problem]:
+def problems_named(name: str, problems: Iterable[Problem]) -> list[Problem]:
     """What is wrong in a folder of that name."""
     return [
         problem
-        for problem in snapshot.problems
+        for problem in problems
         if f"{os.sep}{name}{os.sep}" in problem.path + os.sep
         or os.path.basename(problem.path) == name
     ]
 
 
-def names_like(name: str, snapshot: Snapshot) -> list[str]:
+def names_like(name: str, skills: Sequence[Skill]) -> list[str]:
     """Names that may have been meant."""
     import difflib
 
-    names = [skill.name for skill in (*snapshot.skills[:20_000], *snapshot.hidden[:5_000])]
+    names = [skill.name for skill in skills[:25_000]]
     return difflib.get_close_matches(name, dict.fromkeys(names), n=3, cutoff=0.6)

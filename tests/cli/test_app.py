@@ -91,6 +91,9 @@ BEFORE = {
     ],
     "signers remove": ["signers add ada@example.org --key ada.pub"],
     "trust --revoke": ["trust --yes"],
+    "check": ["new word-count --kind python"],
+    "try": ["new word-count --kind python"],
+    "test": ["new word-count --kind python"],
 }
 """The beginning of an example -> what was done before it; the longest counts."""
 ASKS = {
@@ -99,6 +102,7 @@ ASKS = {
     "trust": {0, 4},
     "doctor": {0, 1},
     "validate": {0, 1},
+    "check": {0, 1},
 }
 """Examples that are meant to find something, or to ask a person who is not there."""
 
@@ -211,9 +215,9 @@ def test_help_speaks_chinese_within_the_width(name, empty):
 def test_the_commands_are_those_that_were_promised():
     shown = [name for name, command in COMMANDS.items() if not command.hidden]
     promised = (
-        "list show load read search catalogue why doctor locations agents "
-        "init add import update remove rename undo export link "
-        "trust scan validate verify lock install sign signers completion"
+        "list show load read search catalogue why doctor locations tools agents "
+        "init new add import update remove rename undo export link "
+        "trust scan check try test validate verify lock install sandbox sign signers completion"
     )
     assert shown == promised.split()
     assert isinstance(COMMANDS["catalog"], click.Command)

@@ -68,7 +68,7 @@ def make_desk(tmp_path: Path) -> Callable[..., Desk]:
         project = tmp_path / "project"
         (project / "skills").mkdir(parents=True, exist_ok=True)
         home = {"HOME": str(tmp_path / "home"), "SATCHEL_HOME": str(tmp_path / "satchel")}
-        given = {"trust": "all", "builtin": False, **given}
+        given = {"trust": "all", "builtin": False, "packaged": False, **given}
         settings = load_settings(str(project), env={**home, **(env or {})}, **given)
         trace = Trace()
         wanted = Filter(settings.include, settings.exclude, settings.tags)

@@ -117,7 +117,7 @@ def test_definitions_are_the_same_bytes_in_any_process(desk, root):
         "from satchel.library import Library, default_locations\n"
         "from satchel.settings import load_settings\n"
         "from satchel.tools import make_toolset\n"
-        "s = load_settings(sys.argv[1], trust='all', builtin=False)\n"
+        "s = load_settings(sys.argv[1], trust='all', builtin=False, packaged=False)\n"
         "t = make_toolset(Library(default_locations(s)), s)\n"
         "print(json.dumps(t.definitions('anthropic')))\n"
     )

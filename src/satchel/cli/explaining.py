@@ -114,12 +114,14 @@ class Ward(NamedTuple):
 def doctor(session: Session, everything: bool, strict: bool, as_json: bool) -> int:
     """Reads every skill whole."""
     satchel = session.satchel
-    snapshot = satchel.library.refresh()
-    skills = [*snapshot.skills, *snapshot.hidden]
+    tools = satchel.library.tools(refresh=True)
+    snapshot = satchel.library.snapshot()
+    skills = satchel.library.every()
     problems = satchel.problems(deep=True, progress=with_progress(skills, say("Reading skills")))
     wards = _admit(satchel.library.locations, problems, satchel.settings.project)
     counts = count_problems(problems)
-    files = len(skills) + len(find_broken(snapshot, satchel.library.locations))
+    wrong = (*snapshot.problems, *tools.problems)
+    files = len(skills) + len(find_broken(wrong, satchel.library.locations))
     if as_json:
         rows = [
             {"location": ward.title, **problem.to_dict()}

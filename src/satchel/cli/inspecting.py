@@ -54,18 +54,14 @@ def load(session: Session, name: str, arguments: str, as_json: bool) -> int:
 
 def _why_not(session: Session, name: str) -> SatchelError | None:
     """Why a skill cannot be loaded, for a person; None when the tool said it best."""
-    from satchel.errors import Changed, LockBroken, NotFound, Refused, SatchelError
+    from satchel.errors import Changed, LockBroken, NotFound, Refused
     from satchel.tools.naming import find_skill
 
     satchel = session.satchel
     look = satchel.library.snapshot()
     skill = find_skill(look, name, satchel.settings.project)
     if skill is None:
-        try:
-            session.find(name)
-        except SatchelError as exc:
-            return exc
-        return None
+        return _nothing_to_load(session, name)
     shown = one_line(skill.name)
     if skill.state == "untrusted":
         place = one_line(skill.origin.label)
@@ -94,6 +90,22 @@ def _why_not(session: Session, name: str) -> SatchelError | None:
     except (Changed, LockBroken) as exc:
         return exc
     return None
+
+
+def _nothing_to_load(session: Session, name: str) -> SatchelError | None:
+    """Why nothing of that name has instructions."""
+    from satchel.errors import InvalidInput, SatchelError
+
+    try:
+        found = session.find(name)
+    except SatchelError as exc:
+        return exc
+    if not found[0].is_tool:
+        return None
+    return InvalidInput(
+        say("`{name}` has tools and no instructions to load", name=one_line(name)),
+        say("See them: `satchel show {name}`", name=found[0].typed),
+    )
 
 
 @command(

@@ -17,11 +17,12 @@ from satchel.skill.problems import PROBLEMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from satchel.facade import Satchel
-    from satchel.library import Location, Snapshot
+    from satchel.library import Location
+    from satchel.library.tool_snapshot import ToolSkill
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
 
@@ -47,12 +48,12 @@ class Broken(NamedTuple):
         }
 
 
-def find_broken(snapshot: Snapshot, locations: Iterable[Location]) -> list[Broken]:
+def find_broken(problems: Sequence[Problem], locations: Iterable[Location]) -> list[Broken]:
     """What is not listed because it cannot be read as a skill, in the order it was found."""
-    if not snapshot.problems:
+    if not problems:
         return []
     errors: dict[str, Problem] = {}
-    for problem in snapshot.problems:
+    for problem in problems:
         if problem.path and PROBLEMS[problem.code].severity == "error":
             errors.setdefault(problem.path, problem)
     # The deepest folder wins: `.agents/skills` lies inside `.`.
@@ -60,7 +61,7 @@ def find_broken(snapshot: Snapshot, locations: Iterable[Location]) -> list[Broke
     found: list[Broken] = []
     for path, problem in errors.items():
         folder, file = os.path.split(path)
-        name = os.path.basename(folder) if file.lower() == "skill.md" else file
+        name = os.path.basename(folder) if file.lower() in {"skill.md", "skill.yaml"} else file
         inside = [item.source for item in places if is_inside(path, item.path)]
         found.append(Broken(name, inside[0] if inside else "", problem))
     return found
@@ -77,29 +78,57 @@ def show_list(
         as_json: A JSON array instead of a table.
         colour: True or False forces it; None asks the terminal.
     """
-    snapshot = satchel.library.snapshot()
-    skills = [*snapshot.skills, *snapshot.hidden] if everything else snapshot.skills
-    broken = find_broken(snapshot, satchel.library.locations)
+    snapshot, tools = satchel.library.snapshot(), satchel.library.tools()
+    only = [one.skill for one in tools.only()]
+    offered = _in_order(snapshot.skills, [skill for skill in only if skill.state == "active"])
+    hidden = [*snapshot.hidden, *(skill for skill in only if skill.state != "active")]
+    problems = (*snapshot.problems, *tools.problems)
+    skills = [*offered, *hidden] if everything else offered
+    brought = {
+        (one.skill.origin.root, one.skill.head.id): one for one in (*tools.skills, *tools.hidden)
+    }
+    broken = find_broken(problems, satchel.library.locations)
     shown = broken if everything else []
     if as_json:
         from satchel.cli.output import write_json
 
-        write_json([item.to_dict() for item in (*skills, *shown)])
+        rows = [skill.to_dict() for skill in skills]
+        for row, skill in zip(rows, skills, strict=True) if brought else ():
+            source = brought.get((skill.origin.root, skill.head.id))
+            row.update(source.to_dict() if source is not None else {})
+        write_json([*rows, *(item.to_dict() for item in shown)])
         return 0
     if skills or shown:
-        _table(Screen(sys.stdout, colour), skills, shown, states=everything)
+        _table(Screen(sys.stdout, colour), skills, shown, brought, states=everything)
     sys.stdout.flush()
-    tail = _summary(snapshot, len(broken), everything=everything, policy=satchel.settings.trust)
+    seen = (offered, hidden, problems)
+    tail = _summary(seen, len(broken), everything=everything, policy=satchel.settings.trust)
     Screen(sys.stderr, colour).line(tail)
     return 0
 
 
+def _in_order(skills: Sequence[Skill], tools: list[Skill]) -> list[Skill]:
+    """What ships with Satchel is the least special here, and so comes last."""
+    if not tools:
+        return list(skills)
+    ours = [skill for skill in skills if skill.source == "builtin"]
+    return [*(skill for skill in skills if skill.source != "builtin"), *tools, *ours]
+
+
 def _table(
-    screen: Screen, skills: Sequence[Skill], broken: Sequence[Broken], *, states: bool
+    screen: Screen,
+    skills: Sequence[Skill],
+    broken: Sequence[Broken],
+    brought: Mapping[tuple[str, str], ToolSkill],
+    *,
+    states: bool,
 ) -> None:
     # The id says where a skill lies; it is worth a column only where it is not the name.
     ids = any(skill.id != skill.name for skill in skills)
+    tools = any((skill.origin.root, skill.head.id) in brought for skill in skills)
     head = ["", say("name"), say("source"), say("description")]
+    if tools:
+        head.insert(3, say("tools"))
     if ids:
         head.insert(2, say("id"))
     if states:
@@ -113,6 +142,10 @@ def _table(
         row = [mark, one_line(skill.name), skill.source, one_line(skill.description)]
         dim = "dim" if skill.state in ("shadowed", "excluded") else ""
         style = [colour, dim or "bold", "dim", dim]
+        if tools:
+            source = brought.get((skill.origin.root, skill.head.id))
+            row.insert(3, " ".join(source.tools) if source is not None else "")
+            style.insert(3, dim or "cyan")
         if ids:
             row.insert(2, one_line(skill.id) if skill.id != skill.name else "")
             style.insert(2, "dim")
@@ -124,7 +157,9 @@ def _table(
     mark, colour = STATES["broken"]
     for item in broken:
         row = [mark, say("broken"), one_line(item.name), item.source]
-        rows.append([*row[:3], *([""] if ids else []), row[3], one_line(item.problem.message)])
+        gap = [""] if tools else []
+        wrong = one_line(item.problem.message)
+        rows.append([*row[:3], *([""] if ids else []), row[3], *gap, wrong])
         styles.append([colour, colour, "bold", *(["dim"] if ids else []), "dim"])
     screen.table(head, rows, styles)
 
@@ -134,11 +169,18 @@ def _grave(problems: Iterable[Problem]) -> int:
     return sum(PROBLEMS[problem.code].severity != "note" for problem in problems)
 
 
-def _summary(snapshot: Snapshot, broken: int, *, everything: bool, policy: str) -> str:
-    count = len(snapshot.skills)
+def _summary(
+    seen: tuple[Sequence[Skill], Sequence[Skill], Sequence[Problem]],
+    broken: int,
+    *,
+    everything: bool,
+    policy: str,
+) -> str:
+    offered, concealed, noted = seen
+    count = len(offered)
     parts = [say("1 skill") if count == 1 else say("{count} skills", count=count)]
-    untrusted = sum(skill.state == "untrusted" for skill in snapshot.hidden)
-    hidden = len(snapshot.hidden) - untrusted
+    untrusted = sum(skill.state == "untrusted" for skill in concealed)
+    hidden = len(concealed) - untrusted
     if hidden and everything:
         parts.append(say("{count} hidden", count=hidden))
     elif hidden:
@@ -147,9 +189,9 @@ def _summary(snapshot: Snapshot, broken: int, *, everything: bool, policy: str) 
         parts.append(say("{count} not offered (`trust` is `none`)", count=untrusted))
     elif untrusted:
         parts.append(say("{count} not trusted yet (`satchel trust`)", count=untrusted))
-    problems = sum(PROBLEMS[item.code].severity == "warning" for item in snapshot.problems)
-    problems += sum(_grave(skill.head.problems) for skill in snapshot.skills if skill.head.problems)
-    problems += sum(_grave(skill.head.problems) for skill in snapshot.hidden if skill.head.problems)
+    problems = sum(PROBLEMS[item.code].severity == "warning" for item in noted)
+    problems += sum(_grave(skill.head.problems) for skill in offered if skill.head.problems)
+    problems += sum(_grave(skill.head.problems) for skill in concealed if skill.head.problems)
     if broken and problems:
         parts.append(say("{count} broken", count=broken))
     elif broken:
@@ -159,6 +201,6 @@ def _summary(snapshot: Snapshot, broken: int, *, everything: bool, policy: str) 
     elif problems:
         parts.append(say("{count} problems (`satchel doctor`)", count=problems))
     text = say(", ").join(parts)
-    if not count and not snapshot.hidden and not broken:
+    if not count and not concealed and not broken:
         text += say("; ") + say("run `satchel init` to write a first one")
     return text

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from satchel.cli.session import Session
-    from satchel.library import Location, Snapshot
+    from satchel.library import Location
+    from satchel.skill.model import Skill
 
 
 # --- init ---------------------------------------------------------------------------------
@@ -59,8 +60,8 @@ def init(session: Session, name: str, as_json: bool) -> int:
 def locations(session: Session, as_json: bool) -> int:
     """The table of places, and what one setting would add."""
     satchel = session.satchel
-    snapshot = satchel.library.snapshot()
-    records = [_record(location, snapshot) for location in satchel.library.locations]
+    every = satchel.library.every()
+    records = [_record(location, every) for location in satchel.library.locations]
     nearby = _one_setting_away(session)
     if as_json:
         write_json({"locations": records, "one_setting_away": nearby})
@@ -94,10 +95,10 @@ def locations(session: Session, as_json: bool) -> int:
     return 0
 
 
-def _record(location: Location, snapshot: Snapshot) -> dict[str, Any]:
+def _record(location: Location, every: Sequence[Skill]) -> dict[str, Any]:
     here = [
         skill
-        for skill in (*snapshot.skills, *snapshot.hidden)
+        for skill in every
         if skill.origin.root == location.path and skill.origin.label == location.name
     ]
     exists = os.path.isdir(location.path)
@@ -151,7 +152,7 @@ def _one_setting_away(session: Session) -> list[dict[str, Any]]:
             for item in wider
             if item.path not in known and os.path.isdir(item.path) and not item.single
         ]
-        snapshot = Library([item._replace(trusted=True) for item in new]).snapshot()
+        snapshot = Library([item._replace(trusted=True) for item in new]).every()
         places = [
             {"label": item.name, "path": item.path, "skills": _record(item, snapshot)["skills"]}
             for item in new

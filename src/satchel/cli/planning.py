@@ -238,6 +238,7 @@ def _wants_a_look(step: Step) -> bool:
     """What a person should know before saying yes is shown, however many there are."""
     difference = step.difference
     new = difference.programs or difference.hosts or difference.secrets or difference.kept
+    new = new or difference.powers
     odd = step.report is not None and step.report.verdict != "no findings"
     return odd or bool(step.kind == "replace" and new)
 
@@ -302,6 +303,7 @@ def _show_difference(err: Screen, difference: Difference) -> None:
         (say("programs new or changed"), difference.programs, "yellow"),
         (say("new hosts"), difference.hosts, "yellow"),
         (say("new secrets"), difference.secrets, "yellow"),
+        (say("its program may use"), difference.powers, "yellow"),
     )
     for title, items, style in rows:
         if items:

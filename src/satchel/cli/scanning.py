@@ -152,12 +152,8 @@ def _folders(session: Session, names: Sequence[str]) -> list[str]:
         NotFound: a word means nothing.
     """
     if not names:
-        snapshot = session.satchel.library.snapshot()
-        found = [
-            skill.base_dir
-            for skill in (*snapshot.skills, *snapshot.hidden)
-            if skill.source != "builtin"
-        ]
+        every = session.satchel.library.every()
+        found = [skill.base_dir for skill in every if skill.source != "builtin"]
         if not found:
             raise NotFound(
                 say("There is no skill here"), say("Give the folder of a skill, or its name")
@@ -168,7 +164,7 @@ def _folders(session: Session, names: Sequence[str]) -> list[str]:
         path = os.path.abspath(os.path.expanduser(name))
         if os.path.isfile(path):
             # A SKILL.md means its skill; any other file must be an archive, and is read as one.
-            is_skill = os.path.basename(path).lower() == "skill.md"
+            is_skill = os.path.basename(path).lower() in {"skill.md", "skill.yaml"}
             folders.append(os.path.dirname(path) if is_skill else path)
         elif os.path.isdir(path):
             folders += _below(path)
@@ -187,7 +183,7 @@ def _below(path: str) -> list[str]:
     skipped = {".git", "node_modules", ".satchel"}
     for root, folders, files in os.walk(path):
         folders[:] = sorted(name for name in folders if name not in skipped)
-        if any(name.lower() == "skill.md" for name in files):
+        if any(name.lower() == "skill.md" or name == "skill.yaml" for name in files):
             found.append(root)
             folders.clear()
     return found or [path]

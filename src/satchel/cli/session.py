@@ -79,8 +79,7 @@ class Session:
             NotFound: there is none; the hint names similar ones.
             SkillBroken: there is a file, but it is not a skill.
         """
-        snapshot = self.satchel.library.snapshot()
-        found = snapshot.find(name)
+        found = self.satchel.library.find(name)
         if found:
             return found
         raise self._nothing(name)
@@ -89,9 +88,11 @@ class Session:
         """Why there is no such skill: its file is broken, or the name is a slip."""
         from satchel.why import names_like, problems_named
 
-        snapshot = self.satchel.library.snapshot()
+        library = self.satchel.library
+        snapshot = library.snapshot()
+        problems = (*snapshot.problems, *library.tools().problems)
         shown = one_line(name)
-        broken = [item for item in problems_named(name, snapshot) if item.severity == "error"]
+        broken = [item for item in problems_named(name, problems) if item.severity == "error"]
         if broken:
             first = broken[0]
             where = short_path(first.path) + (f":{first.line}" if first.line else "")
@@ -103,7 +104,7 @@ class Session:
                 ),
                 say("{fix} (`{path}`)", fix=one_line(first.fix), path=one_line(where)),
             )
-        near = [f"`{one_line(item)}`" for item in names_like(name, snapshot)]
+        near = [f"`{one_line(item)}`" for item in names_like(name, library.every())]
         hint = (
             say("Did you mean {names}?", names=listed(near))
             if near
@@ -254,7 +255,7 @@ def completions(
     session = context.find_object(Session) or Session()
     try:
         satchel = session.satchel
-        skills = satchel.list_skills(hidden=True)
+        skills = satchel.library.every()
         named = {
             skill.name: skill
             for skill in skills

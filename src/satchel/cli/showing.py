@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from satchel.cli.output import Screen
     from satchel.cli.session import Session
+    from satchel.library.tool_snapshot import ToolSkill
     from satchel.skill.model import Document, Skill
     from satchel.skill.problems import Problem
 
@@ -53,13 +54,18 @@ def show(session: Session, name: str, body: bool, as_json: bool) -> int:
     if body and not as_json:
         session.out.data(document.body.lstrip("\n"))
         return 0
-    problems = [problem.at(skill.path) for problem in check(document)]
+    source = session.satchel.library.tools().of(skill)
+    if skill.is_tool:
+        problems = list(document.problems)
+    else:
+        problems = [problem.at(skill.path) for problem in check(document)]
     files, more = files_of(skill.base_dir)
     if as_json:
         from satchel.cli.output import write_json
 
         write_json({
             **skill.to_dict(),
+            **(source.to_dict() if source is not None else {}),
             "problems": [problem.to_dict() for problem in problems],
             "fields": list(_fields(document)),
             "files": [{"path": file.path, "size": file.size} for file in files],
@@ -70,14 +76,18 @@ def show(session: Session, name: str, body: bool, as_json: bool) -> int:
         return 0
     out = session.out
     _introduce(out, skill)
-    _show_fields(out, document)
+    if not skill.is_tool:
+        _show_fields(out, document)
+    if source is not None:
+        _show_tools(out, source)
     told = [problem for problem in problems if problem.code not in _TOLD_BY_FIELDS]
     if told:
         out.title(say("Problems"))
         show_problems(out, told, "  ")
     _show_files(out, files, more)
-    out.title(say("Instructions"))
-    out.write(clean(document.body).strip("\n") + "\n")
+    if not skill.is_tool:
+        out.title(say("Instructions"))
+        out.write(clean(document.body).strip("\n") + "\n")
     if len(found) > 1:
         refs = listed(f"`{one_line(other.ref)}`" for other in found[1:])
         session.err.line(say("Others of that name: {refs}", refs=refs))
@@ -125,6 +135,25 @@ def _show_fields(out: Screen, document: Document) -> None:
             styles.append(["", "", "", "dim"])
     out.title(say("Fields"))
     out.table(["", say("field"), say("here"), say("value")], rows, styles)
+
+
+def _show_tools(out: Screen, source: ToolSkill) -> None:
+    """What models may call, what runs then, and what that may touch."""
+    manifest = source.manifest
+    out.title(say("Tools"))
+    for tool in manifest.tools:
+        out.line(one_line(tool.description), "", "  ", "    ", [(tool.name, "bold"), ("  ", "")])
+        for one in tool.parameters:
+            kind = one.type if one.required else say("{type}, optional", type=one.type)
+            lead = [(one.name, "cyan"), (f" ({kind})  ", "dim")]
+            out.line(one_line(one.description), "", "    ", "      ", lead)
+    out.title(say("Program"))
+    out.line(say("runs `{entry}` ({runtime})", entry=one_line(manifest.entry),
+                 runtime=manifest.runtime), "", "  ")  # fmt: skip
+    wants = source.wants
+    nothing = say("nothing beside its own folder")
+    told = say("may use: {what}", what=listed(wants) if wants else nothing)
+    out.line(told, "yellow" if wants else "", "  ")
 
 
 def _plain(value: Any) -> str:

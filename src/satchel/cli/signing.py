@@ -99,12 +99,11 @@ def _folder(session: Session, skill: str) -> tuple[str, bool, FolderTree]:
 
     path = os.path.abspath(os.path.expanduser(skill))
     named = os.sep not in skill and not skill.startswith(".")
-    snapshot = session.satchel.library.snapshot()
-    found = snapshot.find(skill) if named else []
+    library = session.satchel.library
+    found = library.find(skill) if named else []
     if not found and os.path.isdir(path):  # a project's folder may be a skill, but not all of it
         real = os.path.realpath(path)
-        every = (*snapshot.skills, *snapshot.hidden)
-        found = [one for one in every if os.path.realpath(one.base_dir) == real]
+        found = [one for one in library.every() if os.path.realpath(one.base_dir) == real]
     if found:
         return found[0].base_dir, found[0].origin.writable, tree_of(found[0])
     if os.path.isdir(path):

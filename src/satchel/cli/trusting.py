@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from satchel.cli.session import Session
     from satchel.facade import Approved
     from satchel.library.seal import Taken
+    from satchel.library.tool_snapshot import ToolSkill
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
 
@@ -110,7 +111,9 @@ def trust(
     )
     if as_json:
         folder = done.folder if name is not None or always else satchel.settings.project
-        write_json(_account(folder, [skill.name for skill in done.skills], refused))
+        account = _account(folder, [skill.name for skill in done.skills], refused)
+        wants = _wants(session, done.skills)
+        write_json({**account, "tools": wants} if wants else account)
     else:
         _tell(session, done, always=always)
     return 0
@@ -119,8 +122,7 @@ def trust(
 def _waiting(session: Session, name: str | None) -> list[Skill]:
     """The skills that wait for an approval; of those called `name`, the first."""
     if name is None:
-        hidden = session.satchel.library.snapshot().hidden
-        return [skill for skill in hidden if skill.state == "untrusted"]
+        return session.satchel.library.waiting()
     found = session.find(name)
     untrusted = [skill for skill in found if skill.state == "untrusted"]
     if untrusted:
@@ -132,6 +134,13 @@ def _waiting(session: Session, name: str | None) -> list[Skill]:
         except Changed:
             return [skill]  # offered, and refused when it is loaded
     return []
+
+
+def _wants(session: Session, waiting: Sequence[Skill]) -> dict[str, Any]:
+    """What the tool skills among them want, by ref."""
+    tools = session.satchel.library.tools()
+    found = ((skill.ref, tools.of(skill)) for skill in waiting)
+    return {ref: source.to_dict() for ref, source in found if source is not None}
 
 
 def _account(
@@ -165,11 +174,32 @@ def _show_waiting(session: Session, waiting: Sequence[Skill], programs: Sequence
     ]
     head = ["", say("name"), say("contains"), say("location")]
     session.out.table(head, rows, [["yellow", "bold"] for _ in rows])
-    asking = session.satchel.library.snapshot().asking
+    tools = session.satchel.library.tools()
+    for skill in waiting:
+        source = tools.of(skill)
+        if source is not None:
+            _show_wants(session, source)
+    asking = {*session.satchel.library.snapshot().asking, *tools.asking}
     again = [one_line(skill.name) for skill in waiting if skill.ref in asking]
     if again:
         names = listed(f"`{name}`" for name in again)
         session.err.line(say("Approved before, and changed since: {names}", names=names))
+
+
+def _show_wants(session: Session, source: ToolSkill) -> None:
+    """What a tool skill may do once it is trusted: that is what a person decides about."""
+    names = listed(f"`{name}`" for name in source.tools)
+    err, lead = session.err, [(one_line(source.skill.name), "bold"), (say(": "), "")]
+    if source.wants:
+        told = say(
+            "models may call {names}; its program wants {what}",
+            names=names,
+            what=listed(source.wants),
+        )
+        err.line(told, "yellow", "", "  ", lead)
+    else:
+        told = say("models may call {names}; its program sees its own folder alone", names=names)
+        err.line(told, "", "", "  ", lead)
 
 
 def _contents(programs: int) -> str:

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     say("Check skill files before you publish them.")
     + "\n\n"
     + say(
-        "Shows every problem and how to fix it. PATH is a skill's folder, its SKILL.md, or a "
-        "folder with skills; without it, every skill of the project is checked. Exits with 1 when "
-        "there are errors; with `--strict` when anything breaks the published specification."
+        "Shows every problem and how to fix it. PATH is a skill's folder, its SKILL.md or "
+        "skill.yaml, or a folder with skills; without it, every skill of the project is checked. "
+        "Exits with 1 when there are errors; with `--strict` when anything breaks the published "
+        "specification."
     ),
     "satchel validate",
     "satchel validate .agents/skills/hello-skill --strict",
@@ -78,7 +79,7 @@ def _fails(problems: Iterable[Problem], *, strict: bool) -> bool:
 
 
 def _skill_files(session: Session, path: str, *, named: bool) -> list[str]:
-    """The SKILL.md files that `path` means.
+    """The SKILL.md and skill.yaml files that `path` means.
 
     Raises:
         NotFound: there is none.
@@ -92,9 +93,11 @@ def _skill_files(session: Session, path: str, *, named: bool) -> list[str]:
         return [path]
     if not os.path.isdir(path):
         raise NotFound(say("There is no `{path}`", path=given), say("Give the folder of a skill"))
-    own = [name for name in sorted(os.listdir(path)) if name.lower() == "skill.md"]
+    names = sorted(os.listdir(path))
+    own = [name for name in names if name.lower() == "skill.md"][:1]
+    own += [name for name in names if name == "skill.yaml"]
     if own:
-        return [os.path.join(path, own[0])]
+        return [os.path.join(path, name) for name in own]
     if named:
         library = Library([Location(path, trusted=True)])
     else:
@@ -104,13 +107,18 @@ def _skill_files(session: Session, path: str, *, named: bool) -> list[str]:
             if item.source not in ("builtin", "global")
         ]
         library = Library([item._replace(trusted=True) for item in ours])
-    snapshot = library.snapshot()
+    snapshot, tools = library.snapshot(), library.tools()
     found = [skill.path for skill in (*snapshot.skills, *snapshot.hidden)]
-    broken = [problem.path for problem in snapshot.problems if problem.severity == "error"]
-    found += [file for file in broken if os.path.basename(file).lower() == "skill.md"]
+    found += [
+        os.path.join(one.skill.base_dir, "skill.yaml") for one in (*tools.skills, *tools.hidden)
+    ]
+    problems = (*snapshot.problems, *tools.problems)
+    broken = [problem.path for problem in problems if problem.severity == "error"]
+    ours = {"skill.md", "skill.yaml"}
+    found += [file for file in broken if os.path.basename(file).lower() in ours]
     if not found:
         raise NotFound(
             say("There is no SKILL.md in `{path}`", path=given),
             say("Give the folder of a skill, or write one with `satchel init`"),
         )
-    return sorted(found)
+    return sorted(set(found))

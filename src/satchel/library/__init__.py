@@ -1,7 +1,8 @@
 """WHICH SKILLS EXIST HERE: places, precedence, trust, and snapshots of what they hold.
 
 Reading order: `library` (the object callers hold), `snapshot` (what it hands out), `locations`
-(places and their order), `walk` (one place on disk), `index` (what was read last time).
+(places and their order), `walk` (one place on disk), `index` (what was read last time),
+`tool_shelf` (the tool skills among them, found when somebody asks).
 """
 
 from __future__ import annotations

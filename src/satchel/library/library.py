@@ -3,6 +3,7 @@
 library = Library([Location("skills")])
 library.snapshot()      # what is there; reads the disk the first time
 library.refresh()       # reads only what changed; the same object when nothing did
+library.tools()         # the tool skills among them, found when somebody asks
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from satchel.library.index import Index
     from satchel.library.seal import Seals
     from satchel.library.shelf import Shelf
+    from satchel.library.tool_shelf import ToolShelf
+    from satchel.library.tool_snapshot import ToolSnapshot
     from satchel.library.trust import Approval, Judge, Verdict
     from satchel.library.watch import Watcher
     from satchel.skill.model import Head, Origin, State
@@ -87,6 +90,9 @@ class Library:
         self._snapshot: Snapshot | None = None
         self._watcher: Watcher | None = None
         self._index_problems: list[Problem] = []
+        self._tools: ToolShelf | None = None
+        self._looks = 0
+        self._tools_at = (-1, self._trusted)
 
     def snapshot(self) -> Snapshot:
         """What the library holds, as of the last look; the first call reads the disk."""
@@ -108,6 +114,7 @@ class Library:
                 and self.trust.folders() is self._trusted
             ):
                 return self._snapshot
+            self._looks += 1
             # Thousands of small records at once: collecting garbage meanwhile finds none.
             collecting = gc.isenabled()
             gc.disable()
@@ -133,10 +140,32 @@ class Library:
 
     refresh_if_stale = refresh
 
+    def tools(self, *, refresh: bool = False) -> ToolSnapshot:
+        """The tool skills (folders with a `skill.yaml`) as of the last look; the first call looks.
+
+        Args:
+            refresh: Look for changes; the very same object comes back when there are none.
+        """
+        with self._lock:
+            kept = self._tools
+            if kept is not None and kept.last is not None and not refresh:
+                return kept.last
+            self.refresh() if refresh else self.snapshot()
+            if kept is None:
+                from satchel.library.tool_shelf import ToolShelf
+
+                kept = self._tools = ToolShelf(lambda: self.seals, self.trace)
+            at = (self._looks, self._trusted)
+            if kept.last is None or self._watcher is None or at != self._tools_at:
+                self._tools_at = at
+                return kept.look(self._shelves, self._trust_in, self._wanted.compile())
+            return kept.last
+
     @property
     def files_read(self) -> int:
         """How many files the last look opened: none, when nothing changed."""
-        return sum(shelf.reads for shelf in self._shelves)
+        tools = self._tools.reads if self._tools is not None else 0
+        return tools + sum(shelf.reads for shelf in self._shelves)
 
     def list_skills(self, *, hidden: bool = False) -> list[Skill]:
         """The offered skills; with `hidden` also those that are shadowed, untrusted or excluded."""
@@ -149,6 +178,27 @@ class Library:
         found = snapshot.get(name)
         if found is None:
             found = next((skill for skill in snapshot.find(name, hidden=False)), None)
+        return found
+
+    def every(self) -> list[Skill]:
+        """All that is known, offered or not: skills, and folders that have tools alone."""
+        snapshot = self.snapshot()
+        tools = [one.skill for one in self.tools().only()]
+        return [*snapshot.skills, *snapshot.hidden, *tools]
+
+    def waiting(self) -> list[Skill]:
+        """Those that wait for an approval. One that was changed is asked about by its name only."""
+        refused = self.tools().refused
+        return [
+            skill
+            for skill in self.every()
+            if skill.state == "untrusted" and skill.ref not in refused
+        ]
+
+    def find(self, reference: str) -> list[Skill]:
+        """Skills by name, id, ref or path, offered or not, those that have tools alone too."""
+        found = self.snapshot().find(reference)
+        found += [one.skill for one in self.tools().find(reference) if one.skill.is_tool]
         return found
 
     def load_content(self, name: str) -> str:

@@ -221,6 +221,14 @@ class Seals:
                 time.sleep(_NAP * attempt)
         raise failure or _changed(demand, None)  # pyright: ignore[reportPossiblyUnboundVariable]
 
+    def is_locked(self, skill: Skill) -> bool:
+        """Whether it was installed from somewhere, or lies in a skill that was.
+
+        Raises:
+            LockBroken: its lockfile is damaged.
+        """
+        return _entry_of(self._lock(skill.origin), skill.head.id) is not None
+
     def _demand(self, skill: Skill, *, strict: bool) -> _Demand | None:
         """What is asked of a skill's content; None when nothing is."""
         lock, rows = self._lock(skill.origin), self._trust.folders()

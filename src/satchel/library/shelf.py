@@ -159,7 +159,7 @@ def _unreadable(path: str, exc: OSError) -> Problem:
 
 
 def _not_a_file(path: str, file: str, mode: int) -> Problem:
-    from satchel.skill.load import kind_of_mode
+    from satchel.skill.file_kind import kind_of_mode
 
     return Problem("not-a-file", path, values={"file": file, "kind": kind_of_mode(mode)})
 

@@ -90,7 +90,9 @@ def is_program(path: str, kind: str) -> bool:
 def regions_of(path: str, text: str) -> Iterator[Region]:
     """The parts of a file."""
     kind = kind_of(path, text[:200])
-    if kind == "markdown":
+    if path == "skill.yaml":
+        yield Region("front", text, 1)  # it reaches models as frontmatter does
+    elif kind == "markdown":
         title = os.path.basename(path).lower() != "skill.md"
         yield from _markdown(text, 1 if title else 2)
     elif kind == "prose":

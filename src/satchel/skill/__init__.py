@@ -2,6 +2,7 @@
 
 Reading order: `model` (the records), `head` (the fast scan), `split` and `frontmatter` (the real
 parser), `repair` (what broken files still say), `validate` (everything an author should know).
+Tool skills: `manifest` (what a skill.yaml declares), `manifest_read` (from its bytes to that).
 """
 
 from __future__ import annotations

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from satchel.errors import NotFound, Refused, SkillBroken
 from satchel.skill.fields import LISTED, with_spellings
+from satchel.skill.file_kind import kind_of_mode
 from satchel.skill.frontmatter import read_fields
 from satchel.skill.interpret import interpret
-from satchel.skill.model import Document, Head
+from satchel.skill.model import MANIFEST, Document, Head
 from satchel.skill.problems import NO_PROBLEMS
 from satchel.skill.split import decode, split
 
@@ -29,28 +30,19 @@ MAX_FILE = 4 * 1024 * 1024
 """A SKILL.md beyond this is not read whole: the longest real one is far below."""
 _WANTED = with_spellings(("name", "description", *LISTED))
 
-_KINDS = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISFIFO, "a named pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-    (stat.S_ISLNK, "a link that leads nowhere"),
-)
-
-
-def kind_of_mode(mode: int) -> str:
-    """How a file's type is called in a sentence."""
-    return next((name for test, name in _KINDS if test(mode)), "not a regular file")
-
 
 def read_head(
     data: bytes, skill_id: str, file: str, stamp: tuple[int, int, int]
 ) -> tuple[Head | None, tuple[Problem, ...]]:
     """Read the first bytes of a file with the real parser.
 
-    `data` should be the first `split.MAX_FRONTMATTER` bytes or the whole file.
+    `data` should be the first `split.MAX_FRONTMATTER` bytes or the whole file. A `skill.yaml` is
+    read as what it is.
     """
+    if file == MANIFEST:
+        from satchel.skill.manifest_head import read_tool_head
+
+        return read_tool_head(data, skill_id, stamp)
     parts, problems = _take_apart(data)
     if parts is None or parts.block is None:
         return None, tuple(problems)
@@ -90,6 +82,10 @@ def _head(
 
 def parse_document(data: bytes, skill_id: str, file: str, stamp: tuple[int, int, int]) -> Document:
     """Read a whole file's bytes."""
+    if file == MANIFEST:
+        from satchel.skill.manifest_head import parse_tool_document
+
+        return parse_tool_document(data, skill_id, stamp)
     parts, problems = _take_apart(data)
     if parts is None:
         return Document({}, {}, "", tuple(problems), None)
@@ -106,7 +102,7 @@ def load_document(
     skill_id: str | None = None,
     verify: Callable[[bytes], None] | None = None,
 ) -> Document:
-    """Read the SKILL.md of `folder` whole.
+    """Read the SKILL.md of `folder` whole, or its skill.yaml when `file` says so.
 
     Args:
         folder: The skill's folder.

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from satchel.skill.problems import Problem
 
+MANIFEST = "skill.yaml"
+"""The file of a tool skill, beside a SKILL.md or instead of it."""
+
 Source = Literal["builtin", "system", "user", "project", "global", "extra"]
 """Who put a location there: shipped with Satchel, shipped with the host's product
 (`.agents/sys.skills`), the project's user (`.agents/skills`), the project (`skills/`, `.skills/`),
@@ -37,7 +40,7 @@ class Head(NamedTuple):
     id: str
     """The skill's folder, relative to its location, with `/`: a path, since names repeat."""
     file: str
-    """The file's own name: `SKILL.md`, or a case variant."""
+    """The file's own name: `SKILL.md`, or a case variant; `skill.yaml` of a tool skill."""
     mtime_ns: int
     ctime_ns: int
     size: int
@@ -140,6 +143,11 @@ class Skill(NamedTuple):
         """What the scan noticed. `satchel.validate` looks harder."""
         path = self.path
         return tuple(problem.at(path) for problem in self.head.problems)
+
+    @property
+    def is_tool(self) -> bool:
+        """It has tools and no instructions: there is a skill.yaml and no SKILL.md."""
+        return self.head.file == MANIFEST
 
     @property
     def when_to_use(self) -> str:

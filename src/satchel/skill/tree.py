@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from satchel._fs import open_beneath
 from satchel.errors import AccessDenied, SkillBroken
+from satchel.skill.model import MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -81,6 +82,12 @@ def skill_file(names: Iterable[str]) -> str:
     """Which of some names is the SKILL.md: that one, else a case variant; nothing when none is."""
     found = sorted(name for name in names if name.upper() == "SKILL.MD")
     return "SKILL.md" if "SKILL.md" in found else next(iter(found), "")
+
+
+def head_file(names: Iterable[str]) -> str:
+    """The file that makes a folder a skill: its SKILL.md, else its skill.yaml; else nothing."""
+    names = list(names)
+    return skill_file(names) or next((name for name in names if name == MANIFEST), "")
 
 
 def seal(tree: Tree) -> Seal:

@@ -16,6 +16,7 @@ from satchel.errors import NotFound
 from satchel.skill.fields import FIELDS, SPEC_FIELDS, meant
 from satchel.skill.interpret import MAX_DESCRIPTION, MAX_NAME, as_flag, as_words
 from satchel.skill.load import load_document
+from satchel.skill.model import MANIFEST
 from satchel.skill.problems import Problem
 from satchel.skill.yaml_block import kind_of
 
@@ -68,14 +69,14 @@ _BREAKS_SPEC = frozenset(
 
 
 def validate_folder(folder: str, *, strict: bool = False) -> list[Problem]:
-    """Check the skill in `folder`, or the SKILL.md itself.
+    """Check the skill in `folder`, or the SKILL.md or skill.yaml itself.
 
     Args:
-        folder: A skill's folder or its SKILL.md.
+        folder: A skill's folder or its SKILL.md; a folder may have a skill.yaml alone.
         strict: Only what breaks the published specification.
 
     Raises:
-        NotFound: there is no SKILL.md.
+        NotFound: there is neither a SKILL.md nor a skill.yaml.
     """
     file = ""
     if os.path.isfile(folder):
@@ -86,9 +87,13 @@ def validate_folder(folder: str, *, strict: bool = False) -> list[Problem]:
             names = [name for name in os.listdir(folder) if name.lower() == "skill.md"]
         except OSError as exc:
             raise NotFound(f"`{folder}` is not a folder", "Give the folder of a skill") from exc
+        if not names and os.path.exists(os.path.join(folder, MANIFEST)):
+            names = [MANIFEST]
         if not names:
             raise NotFound(f"There is no SKILL.md in `{folder}`", "Run `satchel init` to write one")
         file = "SKILL.md" if "SKILL.md" in names else min(names)
+    if file == MANIFEST:
+        return _check_tools(folder)
     document = load_document(folder, file)
     name = os.path.basename(folder)
     path = os.path.join(folder, file)
@@ -96,6 +101,17 @@ def validate_folder(folder: str, *, strict: bool = False) -> list[Problem]:
     if not strict:
         found += _file_names(folder, file) + _missing_files(document, folder, file)
     return [problem.at(path) for problem in sorted(found, key=lambda problem: problem.line)]
+
+
+def _check_tools(folder: str) -> list[Problem]:
+    """What is wrong with a skill.yaml. No published specification speaks of it."""
+    from satchel.skill.manifest_read import load_manifest
+
+    try:
+        return list(load_manifest(folder).problems)
+    except OSError as exc:
+        values = {"reason": exc.strerror or str(exc)}
+        return [Problem("unreadable", os.path.join(folder, MANIFEST), values=values)]
 
 
 def _file_names(folder: str, file: str) -> list[Problem]:
@@ -116,6 +132,8 @@ def check_skill(skill: Skill) -> list[Problem]:
     Raises:
         SatchelError: it cannot be read any more.
     """
+    if skill.is_tool:
+        return _check_tools(skill.base_dir)
     document, folder, file = skill.read(), skill.base_dir, skill.head.file
     found = check(document) + _file_names(folder, file) + _missing_files(document, folder, file)
     return [problem.at(skill.path) for problem in sorted(found, key=lambda problem: problem.line)]

@@ -44,7 +44,7 @@ def choose(
     if not found:
         raise NotFound(
             say("There is no SKILL.md in `{source}`", source=bundle.place.url),
-            say("A skill is a folder with a SKILL.md; give its folder with `--path`"),
+            say("A skill is a folder with a SKILL.md or a skill.yaml; give it with `--path`"),
         )
     if names:
         found = _named(found, names)

@@ -39,6 +39,9 @@ class Difference(NamedTuple):
     """Secrets that nothing in the skill asked for before."""
     kept: tuple[str, ...] = ()
     """Files in which your own edits are kept."""
+    powers: tuple[str, ...] = ()
+    """What the program of a tool skill may touch and might not before: `network`, `files: write`,
+    `secret: API_KEY`. Of a new one, all of it."""
 
     @property
     def empty(self) -> bool:

@@ -7,6 +7,7 @@ step with its reason, so that one bad skill of a hundred does not hide the other
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING, Any
 
 from satchel._language import say
@@ -15,7 +16,8 @@ from satchel.library.lockfile import Locked, Verdict
 from satchel.library.seal import generated, head_mark
 from satchel.security import scan_tree
 from satchel.skill.load import load_document, parse_document
-from satchel.skill.tree import FolderTree, read_whole, seal, skill_file
+from satchel.skill.model import MANIFEST
+from satchel.skill.tree import FolderTree, head_file, read_whole, seal
 from satchel.store.export import write_archive
 from satchel.store.journal import standing
 from satchel.store.merge import compose, differing
@@ -100,7 +102,7 @@ class Workbench:
                 who = signer(staged) if signer is not None else ""
                 was, here = standing(self.scope.target(skill_id)), self.present(skill_id)
                 old = against or (self.present_tree(skill_id) if here is not None else None)
-                difference = Difference()
+                difference = Difference(powers=_powers(staged))
                 if old is not None:
                     difference = _difference(old, staged, document, report)
                     difference = difference._replace(kept=tuple(kept))
@@ -147,13 +149,17 @@ class Workbench:
             Refused: it is a link or a file, which is not ours to change.
         """
         folder = self.scope.target(skill_id)
-        if os.path.islink(folder) or (os.path.lexists(folder) and not os.path.isdir(folder)):
-            raise Refused(
-                say("`{name}` is a link or a file, which Satchel did not put there", name=skill_id),
-                say("Move it away, or import under another id with `--id`"),
-            )
         with unchanged(folder):
-            return seal(self.present_tree(skill_id)) if os.path.isdir(folder) else None
+            try:
+                mode = os.lstat(folder).st_mode  # a failing disk is no empty place
+            except FileNotFoundError:
+                return None
+            if stat.S_ISDIR(mode):
+                return seal(self.present_tree(skill_id))
+        raise Refused(
+            say("`{name}` is a link or a file, which Satchel did not put there", name=skill_id),
+            say("Move it away, or import under another id with `--id`"),
+        )
 
     def present_tree(self, skill_id: str) -> Tree:
         """The same as files."""
@@ -187,6 +193,7 @@ def _difference(old: Tree, new: FolderTree, document: Document, report: Report) 
         tuple(path for path in now.programs if path in touched),
         tuple(host for host in now.hosts if host not in was.hosts),
         tuple(secret for secret in now.secrets if secret not in was.secrets),
+        powers=tuple(power for power in _powers(new) if power not in _powers(old)),
     )
 
 
@@ -196,20 +203,23 @@ def _same_origin(before: Locked | None, after: Locked) -> bool:
 
 
 def _document(folder: str, skill_id: str) -> Document:
-    """The skill's SKILL.md, which must be one.
+    """The skill's SKILL.md, or its skill.yaml where it has tools only; it must be one.
 
     Raises:
         SkillBroken: it is no skill; the message says why.
     """
-    file = skill_file(os.listdir(folder))
+    file = head_file(os.listdir(folder))
     if not file:
         raise NotFound(
             say("`{name}` has no SKILL.md", name=skill_id),
-            say("A skill is a folder with a SKILL.md: give the folder that has one"),
+            say("A skill is a folder with a SKILL.md or a skill.yaml: give the one that has it"),
         )
     document = load_document(folder, file, skill_id)
+    if document.head is not None and file == MANIFEST:
+        document = _with_program(document, folder, skill_id)
     if document.head is None:
-        worst = next(iter(document.problems), None)
+        errors = (problem for problem in document.problems if problem.severity == "error")
+        worst = next(errors, next(iter(document.problems), None))
         raise SkillBroken(
             say(
                 "`{name}` is not a skill: {problem}",
@@ -221,9 +231,29 @@ def _document(folder: str, skill_id: str) -> Document:
     return document
 
 
+def _with_program(document: Document, folder: str, skill_id: str) -> Document:
+    """The same, or no skill any more when its entry is not in the folder."""
+    from satchel.skill.manifest_read import read_manifest, with_entry
+
+    with open(os.path.join(folder, MANIFEST), "rb") as stream:
+        reading = with_entry(read_manifest(stream.read(), skill_id), folder)
+    if reading.manifest is not None:
+        return document
+    return document._replace(head=None, problems=reading.problems)
+
+
+def _powers(tree: Tree) -> tuple[str, ...]:
+    """What the program of a tool skill may touch beside its own folder."""
+    if not any(file.path == MANIFEST for file in tree.files):
+        return ()
+    from satchel.skill.manifest_read import read_powers_of
+
+    return read_powers_of(read_whole(tree, MANIFEST))
+
+
 def _fields(old: Tree, document: Document) -> tuple[tuple[str, str, str], ...]:
     """What the frontmatter says differently."""
-    file = skill_file(file.path for file in old.files)
+    file = head_file(file.path for file in old.files)
     before = parse_document(read_whole(old, file), "", file, (0, 0, 0)).fields if file else {}
     after = document.fields
     return tuple(

@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from satchel._language import say
-from satchel.errors import Changed, NotFound
+from satchel.errors import Changed, NotFound, Refused
 from satchel.library.lockfile import Place
+from satchel.skill.model import MANIFEST
 from satchel.skill.tree import read_whole, skill_file
 from satchel.store.journal import standing
 from satchel.store.merge import ComposedTree
@@ -94,6 +95,11 @@ def _renamed(tree: Tree, new: str, skill_id: str) -> Tree:
         file.path: (read_whole(tree, file.path), file.mode) for file in tree.files
     }
     file = skill_file(content)
+    if MANIFEST in content:
+        raise Refused(
+            say("The tools of `{name}` are called after its folder", name=skill_id),
+            say("Rename the tools in its skill.yaml, then move the folder by hand"),
+        )
     if not file:
         raise NotFound(say("`{name}` has no SKILL.md", name=skill_id))
     text, mode = content[file]

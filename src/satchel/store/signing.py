@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from satchel._fs import write_atomic
 from satchel._language import say
 from satchel.errors import Changed, InvalidInput, MissingExtra, NotFound, Refused, SkillBroken
-from satchel.skill.tree import FolderTree, read_whole
+from satchel.skill.tree import FolderTree, head_file, read_whole
 from satchel.store.signers import KEY_TYPES, entries_with, fingerprint_of, user_signers
 from satchel.store.sigstore import verify_bundle
 from satchel.store.statement import (
@@ -98,7 +98,7 @@ def sign_folder(folder: str, key: str, tree: FolderTree | None = None) -> str:
             say("Make one: `ssh-keygen -t ed25519 -f {path}`", path=key),
         )
     tree = tree or FolderTree(folder)
-    if not any(file.path.lower() == "skill.md" for file in tree.files):
+    if not head_file(file.path for file in tree.files):
         raise NotFound(
             say("There is no SKILL.md in `{path}`", path=folder), say("Give the skill's folder")
         )

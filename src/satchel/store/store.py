@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._language import listed, say
-from satchel.errors import Blocked, InternalError, InvalidInput, NotFound, Refused
+from satchel.errors import Blocked, InternalError, InvalidInput, NotFound, Refused, SatchelError
 from satchel.library.lockfile import Place, read_lock, salvage
 from satchel.skill.interpret import MAX_NAME, NAME, slug
 from satchel.skill.tree import FolderTree, MemoryTree
@@ -104,17 +104,25 @@ class Store:
         if not name.strip():
             raise InvalidInput(say("A skill needs a name"), say("Run `satchel add release-notes`"))
         skill_id = slug(name)
+        title = (
+            name.strip() if name.strip() != skill_id else skill_id.replace("-", " ").capitalize()
+        )
+        text = _scaffold(skill_id, title, description, body)
+        return self.plan_new(skill_id, MemoryTree({"SKILL.md": text}))
+
+    def plan_new(self, skill_id: str, tree: Tree) -> Plan:
+        """A new skill of the user's own, whose files were made here.
+
+        Raises:
+            InvalidInput: there is one already.
+        """
         if os.path.lexists(os.path.join(self.scope.folder, skill_id)):
             raise InvalidInput(
                 say("The skill `{name}` exists already", name=skill_id),
                 say("Choose another name, or edit `{path}`", path=self._shown(skill_id)),
             )
-        title = (
-            name.strip() if name.strip() != skill_id else skill_id.replace("-", " ").capitalize()
-        )
-        text = _scaffold(skill_id, title, description, body)
         with self._bench("add") as (bench, plan):
-            step = bench.put(skill_id, MemoryTree({"SKILL.md": text}), Place("new"))
+            step = bench.put(skill_id, tree, Place("new"))
             # Its author will edit it all day: nothing to lock, and no approval to lose.
             plan.append(step._replace(after=None, bases=(), own=True, waived=True))
         return plan.done
@@ -305,7 +313,12 @@ class Store:
             summary=listed(f"`{step.id}`" for step in steps[:5]),
             bases=bases,
         )
-        self._approvals.after(steps)
+        try:
+            self._approvals.after(steps)
+        except SatchelError as exc:
+            raise Refused(
+                say("The change was made, but: {reason}", reason=exc.message), exc.hint
+            ) from exc
         return Receipt(receipt.number, tuple(steps), tuple(left), receipt.repaired)
 
     def _accepted(self, step: Step) -> bool:
@@ -395,7 +408,7 @@ class Store:
         for entry in lock.values():
             if entry.name == name:
                 return entry.id
-        elsewhere = self._library.snapshot().find(name) if self._library is not None else []
+        elsewhere = self._library.find(name) if self._library is not None else []
         for skill in elsewhere:
             if os.path.realpath(skill.origin.root) == os.path.realpath(self.scope.folder):
                 if "/" not in skill.head.id:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from satchel.errors import SatchelError
 from satchel.library.seal import generated, head_mark
 from satchel.skill.load import load_document
-from satchel.skill.tree import FolderTree, Seal, digest_of, seal, skill_file
+from satchel.skill.tree import FolderTree, Seal, digest_of, head_file, seal
 from satchel.store.merge import differing
 from satchel.store.signing import check_signature
 
@@ -103,7 +103,7 @@ def stand(scope: Scope, entry: Locked | None, skill_id: str = "") -> Standing:
 
 
 def _head(folder: str, skill_id: str) -> str:
-    file = skill_file(os.listdir(folder))
+    file = head_file(os.listdir(folder))
     try:
         head = load_document(folder, file, skill_id).head if file else None
     except SatchelError:

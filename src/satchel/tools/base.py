@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from satchel.envelope import Envelope, ErrorCode
+    from satchel.runners.base import Cancel
 
 
 class Call(NamedTuple):
@@ -28,6 +29,8 @@ class Call(NamedTuple):
     """Names of the skills within which the call is made, outermost first. Set by the host."""
     as_person: bool = False
     """A person asks, not a model. Set by the host."""
+    cancel: Cancel | None = None
+    """How the host takes the call back, where it can take long."""
 
     def answer(
         self,

@@ -47,12 +47,14 @@ def describe(tool: Tool, provider: str, name: str, catalogue: str = "") -> dict[
             "strict": False,
         }
     if provider == "mcp":
+        writes = bool(getattr(tool, "writes", False))
         hints = {
             "title": name,
-            "readOnlyHint": True,
-            "destructiveHint": False,
+            "readOnlyHint": not writes,
+            "destructiveHint": writes,
             "idempotentHint": True,
             "openWorldHint": False,
+            **getattr(tool, "hints", {}),  # a program of a tool skill promises nothing
         }
         return {"name": name, "description": text, "inputSchema": schema, "annotations": hints}
     known = ", ".join(f"`{item}`" for item in PROVIDERS)

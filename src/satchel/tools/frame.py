@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-TAGS = ("skill-loaded", "skill-files", "file-read", "available-skills", "skills")
+TAGS = ("skill-loaded", "skill-files", "file-read", "available-skills", "skills", "tool-output")
 """What only we may write."""
 
 _GAP = r"[\s\\/!?_\x00-\x1f\x7f-]*+"

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
 _DEPTH = 6
 _BITS = 4_000  # beyond this Python refuses to write a number out
-_KINDS = {"string": "a text", "integer": "a whole number"}
+_LARGEST = 1_024
+"""Bits of a number that a tool is handed."""
+_KINDS = {
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+}
 
 
 def read_arguments(arguments: Any) -> dict[str, Any]:
@@ -69,7 +76,7 @@ def echo(value: Any, depth: int = 0) -> Any:
 def check(
     arguments: dict[str, Any], schema: Mapping[str, Any], aliases: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The arguments under their proper names, with nothing wrong in them.
+    """The arguments under their proper names, with nothing wrong in them and defaults filled in.
 
     Raises:
         InvalidInput: something is wrong; the message names everything that is.
@@ -93,12 +100,16 @@ def check(
         slip = _slip(value, properties[name])
         if slip:
             slips.append(f"`{name}` {slip}")
-        elif isinstance(value, float):
+        elif isinstance(value, float) and properties[name]["type"] == "integer":
             found[name] = int(value)
     if slips:
         known = ", ".join(f"`{name}`" for name in properties)
         first = slips[0][0].upper() + slips[0][1:]
-        raise InvalidInput("; ".join((first, *slips[1:])), f"The parameters are {known}")
+        step = f"The parameters are {known}" if known else "It takes no parameters"
+        raise InvalidInput("; ".join((first, *slips[1:])), step)
+    for name, rule in properties.items():
+        if name not in found and "default" in rule:
+            found[name] = rule["default"]
     return found
 
 
@@ -106,12 +117,10 @@ def _slip(value: Any, rule: Mapping[str, Any]) -> str:
     """What is wrong with one value, or nothing."""
     kind = str(rule["type"])
     wrong = f"must be {_KINDS[kind]}, not {_kind_of(value)}"
-    if kind == "integer":
-        if isinstance(value, bool) or not isinstance(value, int | float) or value % 1:
-            return wrong
-        if value < rule.get("minimum", value):
-            return f"must be at least {rule['minimum']}"
-        return f"must be at most {rule['maximum']}" if value > rule.get("maximum", value) else ""
+    if kind == "boolean":
+        return "" if isinstance(value, bool) else wrong
+    if kind in ("integer", "number"):
+        return _number_slip(value, rule, wrong)
     if not isinstance(value, str):
         return wrong
     if len(value.strip()) < rule.get("minLength", 0):
@@ -119,6 +128,19 @@ def _slip(value: Any, rule: Mapping[str, Any]) -> str:
     if len(value) > rule.get("maxLength", len(value)):
         return f"has {len(value):,} characters; at most {rule['maxLength']:,} are taken"
     return ""
+
+
+def _number_slip(value: Any, rule: Mapping[str, Any], wrong: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return wrong
+    if isinstance(value, int):
+        if value.bit_length() > _LARGEST:
+            return "is too large a number"
+    elif not math.isfinite(value) or (rule["type"] == "integer" and value % 1):
+        return wrong
+    if value < rule.get("minimum", value):
+        return f"must be at least {rule['minimum']}"
+    return f"must be at most {rule['maximum']}" if value > rule.get("maximum", value) else ""
 
 
 def _kind_of(value: Any) -> str:

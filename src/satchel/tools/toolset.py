@@ -22,14 +22,17 @@ from satchel.tools.skill_tool import SkillTool
 from satchel.trace import span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from satchel.catalogue import Catalogue
     from satchel.detect import Detector
     from satchel.envelope import Envelope
     from satchel.library import Library, Snapshot
+    from satchel.runners.base import Cancel
     from satchel.settings import Settings
     from satchel.tools.base import Tool
+    from satchel.tools.engine import Engine
+    from satchel.tools.script_tools import ScriptTools
     from satchel.trace import Trace
 
 
@@ -39,27 +42,42 @@ def make_toolset(
     *,
     trace: Trace | None = None,
     detector: Detector | None = None,
+    engine: Engine | None = None,
 ) -> Toolset:
-    """The tools `Skill`, `ReadFile` and `SkillSearch` over a library.
+    """The tools `Skill`, `ReadFile` and `SkillSearch` over a library, and those of its tool skills.
 
     Args:
         library: Which skills there are.
         settings: The project's folder, limits and habits.
         trace: Where events go; the library's own when None.
         detector: What searches; the one by words when None.
+        engine: What runs the programs of tool skills; without it their tools are not offered.
     """
     if detector is None:
         from satchel.detect import LexicalDetector
 
         detector = LexicalDetector()
     trace = trace or library.trace
+    where = trace
+
+    def packaged() -> Sequence[Tool]:
+        from satchel.tools.packaged import packaged_tools
+
+        return packaged_tools(settings, where)
+
     loaded = LoadedSkills(library.seals)
     tools: tuple[Tool, ...] = (
         SkillTool(library, settings, loaded, trace),
         ReadFileTool(library, settings, loaded),
         SearchTool(library, settings, detector, trace),
     )
-    return Toolset(tools, library, settings, trace)
+    scripts: ScriptTools | None = None
+    if engine is not None:
+        from satchel.tools.script_tools import ScriptTools
+
+        scripts = ScriptTools(library, settings, engine, trace)
+    more = packaged if settings.packaged else None
+    return Toolset(tools, library, settings, trace, more=more, scripts=scripts)
 
 
 class Toolset:
@@ -74,6 +92,8 @@ class Toolset:
         *,
         prefix: str = "",
         stack: tuple[str, ...] = (),
+        more: Callable[[], Sequence[Tool]] | None = None,
+        scripts: ScriptTools | None = None,
     ) -> None:
         """Gather tools.
 
@@ -84,7 +104,15 @@ class Toolset:
             trace: Where events go; the library's own when None.
             prefix: Put before every name.
             stack: Names of the skills within which the tools are used, outermost first.
+            more: Further tools, asked for when a name is not known or all of them are wanted: who
+                only loads a skill does not wait for installed packages. None of them replaces one
+                of `tools`.
+            scripts: Where the tools of tool skills come from; they come and go with the library,
+                and none of them replaces one of the others.
         """
+        self._more = more
+        self._scripts = scripts
+        self._seen: tuple[dict[str, Tool], dict[str, Tool]] | None = None
         self._tools = {prefix + tool.name: tool for tool in tools}
         self._library = library
         self._settings = settings
@@ -96,8 +124,14 @@ class Toolset:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What can be called."""
-        return tuple(self._tools)
+        """What can be called now."""
+        return tuple(self._now(refresh=self._settings.refresh_on_call))
+
+    @property
+    def owners(self) -> dict[str, str]:
+        """Each tool that can be called now, and whose skill it is; empty for Satchel's own."""
+        tools = self._now(refresh=self._settings.refresh_on_call)
+        return {name: str(getattr(tool, "owner", "")) for name, tool in tools.items()}
 
     def call(
         self,
@@ -106,6 +140,7 @@ class Toolset:
         *,
         stack: Sequence[str] | None = None,
         as_person: bool = False,
+        cancel: Cancel | None = None,
     ) -> Envelope:
         """Call a tool. Whatever is wrong comes back as an envelope, never as an exception.
 
@@ -114,6 +149,7 @@ class Toolset:
             arguments: Its arguments, as a table or as the JSON text that some providers send.
             stack: Names of the skills within which the call is made; `within` sets it for good.
             as_person: A person asks: what only people may load is loaded.
+            cancel: How the call is taken back while a program runs.
         """
         started = time.perf_counter()
         given: dict[str, Any] = {}
@@ -123,10 +159,14 @@ class Toolset:
                 table = read_arguments(arguments)
                 given = echo(table)
                 tool = self._tool(name)
-                checked = check(table, tool.parameters, tool.aliases)
-                asked = str(checked.get("name", ""))
+                asked = str(getattr(tool, "owner", ""))
+                # A packaged tool has its own words, in the model's language, for what is wrong.
+                own: Any = getattr(tool, "check", None)
+                checked = own(table) if own else check(table, tool.parameters, tool.aliases)
+                if tool.about_skills:
+                    asked = str(checked.get("name", ""))
                 within = self._stack if stack is None else tuple(stack)
-                reply = tool.run(Call(checked, given, started, within, as_person))
+                reply = tool.run(Call(checked, given, started, within, as_person, cancel))
             except SettingsError as exc:
                 # Not the caller's parameters are wrong but a file of the user's.
                 reply = _failure("EXECUTION_ERROR", exc.message, exc.hint, given, started)
@@ -149,12 +189,49 @@ class Toolset:
         return reply
 
     def _tool(self, name: str) -> Tool:
-        tool = self._tools.get(str(name))
+        # What is always there is found without a look at packages or at the disk.
+        tool = self._tools.get(str(name)) or self._all().get(str(name))
+        if tool is not None:
+            return tool
+        tools = self._now(refresh=self._settings.refresh_on_call)
+        tool = tools.get(str(name))
         if tool is None:
-            known = ", ".join(f"`{item}`" for item in self._tools) or "none"
+            refusal = self._scripts and self._scripts.refusal(str(name).removeprefix(self._prefix))
+            if refusal:
+                raise refusal
+            known = ", ".join(f"`{item}`" for item in tools) or "none"
             shown = one_line(str(name), 60)
             raise NotFound(f"There is no tool `{shown}`", f"The tools are {known}")
         return tool
+
+    def _now(self, *, refresh: bool) -> dict[str, Tool]:
+        """Every tool by the name it has here, those of tool skills too; the same while none change.
+
+        Args:
+            refresh: Whether to look at the disk.
+        """
+        always = self._all()
+        if self._scripts is None:
+            return always
+        scripts = self._scripts.current(refresh=refresh)
+        if self._seen is None or self._seen[0] is not scripts:
+            found = dict(always)
+            for name, tool in scripts.items():
+                shown = self._prefix + name
+                if found.setdefault(shown, tool) is not tool:
+                    owner = str(getattr(tool, "owner", ""))
+                    self._trace.record("shadowed", (owner,), tool=shown, by="a tool of the host")
+            self._seen = (scripts, found)
+            self._described.clear()
+        return self._seen[1]
+
+    def _all(self) -> dict[str, Tool]:
+        """Every tool by its name, those of packages too."""
+        if self._more is not None:
+            more, self._more = self._more, None
+            for tool in more():
+                self._tools.setdefault(self._prefix + tool.name, tool)
+        return self._tools
 
     def definitions(
         self, provider: str = "anthropic", *, catalogue: bool = True
@@ -173,7 +250,9 @@ class Toolset:
             InvalidInput: nobody knows that provider.
         """
         fresh = self._settings.refresh_on_call
-        look = self._library.refresh() if fresh else self._library.snapshot()
+        tools = self._now(refresh=fresh)
+        looked = self._scripts is not None  # they are looked for together with all skills
+        look = self._library.refresh() if fresh and not looked else self._library.snapshot()
         told = self._tell(look)
         any_skill = told.account.total > len(told.account.withheld)
         if catalogue and any_skill:
@@ -187,7 +266,7 @@ class Toolset:
                     name,
                     told.text if catalogue and tool.name == SkillTool.name else "",
                 )
-                for name, tool in self._tools.items()
+                for name, tool in tools.items()
                 if not tool.about_skills or any_skill
             ]
         return list(self._described[key])
@@ -195,23 +274,36 @@ class Toolset:
     def filtered(self, names: Iterable[str]) -> Toolset:
         """The same with only these tools, in their own order."""
         wanted = set(names)
-        tools = [tool for name, tool in self._tools.items() if name in wanted]
-        return self._with(tools, self._prefix, self._stack)
+        tools = [tool for name, tool in self._all().items() if name in wanted]
+        scripts = self._scripts
+        if scripts is not None:
+            scripts = scripts.limited(name.removeprefix(self._prefix) for name in wanted)
+        return self._with(tools, self._prefix, self._stack, scripts)
 
     def with_prefix(self, prefix: str) -> Toolset:
         """The same with `prefix` before each name, for hosts that have tools of these names."""
-        return self._with(list(self._tools.values()), prefix + self._prefix, self._stack)
+        prefix += self._prefix
+        return self._with(list(self._all().values()), prefix, self._stack, self._scripts)
 
     def within(self, *skills: str) -> Toolset:
         """The same for whoever works inside these skills, so that cycles are seen.
 
         A model cannot say within which skill it works, or not be believed; the host knows.
         """
-        return self._with(list(self._tools.values()), self._prefix, (*self._stack, *skills))
+        stack = (*self._stack, *skills)
+        return self._with(list(self._all().values()), self._prefix, stack, self._scripts)
 
-    def _with(self, tools: Sequence[Tool], prefix: str, stack: tuple[str, ...]) -> Toolset:
+    def _with(
+        self,
+        tools: Sequence[Tool],
+        prefix: str,
+        stack: tuple[str, ...],
+        scripts: ScriptTools | None,
+    ) -> Toolset:
         library, settings = self._library, self._settings
-        return Toolset(tools, library, settings, self._trace, prefix=prefix, stack=stack)
+        return Toolset(
+            tools, library, settings, self._trace, prefix=prefix, stack=stack, scripts=scripts
+        )
 
     def _tell(self, look: Snapshot) -> Catalogue:
         """The catalogue of a snapshot, made once."""

@@ -7,11 +7,13 @@ and links, which become copies of what they lead to inside the skill or are refu
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._language import listed, say
 from satchel.errors import NotFound
 from satchel.library.walk import SKIPPED
+from satchel.skill.model import MANIFEST
 from satchel.skill.tree import LIMITS
 from satchel.store.archive.listing import Listing
 from satchel.store.archive.names import Names, check_path, ignored_part
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from satchel.skill.tree import File, Limits, Tree
 
 _FILE = "skill.md"
+_RUNTIME = re.compile(rb"(?m)^runtime[ \t]*:")
+"""How a skill.yaml is told from other files of that name."""
 _HEAD = 256 << 10
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _POINTER_SIZES = range(100, 1025)
@@ -40,25 +44,27 @@ class Found(NamedTuple):
     name: str
     """As its frontmatter says, else the id."""
     file: str = "SKILL.md"
-    """What its SKILL.md is called; some write `skill.md`."""
+    """What its SKILL.md is called, since some write `skill.md`; `skill.yaml` of a tool skill."""
 
 
 def find_skills(tree: Tree, path: str = "", *, name: str = "") -> list[Found]:
     """The skills of a source, in the order of their paths.
 
     A SKILL.md in `path` itself: that one skill. Else every folder below it with a SKILL.md, but
-    none inside another skill, and none where a library does not look either (`node_modules`).
+    none inside another skill, and none where a library does not look either (`node_modules`). A
+    folder with a skill.yaml alone counts too, unless skills with a SKILL.md lie below it.
 
     Args:
         tree: All files of the source.
-        path: Where to look; it may be the SKILL.md itself.
+        path: Where to look; it may be the SKILL.md or the skill.yaml itself.
         name: The id of a skill at the very top, which has no folder to be called after.
 
     Raises:
         NotFound: there is no such folder.
     """
     path = path.strip("/")
-    if path.rpartition("/")[2].lower() == _FILE:
+    last = path.rpartition("/")[2]
+    if last.lower() == _FILE or last == MANIFEST:
         path = path.rpartition("/")[0]
     files = _below(tree, path)
     if path and not files:
@@ -67,13 +73,38 @@ def find_skills(tree: Tree, path: str = "", *, name: str = "") -> list[Found]:
             say("Leave the path out to see which skills there are"),
         )
     folders: dict[str, str] = {}
+    tools: list[str] = []
     for file in files:
         folder, _, last = file.path.rpartition("/")
         if last.lower() == _FILE and (folder not in folders or last == "SKILL.md"):
             folders[folder] = last
+        elif last == MANIFEST:
+            tools.append(folder)
+    if tools:
+        folders.update(_tool_skills(tree, tools, folders, path))
     return [
         _found(tree, folder, folders[folder], name) for folder in sorted(_outermost(folders, path))
     ]
+
+
+def _tool_skills(
+    tree: Tree, tools: list[str], folders: dict[str, str], start: str
+) -> dict[str, str]:
+    """Folders that are skills by their skill.yaml alone."""
+    around = {""}  # what has a skill somewhere below it
+    for folder in folders:
+        above = folder
+        while above and above not in around:
+            around.add(above)
+            above = above.rpartition("/")[0]
+    found: dict[str, str] = {}
+    for folder in tools:
+        if folder in folders or (folder in around and folders):
+            continue
+        data = _beginning(tree, f"{folder}/{MANIFEST}" if folder else MANIFEST)
+        if folder == start or _RUNTIME.search(data):
+            found[folder] = MANIFEST
+    return found
 
 
 def _outermost(folders: dict[str, str], start: str) -> Iterator[str]:
@@ -100,18 +131,24 @@ def _found(tree: Tree, folder: str, file: str, fallback: str) -> Found:
 
     full = f"{folder}/{file}" if folder else file
     own = folder.rpartition("/")[2]
-    data = b""
-    for chunk in tree.chunks(full):
-        data += chunk
-        if len(data) >= _HEAD:
-            break
+    data = _beginning(tree, full)
     stamp = (0, 0, len(data))
-    head = (
-        quick_head(data[:_HEAD], own, file, stamp) or read_head(data[:_HEAD], own, file, stamp)[0]
-    )
+    if file == MANIFEST:
+        head = read_head(data, own or slug(fallback), file, stamp)[0]
+    else:
+        head = quick_head(data, own, file, stamp) or read_head(data, own, file, stamp)[0]
     name = head.name if head else ""
     word = own or fallback or name
     return Found(folder, slug(word), name or slug(word), file)
+
+
+def _beginning(tree: Tree, path: str) -> bytes:
+    data = b""
+    for chunk in tree.chunks(path):
+        data += chunk
+        if len(data) >= _HEAD:
+            break
+    return data[:_HEAD]
 
 
 def _below(tree: Tree, path: str) -> tuple[File, ...]:

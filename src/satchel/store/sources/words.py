@@ -25,6 +25,7 @@ from urllib.parse import unquote, urlsplit
 from satchel._fs import is_inside
 from satchel._language import say
 from satchel.errors import InvalidInput, NotFound
+from satchel.skill.tree import head_file
 from satchel.store.archive.names import check_path
 from satchel.store.archive.rules import refuse, shown
 from satchel.store.sources.address import parse_address, redacted
@@ -133,7 +134,7 @@ def _local(word: str, ref: str, path: str, base: str, *, git: bool = False) -> S
             )
         return ArchiveSource(full, url, path)
     bare = all(os.path.exists(os.path.join(full, part)) for part in ("HEAD", "objects", "refs"))
-    if git or ref or (bare and not os.path.exists(os.path.join(full, "SKILL.md"))):
+    if git or ref or (bare and not head_file(os.listdir(full))):
         return GitSource(full, url, path, ref)
     return FolderSource(full, url, path)
 

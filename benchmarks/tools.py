@@ -1,0 +1,262 @@
+"""What does a call of a tool skill cost, beside the same program without anything around it?
+
+    python benchmarks/tools.py --out benchmarks/results/tools.json
+    python benchmarks/tools.py --part warm --rounds 50      # also: cold, fork, whole, crowd
+
+Every program is called in turns with its bare counterpart, so that a busy moment hits both:
+
+    cold    under the sandbox, against `subprocess.run` of the same program
+    fork    from the fork server, against `python -I`
+    warm    a kept worker, against a write and a read on the pipes of the same program, held the
+            same way (and, to know it, against the same program without a sandbox: `outside`)
+    whole   `Toolset.call`, with all its checks, against the runner alone
+    crowd   200 calls of 20 skills at once, with and without one that hangs
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tool_crowd
+import tool_tables
+from measure import machine, table
+from sampling import Figure, in_turns, ratios
+from tool_programs import SOURCES, Source, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from satchel.runners.base import Process, Program, RunRequest, RunResult, Tier
+    from satchel.settings import Settings
+
+PARTS = ("cold", "fork", "warm", "whole", "crowd")
+TOKEN = "token"
+PLAIN = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"}
+"""As little as the sandbox gives: some variables make Node read certificates at its start."""
+LINE = b'{"arguments":{"token":"token"}}\n'
+Measures = dict[str, "Callable[[], float]"]
+
+
+class Bench:
+    """The skills, built once, and a pool for each way to run them."""
+
+    def __init__(self, folder: str) -> None:
+        from satchel.runners.pool import Pool
+        from satchel.runners.runtimes import Runtimes
+        from satchel.runners.sandbox import choose
+        from satchel.settings import load_settings
+
+        home = os.path.join(folder, "home")
+        env = {"SATCHEL_HOME": home, "PATH": os.environ.get("PATH", "")}
+        self.settings: Settings = load_settings(folder, env=env, trace="memory")
+        self.tier: Tier = choose(self.settings)
+        self.runtimes = Runtimes(self.settings.paths.cache)
+        self.place = os.path.join(folder, "skills")
+        self.pool = Pool(tier=self.tier)
+        self.cold = Pool(tier=self.tier, fork_server=False)
+
+    def program(self, name: str, source: Source | None = None) -> Program:
+        """A skill, written and built."""
+        from satchel.skill.manifest_read import load_manifest
+
+        folder = os.path.join(self.place, name)
+        if not os.path.exists(folder):
+            write(self.place, name, source or SOURCES[name])
+        manifest = load_manifest(folder).manifest
+        assert manifest is not None
+        return self.runtimes.prepare(folder, manifest)
+
+    def request(self, name: str) -> RunRequest:
+        """One call of a skill."""
+        from satchel.runners.base import RunRequest
+
+        workers = SOURCES[name].workers
+        return RunRequest(name, name, {"token": TOKEN}, self.program(name), workers=workers)
+
+    def held(self, program: Program) -> Process:
+        """A process in the sandbox, with nobody between its pipes and us."""
+        from satchel.runners.base import Powers
+        from satchel.runners.launcher import launcher
+        from satchel.runners.sandbox import dress
+
+        return launcher().start(dress(program, Powers(), tier=self.tier))
+
+    def close(self) -> None:
+        """End what is kept."""
+        self.pool.close()
+        self.cold.close()
+
+
+def _timed(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def _asked(run: Callable[[RunRequest], RunResult], request: RunRequest) -> Callable[[], float]:
+    def call() -> None:
+        result = run(request)
+        assert result.output == f"结果 {TOKEN}", result
+
+    return lambda: _timed(call)
+
+
+def _bare(argv: tuple[str, ...]) -> Callable[[], float]:
+    def call() -> None:
+        done = subprocess.run(argv, input=LINE, capture_output=True, check=True, env=PLAIN)
+        assert TOKEN.encode() in done.stdout
+
+    return lambda: _timed(call)
+
+
+def _isolated(program: Program) -> tuple[str, ...]:
+    return (program.argv[0], "-I", program.script) if program.script else program.argv
+
+
+def cold(bench: Bench) -> Measures:
+    """Each runtime bare and under the sandbox."""
+    found: Measures = {}
+    for name in ("python", "node", "typescript", "go", "binary"):
+        request = bench.request(name)
+        found[f"{name} bare"] = _bare(_isolated(request.program))
+        found[f"{name} cold"] = _asked(bench.cold.run, request)
+    return found
+
+
+def fork(bench: Bench) -> Measures:
+    """The fork server beside `python -I`."""
+    request = bench.request("python")
+    return {
+        "python bare": _bare(_isolated(request.program)),
+        "python fork": _asked(bench.pool.run, request),
+    }
+
+
+def warm(bench: Bench) -> Measures:
+    """Kept workers beside the pipes of the same programs, held the same way and not at all."""
+    found: Measures = {}
+    for name in ("python", "node", "go", "binary"):
+        request = bench.request(f"{name}-loop")
+        argv = request.program.argv
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=PLAIN)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        held = bench.held(request.program)
+        found[f"{name} outside"] = _piped(process.stdin.fileno(), process.stdout.fileno(), process)
+        found[f"{name} pipe"] = _piped(held.stdin, held.stdout, held)
+        found[f"{name} warm"] = _asked(bench.pool.run, request)
+    return found
+
+
+def _piped(into: int, out: int, _process: object) -> Callable[[], float]:
+    """A write and a read, nothing else."""
+
+    def call() -> None:
+        os.write(into, LINE)
+        answer = os.read(out, 65536)
+        assert answer.endswith(b"\n")
+
+    return lambda _keep=_process: _timed(call)
+
+
+def whole(bench: Bench) -> Measures:
+    """The tool as an agent calls it, beside the runner alone."""
+    from satchel.library import Library, Location
+    from satchel.tools import make_toolset
+    from satchel.tools.engine import LocalEngine
+
+    names = ("python", "python-loop", "binary-loop")
+    requests = {name: bench.request(name) for name in names}
+    library = Library([Location(bench.place, trusted=True)])
+    tools = make_toolset(library, bench.settings, engine=LocalEngine(bench.settings))
+    found: Measures = {}
+    for name, request in requests.items():
+
+        def call(tool: str = name.replace("-", "_") + "_call") -> None:
+            reply = tools.call(tool, {"token": TOKEN})
+            assert reply.status == "success", reply.text
+
+        found[f"{name} runner"] = _asked(bench.pool.run, request)
+        found[f"{name} whole"] = lambda call=call: _timed(call)
+    return found
+
+
+def crowd(bench: Bench) -> dict[str, Any]:
+    """200 calls at once, twice."""
+    from tool_programs import PYTHON, PYTHON_LOOP
+
+    sources = {"cold": PYTHON, "fork": PYTHON, "warm": PYTHON_LOOP}
+    programs: dict[str, Program] = {}
+    for kind, text in sources.items():
+        for number in range(6):
+            source = Source("python", "main.py", {"main.py": text})
+            programs[f"{kind}{number}"] = bench.program(f"{kind}{number}", source)
+    for name, text in (("hangs", tool_crowd.HANG), ("crashes", tool_crowd.CRASH)):
+        programs[name] = bench.program(name, Source("python", "main.py", {"main.py": text}))
+    return {
+        name: tool_crowd.run(programs, bench.tier, hung=hung)
+        for name, hung in (("without", False), ("with", True))
+    }
+
+
+PAIRS = {"cold": "bare", "fork": "bare", "warm": "pipe", "whole": "runner"}
+
+
+def measured(part: str, bench: Bench, rounds: int) -> dict[str, Any]:
+    """The figures of one part: milliseconds, and ratios within each round."""
+    measures: Measures = {"cold": cold, "fork": fork, "warm": warm, "whole": whole}[part](bench)
+    in_turns(measures, 3)  # builds, starts and caches are not what is asked
+    rows = in_turns(measures, rounds)
+    figures = {name: Figure.of(row[name] * 1000 for row in rows)._asdict() for name in measures}
+    shares: dict[str, Any] = {}
+    for name in measures:
+        runtime, _, way = name.rpartition(" ")
+        if way == part:
+            base = f"{runtime} {PAIRS[part]}"
+            shares[f"{name} / {PAIRS[part]}"] = ratios(rows, name, base)._asdict()
+            more = Figure.of((row[name] - row[base]) * 1000 for row in rows)
+            shares[f"{name} - {PAIRS[part]}"] = more._asdict()
+    if part == "cold":
+        shares["typescript cold / node cold"] = ratios(
+            rows, "typescript cold", "node cold"
+        )._asdict()
+    return {"ms": figures, "against": shares}
+
+
+def main() -> None:
+    """Measure, print tables, write the figures."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--part", action="append", choices=PARTS)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    folder = tempfile.mkdtemp(prefix="tools-")
+    result: dict[str, Any] = {"machine": machine(), "rounds": options.rounds}
+    bench = Bench(folder)
+    try:
+        result["tier"] = bench.tier
+        for part in options.part or PARTS:
+            if part == "crowd":
+                result[part] = crowd(bench)
+                print(table(tool_tables.tool_crowd(result)), end="\n\n")
+            else:
+                result[part] = measured(part, bench, options.rounds)
+                print(table(tool_tables.part(result, part)), end="\n\n", flush=True)
+    finally:
+        bench.close()
+        shutil.rmtree(folder, ignore_errors=True)
+    print(table(tool_tables.tools(result)))
+    if options.out:
+        options.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,300 @@
+"""Does a packaged skill pass its check-list? Judged from its record, its source and its tests.
+
+Both languages of every sentence are judged. Tests and the page are looked for in the checkout that
+the module lies in; a package that was installed without them has those boxes left open.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from satchel._language import listed, say
+from satchel.authoring import words
+from satchel.authoring.draft import DraftTool, Part
+from satchel.authoring.error_words import inside_shown, slip_in
+from satchel.authoring.sheet import Sheet
+from satchel.authoring.sources import read_text
+from satchel.authoring.texts import judge_descriptions, judge_names, judge_parameters
+from satchel.errors import NotFound
+from satchel.tools.packaged import ALWAYS, GROUP, find_packaged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from satchel.authoring.sheet import Report, Slip
+    from satchel.tools.packaged import Packaged, PackagedSkill, PackagedTool
+
+_LANGUAGES = ("en", "zh")
+_LACKS = {
+    "no-step": "does not say what to do next",
+    "vague": "does not say what is wrong",
+    "empty-step": "has no next step worth taking",
+}
+_WINDOWS = re.compile(r"\b(?:tkinter|webbrowser\.open|os\.startfile|xdg-open)\b")
+_MAX_TESTS = 200
+
+
+def check_packaged(name: str, *, language: str = "") -> Report:
+    """Fill in the list for an installed packaged skill.
+
+    Args:
+        name: The domain, as the entry point is called.
+        language: `en` or `zh`, when its texts must be there in that language.
+
+    Raises:
+        NotFound: no package offers one of that name, or it cannot be imported.
+    """
+    every = find_packaged()
+    found = next((one for one in every if one.name == name), None)
+    if found is None or found.skill is None:
+        names = listed(f"`{one.name}`" for one in every) or say("none")
+        reason = found.reason if found is not None else ""
+        message = (
+            say("The packaged skill `{name}` cannot be used: {reason}", name=name, reason=reason)
+            if reason
+            else say("There is no packaged skill `{name}`", name=name)
+        )
+        raise NotFound(message, say("Those that are installed: {names}", names=names))
+    skill = found.skill
+    module = skill.tools[0].run.__module__ if skill.tools else ""
+    file = getattr(sys.modules.get(module), "__file__", "") or ""
+    sheet = Sheet("packaged", file)
+    _judge_texts(sheet, skill, language)
+    _judge_errors(sheet, skill)
+    _judge_safety(sheet, skill)
+    root = _checkout(file)
+    _judge_tests(sheet, skill, root)
+    _judge_page(sheet, skill, root)
+    _judge_registration(sheet, found, skill)
+    return sheet.report(name, os.path.dirname(file))
+
+
+# --- texts --------------------------------------------------------------------------------
+
+
+def _drafts(skill: PackagedSkill, language: str) -> list[DraftTool]:
+    return [
+        DraftTool(
+            tool.name,
+            tool.description.to(language),
+            tuple(
+                Part(
+                    f"{tool.name}.{one.name}", one.type, one.required, one.description.to(language)
+                )
+                for one in tool.parameters
+            ),
+        )
+        for tool in skill.tools
+    ]
+
+
+def _judge_texts(sheet: Sheet, skill: PackagedSkill, language: str) -> None:
+    wrapped = frozenset((skill.wraps.lower(), *(name.lower() for name in skill.needs)))
+    judge_names(sheet, _drafts(skill, "en"), skill.name, wrapped)
+    for one in _LANGUAGES:
+        drafts = _drafts(skill, one)
+        judge_descriptions(sheet, drafts, wrapped)
+        judge_parameters(sheet, [part for tool in drafts for part in tool.parameters])
+    if not language:
+        sheet.skip(say("no `--language` was given"), "texts-language")
+        return
+    texts = [(tool.name, tool.description) for tool in skill.tools] + [
+        (f"{tool.name}.{one.name}", one.description)
+        for tool in skill.tools
+        for one in tool.parameters
+    ]
+    sheet.judge(
+        "texts-language",
+        (
+            (0, {"name": name})
+            for name, text in texts
+            if words.language_of(text.to(language)) != language
+        ),
+    )
+
+
+def _judge_errors(sheet: Sheet, skill: PackagedSkill) -> None:
+    for rule in ("error-wording", "error-inside", "error-language"):
+        sheet.judge(rule)
+    failures = {failure.id: failure for tool in skill.tools for failure in tool.failures}
+    for failure in failures.values():
+        for language in _LANGUAGES:
+            text = re.sub(r"\{[^{}]*\}", "…", failure.told(language))
+            slip = slip_in(text)
+            if slip:
+                sheet.judge("error-wording", [(0, {"text": text[:60], "lacks": say(_LACKS[slip])})])
+            if inside_shown(text):
+                sheet.judge("error-inside", [(0, {"text": f"`{text[:60]}`"})])
+            if words.has_words(text) and words.language_of(text) != language:
+                sheet.judge("error-language", [(0, {"text": text[:60]})])
+
+
+# --- safety -------------------------------------------------------------------------------
+
+
+def _paths(tool: PackagedTool) -> list[str]:
+    return [one.name for one in tool.parameters if re.search(r"(?:^|_)(?:path|file)$", one.name)]
+
+
+def _judge_safety(sheet: Sheet, skill: PackagedSkill) -> None:
+    named = [tool for tool in skill.tools if _paths(tool)]
+    ids = {tool.name: {failure.id for failure in tool.failures} for tool in skill.tools}
+    sheet.judge(
+        "limits",
+        (
+            (0, {"what": say("a file that is too large, in `{name}`", name=tool.name)})
+            for tool in named
+            if not any("large" in one for one in ids[tool.name])
+        ),
+    )
+    sheet.judge(
+        "safe-paths",
+        (
+            (
+                0,
+                {
+                    "what": say(
+                        "`{name}` has no way to fail for a path that leads outside", name=tool.name
+                    )
+                },
+            )
+            for tool in named
+            if "outside" not in ids[tool.name]
+        ),
+    )
+    for module in sorted({tool.run.__module__ for tool in skill.tools}):
+        file = getattr(sys.modules.get(module), "__file__", "") or ""
+        sheet.judge("safe-paths", _own_opens(file), file)
+
+
+def _own_opens(file: str) -> Iterator[Slip]:
+    """Places that open a file by name, past the workspace."""
+    try:
+        tree = ast.parse(read_text(file) or "")
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "open"
+        ):
+            yield node.lineno, {"what": say("A file is opened past the workspace: `open`")}
+
+
+# --- tests and page -----------------------------------------------------------------------
+
+
+def _checkout(file: str) -> str:
+    """The folder with the `pyproject.toml` above a module; nothing when it was installed."""
+    folder = os.path.dirname(file)
+    while folder and os.path.dirname(folder) != folder:
+        if os.path.isfile(os.path.join(folder, "pyproject.toml")):
+            return folder
+        folder = os.path.dirname(folder)
+    return ""
+
+
+def _tests_of(root: str, name: str) -> dict[str, str]:
+    """The tests that speak of a skill: path -> text."""
+    found: dict[str, str] = {}
+    for here, folders, files in os.walk(os.path.join(root, "tests")):
+        folders[:] = [one for one in folders if not one.startswith((".", "__"))]
+        for file in files:
+            path = os.path.join(here, file)
+            if file.endswith(".py") and (name in file or name in os.path.basename(here)):
+                found[path] = read_text(path) or ""
+        if len(found) > _MAX_TESTS:
+            break
+    return found
+
+
+def _judge_tests(sheet: Sheet, skill: PackagedSkill, root: str) -> None:
+    tests = _tests_of(root, skill.name) if root else {}
+    why = say("run them: `pytest --cov`")
+    if not tests:
+        sheet.skip(
+            say("there are no tests beside the package"),
+            "tests-errors",
+            "tests-real",
+            "tests-windows",
+            "tests-pass",
+        )
+        return
+    text = "\n".join(tests.values())
+    ids = sorted({failure.id for tool in skill.tools for failure in tool.failures})
+    common = {failure.id for failure in ALWAYS}  # Satchel's own tests bring those about
+    missing = [one for one in ids if one not in common and f'"{one}"' not in text]
+    folder = os.path.dirname(next(iter(tests)))
+    sheet.judge("tests-errors", ((0, {"what": f"`{one}`"}) for one in missing), folder)
+    sheet.judge(
+        "tests-real",
+        (
+            (0, {"name": tool.name})
+            for tool in skill.tools
+            if tool.name not in text and f'"{tool.name.partition("_")[2]}"' not in text
+        ),
+        folder,
+    )
+    opened = _WINDOWS.search(text)
+    sheet.judge("tests-windows", [(0, {"what": opened.group()})] if opened else [], folder)
+    sheet.skip(why, "tests-pass")
+
+
+def _judge_page(sheet: Sheet, skill: PackagedSkill, root: str) -> None:
+    if not root:
+        sheet.skip(say("there is no checkout beside the package"), "page-exists")
+    else:
+        path = os.path.join(root, "docs", "skills", f"{skill.name}.md")
+        text = read_text(path, 1 << 20) or ""
+        whole = bool(text) and all(f"`{tool.name}`" in text for tool in skill.tools)
+        shown = os.path.relpath(path, root)
+        sheet.judge("page-exists", [] if whole else [(0, {"path": shown})], path)
+    empty = [
+        name
+        for name, texts, least in (
+            ("when", skill.when, 3),
+            ("when_not", skill.when_not, 1),
+            ("cannot", skill.cannot, 1),
+        )
+        if len(texts) < least
+    ]
+    sheet.judge("page-when-not", ((0, {"what": f"`{name}`"}) for name in empty))
+    slips: list[Slip] = []
+    if len(skill.scenarios) < 2:
+        slips.append((0, {"what": say("The record has fewer than two scenarios")}))
+    if skill.prepare is None and any(_paths(tool) for tool in skill.tools):
+        slips.append((0, {"what": say("Nothing writes the files that the examples read")}))
+    sheet.judge("page-output", slips)
+    left = [
+        name
+        for name, rows in (("exposed", skill.exposed), ("left_out", skill.left_out))
+        if not rows
+    ]
+    sheet.judge("page-left-out", ((0, {"what": f"`{name}`"}) for name in left))
+
+
+# --- registration -------------------------------------------------------------------------
+
+
+def _judge_registration(sheet: Sheet, found: Packaged, skill: PackagedSkill) -> None:
+    from satchel.tools.entry_points import entry_points
+
+    point = next((one for one in entry_points(GROUP) if one.name == found.name), None)
+    slips: list[Slip] = []
+    if point is None:
+        slips.append((0, {"what": say("No entry point of `{group}` names it", group=GROUP)}))
+    if not skill.wraps:
+        slips.append((0, {"what": say("The record does not say which library it wraps")}))
+    sheet.judge("registered", slips)
+    module = point.value.partition(":")[0] if point else ""
+    named = found.name in module.rpartition(".")[2]
+    sheet.judge("module-name", [] if named else [(0, {"module": module, "domain": found.name})])
+    off = find_packaged({**os.environ, skill.switch: "false"})
+    state = next((one.state for one in off if one.name == found.name), "")
+    sheet.judge("switch", [] if state == "disabled" else [(0, {"switch": skill.switch})])
+    sheet.judge("start-line", [] if skill.label and skill.mark else [(0, {})])

@@ -1,0 +1,155 @@
+"""Does a SKILL.md pass its check-list? Its description decides whether a model ever opens it."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from satchel._language import say
+from satchel.authoring import words
+from satchel.authoring.check_tool import judge_line_ends
+from satchel.authoring.sheet import Sheet
+from satchel.skill.interpret import MAX_DESCRIPTION, NAME, slug
+from satchel.skill.load import load_document
+from satchel.skill.tree import skill_file
+from satchel.skill.validate import validate_folder
+
+if TYPE_CHECKING:
+    from satchel.skill.model import Document
+    from satchel.skill.problems import Problem
+
+LEAST = {"en": 40, "zh": 20}
+"""Characters of a description below which it cannot say what and when."""
+MAX_LINES = 500
+_OWN_BOX = frozenset((
+    "body-empty", "body-long", "file-missing", "description-too-long", "name-pattern",
+    "name-mismatch", "name-missing",
+))  # fmt: skip
+"""Problems that a box of its own tells."""
+_WHEN = re.compile(
+    r"\buse(?:d|ful)?\b[^.]{0,40}\b(?:when|whenever|if|for|to|before|after|during|by|in)\b|"
+    r"\bwhen(?:ever)?\b|"
+    r"\btrigger(?:s|ed)?\b|\binvoke[ds]?\b|\bactivate[ds]?\b|\bapplies\b|\bif (?:the user|you|"
+    r"someone|asked)\b|"
+    r"\buse (?:this|it|proactively|immediately)\b|\bask(?:s|ed)? (?:for|to|about)\b|\bmentions?\b|"
+    r"\bfor (?:any|all|every|tasks?|questions?|projects?|requests?)\b|\bwhile \w+ing\b|"
+    r"\bbefore \w+ing\b|\bafter \w+ing\b|"
+    r"[时時]|当.{1,60}[，,]|场景|适用|用于|触发|需要|如果用户|场合|とき|際|場合|使用する|"
+    r"uti?li[sz]\w+ (?:quand|lorsque|pour)|déclench|cuando|quando|lorsque|wenn",
+    re.IGNORECASE,
+)
+_WHEN_ONLY = re.compile(
+    r"^\s*(?:this skill )?(?:should be |must be |can be |is )?"
+    r"(?:use[ds]?|invoked?|triggers?|triggered|activate[ds]?|apply|applies)(?: this skill| it|"
+    r" this| proactively| only)?"
+    r" (?:when|whenever|if|before|after|while)\b(?:(?! [-–—:] )[^.。])*[.。]?\s*$|"
+    r"^\s*(?:when|whenever|if)\b(?! and)[^,.。]*[.。]?\s*$|^当[^，,。]*时?使用[。]?$",
+    re.IGNORECASE,
+)
+"""A description that says when, and nothing else."""
+_UNWRITTEN = re.compile(
+    r"[ \t>*#-]*(?:To be written\b|TODO\b(?=:)|TBD\b(?=[.:]|$)|\[TODO[:\]]|Lorem ipsum\b|"
+    r"\[insert [^\]]*\]"
+    r"|Description (?:goes )?here\b|待编写|待补充|在此填写)",
+    re.IGNORECASE,
+)
+"""What a template leaves behind, where a line begins: elsewhere people write about such things."""
+_PERSON = re.compile(
+    r"\bI (?:can|will|help|am)\b|\bI'll\b|\bI'm\b|\bmy job\b|\byou can use (?:this|me)\b|"
+    r"\blet me\b|我(?:可以|会|能)|我是",
+    re.IGNORECASE,
+)
+
+
+def check_skill_md(folder: str, *, language: str = "") -> Sheet:
+    """Fill in the list.
+
+    Args:
+        folder: The skill's folder, absolute.
+        language: `en` or `zh`, when the description must be in that language.
+
+    Raises:
+        SatchelError: there is no SKILL.md, or it cannot be read.
+    """
+    del language  # a SKILL.md may be in any language: its reader is a model
+    file = skill_file(os.listdir(folder))
+    path = os.path.join(folder, file)
+    sheet = Sheet("skill", path)
+    document = load_document(folder, file)
+    problems = validate_folder(path)
+    own = [problem for problem in problems if problem.code in _OWN_BOX]
+    for rule, severity in (
+        ("skill-valid", "error"),
+        ("skill-clean", "warning"),
+        ("skill-remarks", "note"),
+    ):
+        sheet.judge(
+            rule,
+            (
+                (problem.line, {"problem": problem.message, "remedy": problem.fix})
+                for problem in problems
+                if problem.severity == severity and problem.code not in _OWN_BOX
+            ),
+        )
+    if document.head is None:
+        sheet.skip_rest(say("the file is not a skill"))
+        return sheet
+    _judge_head(sheet, document, os.path.basename(folder))
+    _judge_body(sheet, document, own)
+    judge_line_ends(sheet, folder, file)
+    return sheet
+
+
+def _judge_head(sheet: Sheet, document: Document, folder: str) -> None:
+    head, lines = document.head, document.lines
+    if head is None:
+        return
+    text, line = head.description, lines.get("description", 0)
+    first = _UNWRITTEN.match(text)
+    unwritten = first.group().strip() if first else ""
+    found = unwritten or _unwritten(document.body)
+    sheet.judge("skill-filled", [(line if unwritten else 0, {"text": found})] if found else [])
+    # What is still to be written has no length, what or when to judge.
+    least = LEAST[words.language_of(text)]
+    length = words.length_of(text)
+    fits = least <= length and len(text) <= MAX_DESCRIPTION
+    values = {"length": str(length)}
+    sheet.judge("skill-length", [] if fits or unwritten else [(line, values)])
+    said = text[: words.LONGEST]
+    says_what = not _WHEN_ONLY.match(said) and words.has_words(said)
+    sheet.judge("skill-what", [] if says_what or unwritten or length < least else [(line, {})])
+    says_when = bool(_WHEN.search(said)) or "when_to_use" in document.fields
+    sheet.judge("skill-when", [] if says_when or unwritten or length < least else [(line, {})])
+    person = _PERSON.search(said)
+    sheet.judge("skill-person", [(line, {"word": person.group()})] if person else [])
+    given = document.fields.get("name")
+    name = given.strip() if isinstance(given, str) else head.name
+    right = bool(NAME.fullmatch(name)) and name == folder
+    better = name if NAME.fullmatch(name) else slug(name)
+    values = {"name": name[:80], "better": better}
+    sheet.judge("skill-name", [] if right else [(lines.get("name", 0), values)])
+
+
+def _judge_body(sheet: Sheet, document: Document, problems: list[Problem]) -> None:
+    empty = not document.body.strip()
+    sheet.judge("body-there", [(0, {})] if empty else [])
+    lines = document.body.count("\n")
+    sheet.judge("body-short", [(0, {"lines": str(lines)})] if lines > MAX_LINES else [])
+    missing = [
+        (problem.line, problem.values) for problem in problems if problem.code == "file-missing"
+    ]
+    scripts = [item for item in missing if item[1]["file"].startswith("scripts/")]
+    sheet.judge("scripts-exist", scripts)
+    sheet.judge("references-exist", (item for item in missing if item not in scripts))
+
+
+def _unwritten(body: str) -> str:
+    """What a template left in the instructions; code is passed over, it may look for such words."""
+    fenced = False
+    for line in body.split("\n"):
+        if line.lstrip()[:3] in ("```", "~~~"):
+            fenced = not fenced
+        elif not fenced and (found := _UNWRITTEN.match(line)):
+            return found.group().strip()
+    return ""

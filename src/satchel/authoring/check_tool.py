@@ -1,0 +1,356 @@
+"""Does a tool skill pass its check-list? Read from its files; nothing of it is run here.
+
+The boxes that only a run can tick are judged by `proving`, when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+from satchel._fs import open_beneath
+from satchel._language import say
+from satchel.authoring import words
+from satchel.authoring.draft import draft_of
+from satchel.authoring.error_words import inside_shown, slip_in
+from satchel.authoring.look import look_at
+from satchel.authoring.sheet import Sheet
+from satchel.authoring.sources import ENDINGS, read_text
+from satchel.authoring.texts import (
+    judge_descriptions,
+    judge_language,
+    judge_names,
+    judge_parameters,
+)
+from satchel.errors import AccessDenied, InvalidInput
+from satchel.skill.manifest import FILE
+from satchel.skill.manifest_read import RUNTIMES, load_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from satchel.authoring.draft import Draft, DraftTool
+    from satchel.authoring.sheet import Slip
+    from satchel.authoring.sources import Look
+    from satchel.skill.manifest_read import Reading
+
+MAX_FILES = 10_000
+_OWN_BOX = frozenset((
+    "tool-name", "tool-name-prefix", "tool-runtime", "tool-entry-missing", "tool-entry-path",
+))  # fmt: skip
+"""Problems of the reader that a box of its own tells."""
+_FILE_NAME = re.compile(
+    r"(?:^|_)(?:path|file|filename|filepath|dir|directory|folder)$", re.IGNORECASE
+)
+_FILE_WORDS = re.compile(
+    r"文件路径|文件的路径|\bfile path\b|\bpath (?:of|to) (?:a|an|the)\b", re.IGNORECASE
+)
+_SOURCE_ONLY = (".c", ".cc", ".cpp", ".rs", ".go", ".ts", ".java", ".swift", ".zig", ".h")
+_SYNONYMS = {
+    "py": "python", "python3": "python", "python2": "python", "cpython": "python", "nodejs": "node",
+    "js": "node", "javascript": "node", "ts": "node", "typescript": "node", "deno": "node",
+    "bun": "node", "golang": "go", "exe": "binary", "bin": "binary", "executable": "binary",
+    "native": "binary", "rust": "binary", "c": "binary",
+}  # fmt: skip
+_LACKS = {
+    "no-step": "does not say what to do next",
+    "vague": "does not say what is wrong",
+    "empty-step": "has no next step worth taking",
+}
+
+
+def check_tool(folder: str, *, language: str = "") -> tuple[Sheet, Draft, Reading]:
+    """Fill in the list as far as reading goes.
+
+    Args:
+        folder: The skill's folder, absolute.
+        language: `en` or `zh`, when the texts must be in that language.
+
+    Raises:
+        OSError: there is no skill.yaml, or it cannot be read.
+    """
+    sheet = Sheet("tool", os.path.join(folder, FILE))
+    reading = load_manifest(folder)
+    draft = draft_of(reading)
+    _judge_reading(sheet, reading)
+    if not reading.fields:
+        sheet.skip_rest(say("`skill.yaml` cannot be read"))
+        return sheet, draft, reading
+    prefix = os.path.basename(folder).replace("-", "_")
+    libraries = dependencies(folder) - {prefix.replace("_", "-")}
+    judge_names(sheet, draft.tools, prefix, dependencies(folder))
+    judge_descriptions(sheet, draft.tools, libraries)
+    judge_parameters(sheet, [one for tool in draft.tools for one in tool.parameters])
+    judge_language(sheet, draft.tools, language, say("no `--language` was given"))
+    _judge_start(sheet, folder, draft, reading)
+    _judge_docs(sheet, draft)
+    _judge_code(sheet, folder, draft, language)
+    _judge_files(sheet, draft)
+    judge_line_ends(sheet, folder, FILE)
+    return sheet, draft, reading
+
+
+def _judge_reading(sheet: Sheet, reading: Reading) -> None:
+    rest = [problem for problem in reading.problems if problem.code not in _OWN_BOX]
+    for rule, bad in (("manifest-valid", True), ("manifest-clean", False)):
+        sheet.judge(
+            rule,
+            (
+                (problem.line, {"problem": problem.message, "remedy": problem.fix})
+                for problem in rest
+                if (problem.severity == "error") is bad
+            ),
+        )
+
+
+def dependencies(folder: str) -> frozenset[str]:
+    """Names of the libraries that a skill asks for, in lower case."""
+    found: set[str] = set()
+    text = read_text(os.path.join(folder, "requirements.txt")) or ""
+    for line in text.splitlines():
+        name = re.match(r"\s*([A-Za-z0-9][\w.-]*)", line)
+        if name:
+            found.add(name.group(1).lower().replace("_", "-"))
+    text = read_text(os.path.join(folder, "go.mod")) or ""
+    for path in re.findall(r"^\s*(?:require\s+)?([\w.-]+\.[\w.-]+/\S+)\s+v\d", text, re.MULTILINE):
+        found.add([part for part in path.split("/") if not re.fullmatch(r"v\d+", part)][-1].lower())
+    text = read_text(os.path.join(folder, "package.json"))
+    if text:
+        import json
+
+        try:
+            table: Any = json.loads(text)
+        except (ValueError, RecursionError):
+            table = None
+        given: Any = None
+        if isinstance(table, dict):
+            given = cast("dict[str, Any]", table).get("dependencies")
+        if isinstance(given, dict):
+            names = cast("dict[str, Any]", given)
+            found |= {str(name).rpartition("/")[2].lower() for name in names}
+    # Words that a description may well use.
+    return frozenset(
+        found - {"requests", "sharp", "moment", "click", "rich", "express", "got", "open"}
+    )
+
+
+# --- runtime, entry, docs -----------------------------------------------------------------
+
+
+def _judge_start(sheet: Sheet, folder: str, draft: Draft, reading: Reading) -> None:
+    known = draft.runtime in RUNTIMES
+    line = reading.lines.get("runtime", 0)
+    wrong = bool(draft.runtime) and not known
+    better = likely_runtime(draft.runtime)
+    shown = f"`{better}`" if better else "`python`, `node`, `go`, `binary`"
+    values = {"value": draft.runtime[:60], "better": shown}
+    sheet.judge("runtime-known", [(line, values)] if wrong else [])
+    line = reading.lines.get("entry", 0)
+    values = {"entry": draft.entry[:100], "runtime": draft.runtime}
+    there = bool(draft.entry) and entry_is_there(folder, draft.entry)
+    sheet.judge("entry-exists", [] if there or not draft.entry else [(line, values)])
+    if not known or not draft.entry:
+        sheet.skip(say("`runtime` or `entry` is not known"), "entry-fits", "entry-executable")
+        return
+    ending = os.path.splitext(draft.entry)[1].lower()
+    if draft.runtime == "binary":
+        fits = ending not in _SOURCE_ONLY
+    else:
+        fits = ending in ENDINGS[draft.runtime]
+    sheet.judge("entry-fits", [] if fits else [(line, values)])
+    if draft.runtime != "binary":
+        sheet.skip(say("only for the runtime `binary`"), "entry-executable")
+    elif not there:
+        sheet.skip(say("there is no entry"), "entry-executable")
+    else:
+        may = os.access(os.path.join(folder, draft.entry), os.X_OK)
+        sheet.judge("entry-executable", [] if may or not fits else [(line, values)])
+
+
+def likely_runtime(value: str) -> str:
+    """The runtime that a misspelt word surely means; nothing when it may be another."""
+    import difflib
+
+    word = value.strip().lower()
+    if word in RUNTIMES:
+        return word
+    plain = re.sub(r"[\s\d.]+$", "", word)
+    near = difflib.get_close_matches(plain, RUNTIMES, 2, cutoff=0.7)
+    return _SYNONYMS.get(word) or _SYNONYMS.get(plain) or (near[0] if len(near) == 1 else "")
+
+
+def entry_is_there(folder: str, entry: str) -> bool:
+    """Whether a path is a regular file inside a folder."""
+    import stat
+
+    try:
+        descriptor = open_beneath(folder, entry)
+    except (OSError, AccessDenied):
+        return False
+    try:
+        return stat.S_ISREG(os.fstat(descriptor).st_mode)
+    finally:
+        os.close(descriptor)
+
+
+def _judge_docs(sheet: Sheet, draft: Draft) -> None:
+    tools = draft.tools
+    for rule, empty in (
+        ("docs-when", [tool for tool in tools if not tool.when]),
+        ("docs-when-not", [tool for tool in tools if not tool.when_not]),
+        ("docs-examples", [tool for tool in tools if not tool.examples]),
+    ):
+        sheet.judge(rule, ((tool.line, {"name": tool.name}) for tool in empty))
+    if any(tool.schema is None for tool in draft.tools):
+        sheet.skip(say("the manifest cannot be used"), "docs-arguments")
+        return
+    sheet.judge("docs-arguments", (slip for tool in draft.tools for slip in _wrong_examples(tool)))
+
+
+def _wrong_examples(tool: DraftTool) -> Iterator[Slip]:
+    from satchel.tools.parameters import check
+
+    for shown in tool.examples:
+        try:
+            check(dict(shown.arguments), tool.schema or {}, {})
+        except InvalidInput as exc:
+            scenario = shown.scenario[:60]
+            yield shown.line, {"scenario": scenario, "name": tool.name, "reason": exc.message}
+
+
+# --- the program --------------------------------------------------------------------------
+
+
+def _judge_code(sheet: Sheet, folder: str, draft: Draft, language: str) -> None:
+    if draft.runtime == "go":
+        there = os.path.isfile(os.path.join(folder, "go.mod"))
+        name = os.path.basename(folder)
+        sheet.judge("go-module", [] if there else [(0, {"name": name})], folder)
+    else:
+        sheet.skip(say("only for the runtime `go`"), "go-module", "go-builds")
+    if draft.runtime not in RUNTIMES:
+        sheet.skip_rest(say("`runtime` is not known"), "code")
+        return
+    look = look_at(folder, draft.runtime, draft.entry)
+    if look is None:
+        why = (
+            say("a compiled program: only a run can tell, with `--run`")
+            if draft.runtime == "binary"
+            else say("there is no source to look at")
+        )
+        sheet.skip(why, "protocol-read", "protocol-write", "protocol-quiet", "error-wording",
+                   "error-inside", "error-language", "no-uncaught")  # fmt: skip
+        return
+    if look.broken is not None:
+        what = say("The program cannot be parsed: {reason}", reason=look.broken.text)
+        path = os.path.join(folder, look.broken.path)
+        sheet.judge("protocol-read", [(look.broken.line, {"what": what})], path)
+        sheet.skip(say("the program cannot be parsed"), "protocol-write", "protocol-quiet",
+                   "error-wording", "error-inside", "error-language", "no-uncaught")  # fmt: skip
+        return
+    if draft.runtime == "binary":
+        why = say("a compiled program: only a run can tell, with `--run`")
+        sheet.skip(why, "protocol-read", "protocol-write", "protocol-quiet", "no-uncaught")
+    else:
+        _judge_protocol(sheet, folder, draft, look)
+    wanted = language or words.language_of(draft.tools[0].description if draft.tools else "")
+    _judge_errors(sheet, folder, look, wanted)
+    if draft.access == "write":
+        bad = look.writes_files and not look.looks_first
+        sheet.judge("write-looks", [(0, {})] if bad else [], os.path.join(folder, draft.entry))
+
+
+def _judge_protocol(sheet: Sheet, folder: str, draft: Draft, look: Look) -> None:
+    for rule, spot in (("protocol-read", look.reads), ("protocol-write", look.writes)):
+        slips = [(spot.line, {"what": spot.text})] if spot else []
+        sheet.judge(rule, slips, os.path.join(folder, spot.path) if spot else "")
+    sheet.judge("protocol-quiet")
+    for spot in look.loud:
+        path = os.path.join(folder, spot.path)
+        sheet.judge("protocol-quiet", [(spot.line, {"what": spot.text})], path)
+    guards = {
+        "python": say("Nothing catches every exception: there is no `except Exception`"),
+        "node": say("Nothing catches every exception: there is no `try … catch`"),
+        "go": say("Nothing catches a panic: there is no deferred `recover()`"),
+    }
+    slips = [] if look.guarded else [(1, {"what": guards[draft.runtime]})]
+    sheet.judge("no-uncaught", slips, os.path.join(folder, draft.entry))
+
+
+def _judge_errors(sheet: Sheet, folder: str, look: Look, wanted: str) -> None:
+    if not look.errors and not look.leaks:
+        why = say("no text of an error was found in the source")
+        sheet.skip(why, "error-wording", "error-inside", "error-language")
+        return
+    for rule in ("error-wording", "error-inside", "error-language"):
+        sheet.judge(rule)
+    for spot in look.errors:
+        path, shown = os.path.join(folder, spot.path), spot.text[:60]
+        slip = slip_in(spot.text)
+        if slip:
+            values = {"text": shown, "lacks": say(_LACKS[slip])}
+            sheet.judge("error-wording", [(spot.line, values)], path)
+        if inside_shown(spot.text):
+            sheet.judge("error-inside", [(spot.line, {"text": f"`{shown}`"})], path)
+        if words.has_words(spot.text) and words.language_of(spot.text) != wanted:
+            sheet.judge("error-language", [(spot.line, {"text": shown})], path)
+    for spot in look.leaks:
+        path = os.path.join(folder, spot.path)
+        sheet.judge("error-inside", [(spot.line, {"text": spot.text})], path)
+
+
+def _judge_files(sheet: Sheet, draft: Draft) -> None:
+    unseen = [
+        one
+        for tool in draft.tools
+        for one in tool.parameters
+        if one.type == "string"
+        and (_FILE_NAME.search(one.name) or _FILE_WORDS.search(one.description))
+        and one.name not in draft.shown
+        and draft.access == "none"
+    ]
+    sheet.judge("files-declared", ((one.line, {"name": one.name}) for one in unseen))
+    sheet.skip(say("the skill writes no files of the workspace"), "write-looks")
+
+
+# --- files --------------------------------------------------------------------------------
+
+
+def judge_line_ends(sheet: Sheet, folder: str, main: str) -> None:
+    """Line ends that a system trips over."""
+    found = scripts_with_windows_ends(folder)
+    if found is None:
+        sheet.skip(say("the folder has more than {count} files", count=MAX_FILES), "script-ends")
+    else:
+        sheet.judge("script-ends", ((1, {"file": name}) for name in found), folder)
+    text = read_text(os.path.join(folder, main), 4 << 20)
+    bare = text is not None and bool(text) and not text.endswith("\n")
+    sheet.judge(
+        "last-newline", [(text.count("\n") + 1 if text else 0, {"file": main})] if bare else []
+    )
+
+
+def scripts_with_windows_ends(folder: str) -> list[str] | None:
+    """Files that begin with `#!` and end that line with a carriage return; None for too many."""
+    found: list[str] = []
+    looked = 0
+    for here, folders, files in os.walk(folder):
+        folders[:] = sorted(
+            name for name in folders if not name.startswith(".") and name != "node_modules"
+        )
+        looked += len(files) + len(folders)
+        if looked > MAX_FILES:
+            return None
+        for name in sorted(files):
+            path = os.path.join(here, name)
+            if os.path.islink(path) or not os.path.isfile(path):
+                continue
+            try:
+                with open(path, "rb") as file:
+                    start = file.read(256)
+            except OSError:
+                continue  # who cannot be read here cannot be run here
+            if start.startswith(b"#!") and start.partition(b"\n")[0].endswith(b"\r"):
+                found.append(os.path.relpath(path, folder).replace(os.sep, "/"))
+    return found

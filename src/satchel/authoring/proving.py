@@ -1,0 +1,102 @@
+"""Ticks the boxes that only a run can tick, for `satchel check --run`; and the one of the list."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from satchel._language import say
+from satchel.errors import BuildFailed, MissingRuntime, SatchelError
+
+if TYPE_CHECKING:
+    from satchel.authoring.check import Prove
+    from satchel.authoring.draft import Draft
+    from satchel.authoring.examples import Outcome
+    from satchel.authoring.rules import State
+    from satchel.authoring.sheet import Sheet
+    from satchel.facade import Satchel
+
+_RUNS = ("answers", "refuses")
+
+
+def prover(satchel: Satchel) -> Prove:
+    """What runs a skill's cases, always in the sandbox."""
+
+    def prove(sheet: Sheet, folder: str, draft: Draft) -> None:
+        from satchel.authoring.bench import bench_of
+        from satchel.authoring.examples import run_cases
+
+        try:
+            bench = bench_of(satchel, folder)
+        except MissingRuntime as exc:
+            sheet.skip(exc.message, "go-builds", *_RUNS)
+            return
+        except BuildFailed as exc:
+            _unbuilt(sheet, draft, exc)
+            return
+        except SatchelError as exc:
+            sheet.skip(exc.message, "go-builds", *_RUNS)
+            return
+        if draft.runtime == "go":
+            sheet.judge("go-builds")
+        _judge_cases(sheet, list(run_cases(bench)))
+
+    return prove
+
+
+def _unbuilt(sheet: Sheet, draft: Draft, exc: BuildFailed) -> None:
+    if draft.runtime == "go":
+        sheet.judge("go-builds", [(0, {"reason": exc.message})])
+    else:
+        values = {"name": draft.tools[0].name, "scenario": "", "reason": exc.message}
+        sheet.judge("answers", [(0, values)])
+    sheet.skip(say("the program cannot be built"), *_RUNS)
+
+
+def _judge_cases(sheet: Sheet, outcomes: list[Outcome]) -> None:
+    shown = [one for one in outcomes if one.case.kind == "example"]
+    ran = [one for one in shown if one.state != "not-run"]
+    if not ran:
+        why = shown[0].said if shown else say("it has no examples")
+        sheet.skip(say("no example was run: {reason}", reason=why), "answers")
+    else:
+        sheet.judge(
+            "answers",
+            (
+                (0, {"name": one.case.tool, "scenario": one.case.title, "reason": one.said})
+                for one in ran
+                if one.state == "fail"
+            ),
+        )
+    wrong = [one for one in outcomes if one.case.kind == "program"]
+    sheet.judge(
+        "refuses",
+        (
+            (0, {"name": one.case.tool, "case": one.case.title, "reason": one.said})
+            for one in wrong
+            if one.state == "fail"
+        ),
+    )
+
+
+def is_listed(satchel: Satchel, folder: str) -> tuple[State, str]:
+    """Whether the tools of a folder are in the project's list of tools, and if not, why.
+
+    That nobody trusts the skill here is no fault of its author: the box stays open then.
+    """
+    look = satchel.library.tools(refresh=True)
+    path = os.path.abspath(folder)
+    found = [one for one in (*look.skills, *look.hidden) if one.skill.base_dir == path]
+    if not found:
+        problems = [one for one in look.problems if os.path.dirname(one.path) == path]
+        if problems:
+            return "fail", problems[0].message
+        return "skip", say("the folder is not one of this project's skills")
+    skill = found[0].skill
+    if skill.state == "untrusted":
+        return "skip", say("the skill is not trusted here")
+    if skill.state != "active":
+        return "fail", say(skill.state)
+    names = satchel.tools().names
+    missing = [name for name in found[0].tools if name not in names]
+    return ("fail", say("another one has its name")) if missing else ("pass", "")

@@ -1,0 +1,266 @@
+"""Which boxes does a skill have to tick? The check-lists in one table.
+
+    tool       a folder with skill.yaml: what it declares, how it is written, how it answers
+    packaged   tools of an installed Python package
+    skill      a SKILL.md
+
+A rule says what is demanded, what it means when it is not met, and what to do. The sentences live
+here once, so they can be translated, documented and tested. `box` names the line of the check-list
+that a rule comes from; several rules may share one, since each has its own fix.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from satchel._language import say
+
+if TYPE_CHECKING:
+    from satchel.skill.problems import Severity
+
+List = Literal["tool", "packaged", "skill"]
+State = Literal["pass", "fail", "skip"]
+"""`skip`: the box does not apply, or was not looked at; the reason is said."""
+
+SECTIONS: dict[str, str] = {
+    "manifest": "skill.yaml",
+    "code": "Implementation",
+    "safety": "Safety",
+    "proof": "Verification",
+    "tests": "Tests",
+    "page": "Documentation",
+    "registration": "Registration",
+    "head": "Frontmatter",
+    "body": "Instructions",
+    "files": "Files",
+}
+"""Section -> its title, in the order in which they are shown."""
+
+
+class Rule(NamedTuple):
+    """One thing that is checked."""
+
+    id: str
+    lists: tuple[List, ...]
+    section: str
+    severity: Severity
+    box: str
+    """Lines of the check-lists, such as `B2`; empty for what the lists do not name."""
+    demand: str
+    """What is wanted, as the check-list says it."""
+    message: str
+    """What is wrong; its `{fields}` are filled from the verdict."""
+    fix: str
+    """What to do next, in the imperative."""
+    mends: bool = False
+    """`--fix` can do it, where the right answer is certain."""
+
+
+class Verdict(NamedTuple):
+    """What became of one rule, in one place."""
+
+    rule: str
+    state: State = "pass"
+    path: str = ""
+    line: int = 0
+    values: dict[str, str] = {}  # noqa: RUF012 - a NamedTuple default, never changed
+    reason: str = ""
+    """For `skip`: why, in the reader's language."""
+
+    @property
+    def severity(self) -> Severity:
+        """`error`, `warning` or `note`."""
+        return RULES[self.rule].severity
+
+    @property
+    def message(self) -> str:
+        """What is wrong, in the reader's language; for a skip, the reason."""
+        if self.state == "skip":
+            return self.reason
+        return say(RULES[self.rule].message, **self.values) if self.state == "fail" else ""
+
+    @property
+    def fix(self) -> str:
+        """What to do next, in the reader's language."""
+        return say(RULES[self.rule].fix, **self.values) if self.state == "fail" else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form for `--json`."""
+        rule = RULES[self.rule]
+        return {
+            "rule": self.rule,
+            "box": rule.box or None,
+            "section": rule.section,
+            "severity": rule.severity,
+            "state": self.state,
+            "demand": say(rule.demand),
+            "path": self.path or None,
+            "line": self.line or None,
+            "message": self.message or None,
+            "fix": self.fix or None,
+        }
+
+
+_TOOL: tuple[List, ...] = ("tool",)
+_BOTH: tuple[List, ...] = ("tool", "packaged")
+_PACKAGED: tuple[List, ...] = ("packaged",)
+_SKILL: tuple[List, ...] = ("skill",)
+
+_RULES = (
+    # --- skill.yaml ---
+    Rule("manifest-valid", _TOOL, "manifest", "error", "", "`skill.yaml` can be read",
+         "{problem}", "{remedy}", mends=True),
+    Rule("manifest-clean", _TOOL, "manifest", "warning", "", "Nothing in `skill.yaml` is lost or ignored",
+         "{problem}", "{remedy}"),
+    Rule("name-shape", _BOTH, "manifest", "error", "A1 B1", "`name` is `<domain>_<action>` in lower case",
+         "`{name}` is not lower-case words joined by underscores", "Rename it to `{better}`", mends=True),
+    Rule("name-prefix", _BOTH, "manifest", "error", "A1 B1", "`name` begins with the domain",
+         "`{name}` does not begin with `{prefix}_`", "Rename it to `{better}`", mends=True),
+    Rule("name-action", _BOTH, "manifest", "error", "A1 B1", "`name` says what is done",
+         "`{name}` is only a domain", "Add what it does: `{name}_read`"),
+    Rule("name-domain", _BOTH, "manifest", "warning", "A1 B1", "The domain is a subject, not a library",
+         "`{domain}` is the name of a library", "Name it after what it works on: `excel`, not `openpyxl`"),
+    Rule("name-order", _BOTH, "manifest", "warning", "A1 B1", "The domain comes before the action",
+         "`{name}` begins with an action, `{action}`", "Put the subject first: `excel_write`, not `write_excel`"),
+    Rule("description-verb", _BOTH, "manifest", "error", "A2 B2", "`description` begins with a verb",
+         "The description of `{name}` begins with `{start}`", "Begin with what it does: Reads …, Counts …"),
+    Rule("description-limit", _BOTH, "manifest", "error", "A2 B2", "`description` names a limit or a precondition",
+         "The description of `{name}` names no limit", "Say what limits it: Files up to 20 MB"),
+    Rule("description-length", _BOTH, "manifest", "error", "A2 B2", "`description` has 20 to 80 Chinese or 40 to 250 English characters",
+         "The description of `{name}` has {length} characters, not {least} to {most}", "Say what it gives back and where it ends, and nothing else"),
+    Rule("description-library", _BOTH, "manifest", "error", "A2 B2", "`description` names no library",
+         "The description of `{name}` speaks of its inside: `{word}`", "Leave out how it is made; a model needs to know what it does"),
+    Rule("description-filler", _BOTH, "manifest", "error", "A2 B2", "`description` has no filler",
+         "The description of `{name}` has a word that says nothing: `{word}`", "Leave it out, or say the fact behind it"),
+    Rule("parameter-what", _BOTH, "manifest", "error", "A3 B3", "Each parameter says what it is",
+         "`{name}` does not say what it is", "Begin with its meaning and format: Cell range, written A1:C10"),
+    Rule("parameter-bound", _BOTH, "manifest", "error", "A3 B3", "Each parameter says what holds for it",
+         "`{name}` names no range, default or limit", "Say what is allowed, or what holds without it: At most 1000 rows"),
+    Rule("parameter-example", _BOTH, "manifest", "error", "A3 B3", "Each parameter has an example",
+         "`{name}` has no example", "End with one: Example: A1:D20"),
+    Rule("runtime-known", _TOOL, "manifest", "error", "B4", "`runtime` is python, node, go or binary",
+         "There is no runtime `{value}`", "Write {better}", mends=True),
+    Rule("entry-exists", _TOOL, "manifest", "error", "B4", "`entry` is a file of the folder",
+         "The entry `{entry}` is not a file in the folder", "Add the file, or correct `entry:`", mends=True),
+    Rule("entry-fits", _TOOL, "manifest", "error", "B4", "`entry` fits `runtime`",
+         "`{entry}` is no program for the runtime `{runtime}`", "Correct `runtime:` or `entry:`"),
+    Rule("entry-executable", _TOOL, "manifest", "error", "B4", "A binary may be executed",
+         "`{entry}` may not be executed", "Run `chmod +x {entry}`", mends=True),
+    Rule("docs-when", _TOOL, "manifest", "error", "B5", "`docs.when_to_use` is filled in",
+         "`{name}` does not say when to use it", "Add `docs.when_to_use` with two situations or more"),
+    Rule("docs-when-not", _TOOL, "manifest", "error", "B5", "`docs.when_not_to_use` is filled in",
+         "`{name}` does not say when not to use it", "Add `docs.when_not_to_use`, and name the better tool"),
+    Rule("docs-examples", _TOOL, "manifest", "warning", "", "`docs.examples` shows a call",
+         "`{name}` shows no call", "Add `docs.examples` with `scenario` and `arguments`: `satchel test` runs them"),
+    Rule("docs-arguments", _TOOL, "manifest", "error", "", "The arguments of each example are valid",
+         "The example `{scenario}` of `{name}` cannot be called: {reason}", "Correct its `arguments`"),
+    Rule("texts-language", _BOTH, "manifest", "error", "", "Descriptions are in the language asked for",
+         "`{name}` is described in another language", "Write it in the language that `--language` names"),
+    # --- implementation ---
+    Rule("protocol-read", _TOOL, "code", "error", "B6", "The program reads one line of JSON from stdin",
+         "{what}", "Read one line of stdin, and parse that as JSON"),
+    Rule("protocol-write", _TOOL, "code", "error", "B6", "The program writes one line of JSON with `output` and `error`",
+         "{what}", "Write one line: an object with the texts `output` and `error`"),
+    Rule("protocol-quiet", _TOOL, "code", "error", "B6", "Nothing else is written to stdout",
+         "{what}", "Write what is for people to stderr"),
+    Rule("error-wording", _BOTH, "code", "error", "A4 B7", "Each error is `<problem>: <value> — <next step>`",
+         "The error `{text}` {lacks}", "Write it as `<problem>: <value> — <what to do next>`"),
+    Rule("error-inside", _BOTH, "code", "error", "A4 B7", "No error shows the inside of the program",
+         "An error shows what went wrong inside: {text}", "Say it in your own words, and write the details to stderr"),
+    Rule("error-language", _BOTH, "code", "warning", "B7", "Errors are in the language of the description",
+         "The error `{text}` is in another language than the description", "Write both in one language"),
+    Rule("no-uncaught", _TOOL, "code", "error", "B8", "No exception leaves the program",
+         "{what}", "Catch everything around the work, and answer with an error"),
+    Rule("go-module", _TOOL, "code", "error", "B9", "A Go program has a `go.mod`",
+         "There is no `go.mod`", "Run `go mod init {name}`", mends=True),
+    Rule("go-builds", _TOOL, "code", "error", "B9", "A Go program builds",
+         "It does not build: {reason}", "Correct it until `go build` succeeds"),
+    # --- safety ---
+    Rule("files-declared", _TOOL, "safety", "error", "", "Parameters that name files are under `files:`",
+         "`{name}` names a file, but the program is not shown it", "Add `files:` with `read: [{name}]` or `write: [{name}]`: paths are checked then"),
+    Rule("write-looks", _TOOL, "safety", "warning", "", "A tool that writes looks first what is there",
+         "The program writes files and never looks whether one is there", "Check before writing, and refuse unless `overwrite` is true"),
+    Rule("limits", _PACKAGED, "safety", "error", "A5", "Size of files and length of output are limited",
+         "There is no way to fail for {what}", "Limit files to 20 MB and output to 8000 characters, and say so"),
+    Rule("safe-paths", _PACKAGED, "safety", "error", "A6", "Every path parameter stays in the workspace",
+         "{what}", "Open files through `Job.workspace`, which never leaves the project"),
+    # --- verification ---
+    Rule("answers", _TOOL, "proof", "error", "B10", "A call is answered with output",
+         "`{name}` answered the example `{scenario}` with an error: {reason}", "Run `satchel try {name}`, and correct the program or the example"),
+    Rule("refuses", _TOOL, "proof", "error", "B11", "Invalid arguments are answered with an error",
+         "`{name}`, {case}: {reason}", "Answer with an empty `output` and an `error`, and exit with 0"),
+    Rule("listed", _TOOL, "proof", "error", "B12", "The tool is in the list of tools",
+         "`{name}` is not among the tools of this project: {reason}", "Run `satchel why {skill}`"),
+    # --- packaged skills ---
+    Rule("tests-errors", _PACKAGED, "tests", "error", "A7", "Each way to fail has a test",
+         "No test names {what}", "Add a test that brings it about"),
+    Rule("tests-real", _PACKAGED, "tests", "error", "A8", "A test runs a tool on a real file",
+         "No test calls `{name}` on a file", "Add one that writes a file, calls the tool and looks at the answer"),
+    Rule("tests-windows", _PACKAGED, "tests", "note", "A9", "Tests open no windows",
+         "A test opens a window: {what}", "Put something harmless in its place"),
+    Rule("tests-pass", _PACKAGED, "tests", "error", "A10", "All tests pass, and cover 80 %",
+         "Tests fail: {reason}", "Run them and correct what fails"),
+    Rule("page-exists", _PACKAGED, "page", "error", "A11", "There is a page in `docs/skills`",
+         "`{path}` is missing or does not match the record", "Run `python scripts/skill_pages.py`"),
+    Rule("page-when-not", _PACKAGED, "page", "error", "A12", "The page says when not to use it, and what to use instead",
+         "The record says nothing under {what}", "Fill it in: three situations, and the better tool for each"),
+    Rule("page-output", _PACKAGED, "page", "error", "A13", "The page shows real output, in two scenarios or more",
+         "{what}", "Add calls that `prepare` makes files for"),
+    Rule("page-left-out", _PACKAGED, "page", "error", "A14", "The page says what was left out, and why",
+         "The record says nothing under {what}", "Write down the choice, with its reason"),
+    Rule("registered", _PACKAGED, "registration", "error", "A15", "An entry point of the group `satchel.skills` names it, and its library",
+         "{what}", "Declare it under `[project.entry-points]`, and name the library in `wraps`"),
+    Rule("module-name", _PACKAGED, "registration", "error", "A16", "The module is named after the domain",
+         "`{module}` does not name `{domain}`", "Rename the module, so that the domain is in it"),
+    Rule("switch", _PACKAGED, "registration", "error", "A17", "`SKILL_<NAME>_ENABLED` turns it off",
+         "`{switch}=false` does not turn it off", "Serve it through the entry point, which heeds the switch"),
+    Rule("start-line", _PACKAGED, "registration", "error", "A18", "A line at start-up says that it is on",
+         "The record has no `label` or no `mark`", "Fill in both: they make the line"),
+    # --- SKILL.md ---
+    Rule("skill-valid", _SKILL, "head", "error", "", "`SKILL.md` is a skill",
+         "{problem}", "{remedy}"),
+    Rule("skill-clean", _SKILL, "head", "warning", "", "Nothing in it is repaired, lost or hidden",
+         "{problem}", "{remedy}", mends=True),
+    Rule("skill-remarks", _SKILL, "head", "note", "", "Other agents read it the same",
+         "{problem}", "{remedy}"),
+    Rule("skill-what", _SKILL, "head", "warning", "", "The description says what the skill does",
+         "The description does not say what the skill does", "Begin with it: Fills in PDF forms"),
+    Rule("skill-when", _SKILL, "head", "warning", "", "The description says when to use it",
+         "The description does not say when to use the skill", "Add it: Use when the user asks for …"),
+    Rule("skill-length", _SKILL, "head", "warning", "", "The description has 40 to 1024 characters, 20 in Chinese",
+         "The description has {length} characters", "Say in one or two sentences what it does and when to use it"),
+    Rule("skill-filled", _SKILL, "head", "error", "", "Nothing is left to be written",
+         "It still says `{text}`", "Write what belongs there, or take the line out"),
+    Rule("skill-name", _SKILL, "head", "warning", "", "The name is the folder's, in lower case with hyphens",
+         "The name `{name}` is not what the folder is called, or not in lower case with hyphens", "Give both the name `{better}`"),
+    Rule("skill-person", _SKILL, "head", "note", "", "The description speaks of the skill, not of I or you",
+         "The description says `{word}`", "Write as about somebody else: Reviews code"),
+    Rule("body-there", _SKILL, "body", "warning", "", "There are instructions",
+         "There are no instructions after the frontmatter", "Write the steps, and how to know that the work is done"),
+    Rule("body-short", _SKILL, "body", "note", "", "The instructions have at most 500 lines",
+         "The instructions have {lines} lines", "Move detail into `references/`, and name the files"),
+    Rule("references-exist", _SKILL, "body", "warning", "", "Every file that is named exists",
+         "`{file}` is named and is not there", "Add the file, or correct the path"),
+    Rule("scripts-exist", _SKILL, "body", "warning", "", "Every script that is named exists",
+         "The script `{file}` is named and is not there", "Add the script, or correct the path"),
+    # --- every kind ---
+    Rule("script-ends", ("tool", "skill"), "files", "error", "", "Scripts with `#!` have plain line ends",
+         "`{file}` has Windows line ends, so its first line names no program", "Save it with plain line ends", mends=True),
+    Rule("last-newline", ("tool", "skill"), "files", "note", "", "The main file ends with a line end",
+         "`{file}` does not end with a line end", "Add one", mends=True),
+)  # fmt: skip
+
+RULES: dict[str, Rule] = {rule.id: rule for rule in _RULES}
+"""Every rule by its id."""
+
+
+def title_of(section: str, which: List) -> str:
+    """The heading of a section; a package has no skill.yaml."""
+    return "Declaration" if section == "manifest" and which == "packaged" else SECTIONS[section]
+
+
+def rules_of(which: List) -> list[Rule]:
+    """The rules of one check-list, in the order in which they are shown."""
+    order = list(SECTIONS)
+    found = [rule for rule in _RULES if which in rule.lists]
+    return sorted(found, key=lambda rule: order.index(rule.section))

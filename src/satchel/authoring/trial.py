@@ -1,0 +1,159 @@
+"""One call of a tool, as an agent makes it, shown in full: what `satchel try` does."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from satchel._language import listed, say
+from satchel.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from satchel.envelope import Envelope
+    from satchel.facade import Satchel
+
+_TRUE = frozenset(("true", "yes", "1", "on"))
+_FALSE = frozenset(("false", "no", "0", "off"))
+
+
+class Trial(NamedTuple):
+    """What was asked, and what came of it."""
+
+    tool: str
+    request: str
+    """The line that the program was given; empty when it never came to that."""
+    response: str
+    """Its answer as the protocol says it; empty when it never came to that."""
+    reply: Envelope
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form for `--json`."""
+        return {
+            "tool": self.tool,
+            "request": self.request or None,
+            "response": self.response or None,
+            "envelope": self.reply.to_dict(),
+        }
+
+
+def find_tool(satchel: Satchel, name: str) -> str:
+    """The tool that a name means: a tool's own, a skill's with one tool, or `skill.tool`.
+
+    Raises:
+        NotFound: there is none.
+        InvalidInput: the skill has several.
+    """
+    names = satchel.tools().names
+    if name in names:
+        return name
+    whole, _, action = name.partition(".")
+    look = satchel.library.tools()
+    found = look.find(whole)
+    if not found:
+        import difflib
+
+        near = difflib.get_close_matches(name, names, 1)
+        hint = (
+            say("Did you mean {names}?", names=f"`{near[0]}`")
+            if near
+            else say("Run `satchel tools` to see what there is")
+        )
+        raise NotFound(say("There is no tool `{name}`", name=name), hint)
+    tools = found[0].tools
+    if action:
+        prefix = found[0].skill.id.rpartition("/")[2].replace("-", "_")
+        for tool in (action, f"{prefix}_{action}"):
+            if tool in tools:
+                return tool
+    elif len(tools) == 1:
+        return tools[0]
+    shown = listed(f"`{tool}`" for tool in tools)
+    raise InvalidInput(
+        say("The skill `{name}` has the tools {tools}", name=whole, tools=shown),
+        say("Name one of them"),
+    )
+
+
+def read_arguments(satchel: Satchel, tool: str, pairs: Sequence[str], table: str) -> dict[str, Any]:
+    """The arguments of a command line: JSON first, then each `name=value` by the type it has.
+
+    Raises:
+        InvalidInput: it is no JSON object, or a pair has no `=`.
+    """
+    given: dict[str, Any] = {}
+    if table:
+        try:
+            value: Any = json.loads(table)
+        except ValueError as exc:
+            raise InvalidInput(
+                say("`--json-args` is not JSON: {reason}", reason=exc),
+                say("Give one object in quotes: '{example}'", example='{"path": "a.txt"}'),
+            ) from exc
+        if not isinstance(value, dict):
+            raise InvalidInput(
+                say("`--json-args` is not an object"),
+                say("Give one object in quotes: '{example}'", example='{"path": "a.txt"}'),
+            )
+        given.update(value)  # pyright: ignore[reportUnknownArgumentType]
+    types = _types(satchel, tool)
+    for pair in pairs:
+        name, mark, text = pair.partition("=")
+        if not mark or not name:
+            raise InvalidInput(
+                say("`--arg` needs `name=value`, not `{value}`", value=pair),
+                say("Write `--arg path=notes.txt`"),
+            )
+        given[name] = _value(text, types.get(name, "string"))
+    return given
+
+
+def _types(satchel: Satchel, tool: str) -> dict[str, str]:
+    for told in satchel.tools().definitions("mcp", catalogue=False):
+        if told["name"] == tool:
+            properties: dict[str, dict[str, Any]] = told["inputSchema"]["properties"]
+            return {name: str(rule.get("type", "string")) for name, rule in properties.items()}
+    return {}
+
+
+def _value(text: str, kind: str) -> Any:
+    """A text as its parameter wants it; what does not fit stays text, and the tool says so."""
+    if kind in {"integer", "number"}:
+        try:
+            return int(text) if kind == "integer" else float(text)
+        except ValueError:
+            return text
+    if kind == "boolean":
+        word = text.strip().lower()
+        return True if word in _TRUE else False if word in _FALSE else text
+    if kind == "array":
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return text
+
+
+def try_tool(satchel: Satchel, tool: str, arguments: dict[str, Any]) -> Trial:
+    """Call a tool as an agent does."""
+    reply = satchel.tools().call(tool, arguments)
+    if "tier" not in reply.data:  # no program: refused before, or a tool in Python
+        return Trial(tool, "", "", reply)
+    found = satchel.library.tools().tools.get(tool)
+    sent: dict[str, Any] = {"arguments": arguments}
+    if found is not None:
+        source, declared = found
+        from satchel.tools.parameters import check
+
+        sent = {"arguments": check(dict(arguments), declared.schema(), {})}
+        if source.manifest.several:
+            sent = {"tool": tool, **sent}
+    response = ""
+    if "fault" not in reply.data:
+        error = reply.error.message if reply.error is not None else ""
+        told = {"output": reply.data.get("output", ""), "error": error}
+        if "data" in reply.data:
+            told["data"] = reply.data["data"]
+        response = json.dumps(told, ensure_ascii=False)
+    return Trial(tool, json.dumps(sent, ensure_ascii=False), response, reply)

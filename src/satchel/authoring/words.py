@@ -1,0 +1,253 @@
+"""How does a sentence read? What a linter can tell of descriptions without understanding them.
+
+A text is judged by the rules of its own language. Every test here errs on the side of silence: a
+false alarm teaches authors to look away.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+from typing import Literal
+
+Language = Literal["en", "zh"]
+
+CHINESE = (20, 80)
+"""Characters of a tool's description in Chinese, spaces left out."""
+ENGLISH = (40, 250)
+"""Characters of one in English: about what 20 to 80 Chinese ones say."""
+
+LONGEST = 2_000
+"""Characters of a text that are looked at: a stranger's megabyte must not cost time."""
+_IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+_LATIN = re.compile(r"[A-Za-z][A-Za-z'’-]*")
+
+# --- the beginning ------------------------------------------------------------------------
+
+_ZH_ALSO = "将把对从向按用以为在给由读写查找列删改建画算取发看数存搜译测调"
+"""Characters that open a sentence with a verb: `将 … 转换为 …`, or are one."""
+_ZH_ADVERBS = re.compile(
+    "^(?:(?:批量|快速|自动|递归|并行|实时|安全|一次性|逐行|逐条|逐个|按需|定时|原地|直接|只读|"
+    "仅)地?)+"
+)
+_ZH_NOT = re.compile("^(?:这个|这是|该|本|此|一个|一种|用于|用来|工具|技能|数据)")
+
+_EN_DETERMINERS = frozenset((
+    "a", "an", "the", "all", "any", "every", "each", "some", "one", "two", "several", "its",
+    "your", "their", "this", "that", "these", "those", "up", "out",
+))  # fmt: skip
+
+# --- what it must and must not say --------------------------------------------------------
+
+_ZH_LIMIT = re.compile(
+    "上限|下限|最[大多小少长高低]|至少|至多|不超过|超过|不[支会能可得需含改]|无法|仅|只|须|需|"
+    "以内|之内|限|前提|"
+    "除外|相对|要求|默认|之前|已有|存在|必填"
+)
+_EN_LIMIT = re.compile(
+    r"\b(?:at most|at least|up to|max(?:imum)?|min(?:imum)?|limit(?:ed|s)?|only|must|requires?|"
+    r"required|needs?|"
+    r"no more|less than|fewer|more than|larger|longer|under|within|below|above|until|unless|"
+    r"cannot|can't|"
+    r"does not|do not|doesn't|never|without|read-only|existing|first|before|except|default|"
+    r"relative|exceed)\b",
+    re.IGNORECASE,
+)
+_MEASURE = re.compile(
+    r"\d[\d,.]*\s?(?:[KMG]i?B\b|bytes?\b|characters?\b|rows?\b|columns?\b|lines?\b|pages?\b|"
+    r"seconds?\b|words?\b|px\b|"
+    r"字|行|列|条|个|页|秒|张|次|%)",
+    re.IGNORECASE,
+)
+_FILLER = re.compile(
+    r"功能强大|功能丰富|多种功能|各种功能|强大的|丰富的功能|高效便捷|一站式|完美|轻松搞定|应有尽有|"
+    r"\b(?:powerful|versatile|robust|seamless(?:ly)?|cutting-edge|state-of-the-art|easy-to-use|"
+    r"user-friendly|"
+    r"awesome|amazing|world-class|best-in-class|blazing(?:ly)?|effortless(?:ly)?|"
+    r"(?:various|many|lots of) (?:features|functions|things)|and much more)\b",
+    re.IGNORECASE,
+)
+_BUILT_ON = re.compile(
+    r"基于\s*[\w.-]*[A-Za-z][\w.-]*\s*(?:库|包|框架|模块|实现|封装)|(?:使用|调用|"
+    r"封装)\s*[\w.-]*[A-Za-z][\w.-]*\s*(?:库|包|模块)|"
+    r"\b(?:the|using|via|with|by)\s+`?[\w.-]+`?\s+(?:library|package|module|framework)\b|"
+    r"\bwrap(?:s|per)\s+(?:of|for|around)\b|\bbuilt (?:on|with) (?:top of )?\w",
+    re.IGNORECASE,
+)
+
+# --- parameters ---------------------------------------------------------------------------
+
+_EXAMPLE = re.compile(
+    r"示例|例如|比如|例：|例:|譬如|\bexamples?\b|\be\.\s?g\.|\bfor instance\b|\bsuch as\b|(?:^|"
+    r"[，。；（(、\s])如[\s：:`“\"A-Za-z0-9]",
+    re.IGNORECASE,
+)
+_TRUTH = re.compile(
+    r"为\s*`?(?:true|false|真|假)|\b(?:when|if|with)\s+`?(?:true|false)\b|`?(?:true|"
+    r"false)`?\s*[:：=]|"
+    r"`?\b(?:true|false)\b`?,?\s+(?:to|means|keeps|makes|for)\b",
+    re.IGNORECASE,
+)
+"""What stands for an example where the only values are true and false."""
+_ZH_BOUND = re.compile(
+    "默认|必填|必须|须|最[大多小少长高低]|至少|至多|不超过|超过|上限|下限|以内|之内|介于|"
+    "之间|只能|仅|只|相对|不能|"
+    "不可|不得|不支持|留空|为空|之一|取值|可选值|大于|小于|等于|格式为|以.{1,8}[开结]"
+)
+_EN_BOUND = re.compile(
+    r"\b(?:default(?:s|ed)?|required|must|at most|at least|up to|between|max(?:imum)?|"
+    r"min(?:imum)?|limit(?:ed)?|only|"
+    r"relative|absolute|cannot|may not|not allowed|one of|either|empty|in (?:the )?range|"
+    r"ranges? from|from \d|no more|"
+    r"no longer|fewer|less than|"
+    r"greater than|positive|whole|non-negative|without|inside|within|below|above|omit(?:ted)?|"
+    r"exceed|separated)\b|[≤≥<>]",
+    re.IGNORECASE,
+)
+_RANGE = re.compile(r"\d\s*(?:[-–—~～至到×x]|to)\s*\d")
+_CLAUSE = re.compile(r"[。；;！!？?\n]+|\.(?=\s|$)|，|,\s")
+_OPENS_WITH_BOUND = re.compile(
+    r"^\W*(?:默认|必填|可选|最[大多小少长]|至少|至多|不超过|上限|范围|仅|只能|须|"
+    r"(?:default|required|optional|max|min|at (?:most|least)|up to|one of|only|must|empty|"
+    r"relative)\b)",
+    re.IGNORECASE,
+)
+
+
+@cache
+def lexicon(name: str) -> frozenset[str]:
+    """A list of words, from `lexicon/`."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lexicon", f"{name}.txt")
+    with open(path, encoding="utf-8") as file:
+        lines = [line for line in file if not line.startswith("#")]
+    return frozenset(" ".join(lines).split())
+
+
+def language_of(text: str) -> Language:
+    """Which rules a text is judged by: Chinese once it has more ideographs than Latin words."""
+    text = text[:LONGEST]
+    return "zh" if len(_IDEOGRAPH.findall(text)) > len(_LATIN.findall(text)) else "en"
+
+
+def has_words(text: str) -> bool:
+    """Whether there is any word in it at all."""
+    return bool(_IDEOGRAPH.search(text[:LONGEST]) or _LATIN.search(text[:LONGEST]))
+
+
+def length_of(text: str) -> int:
+    """How long a description is: Chinese is written without spaces, so they do not count there."""
+    return len("".join(text.split())) if language_of(text) == "zh" else len(text.strip())
+
+
+def bounds_of(text: str) -> tuple[int, int]:
+    """How long a tool's description should be, in its language."""
+    return CHINESE if language_of(text) == "zh" else ENGLISH
+
+
+def begins_with_verb(text: str) -> bool:
+    """Whether the first word says what is done."""
+    text = text[:LONGEST].strip().lstrip("`*\"'“‘「[(（")
+    if _IDEOGRAPH.match(text):
+        if _ZH_NOT.match(text):
+            return False
+        text = _ZH_ADVERBS.sub("", text)
+        return any(text.startswith(verb) for verb in lexicon("verbs.zh")) or text[:1] in _ZH_ALSO
+    words = _LATIN.findall(text)
+    while (
+        len(words) > 1
+        and words[0].lower().endswith("ly")
+        and words[0].lower() not in lexicon("verbs.en")
+    ):
+        words = words[1:]  # `Quickly reads`, but not `Apply`
+    if not words:
+        return False
+    first = words[0].lower()
+    if any(word in lexicon("verbs.en") for word in (first, *_bases(first))):
+        return True
+    # A verb nobody listed, as in `Frobnicates the files`.
+    following = words[1].lower() if len(words) > 1 else ""
+    return first.endswith("s") and not first.endswith("ss") and following in _EN_DETERMINERS
+
+
+def _bases(word: str) -> list[str]:
+    """What a third person may come from: `tries` -> `try`, `fetches` -> `fetch`."""
+    found: list[str] = []
+    if word.endswith("s"):
+        found.append(word[:-1])
+        if word.endswith("es"):
+            found.append(word[:-2])
+        if word.endswith("ies"):
+            found.append(word[:-3] + "y")
+    if "-" in word:  # `re-run`, `auto-formats`
+        tail = word.rpartition("-")[2]
+        found += [tail, *(_bases(tail) if "-" not in tail else [])]
+    if word.startswith("re") and len(word) > 4:
+        found += [word[2:], word[2:-1] if word.endswith("s") else ""]
+    return found
+
+
+def says_limit(text: str) -> bool:
+    """Whether a description names a limit or what must hold before."""
+    text = text[:LONGEST]
+    if _MEASURE.search(text):
+        return True
+    return bool((_ZH_LIMIT if language_of(text) == "zh" else _EN_LIMIT).search(text))
+
+
+def library_in(text: str, dependencies: frozenset[str] = frozenset()) -> str:
+    """The library that a description speaks of; nothing when it speaks of the subject."""
+    text = text[:LONGEST]
+    named = {word.lower().rstrip(".-") for word in re.findall(r"[A-Za-z][\w.-]*", text)}
+    known = sorted(named & (lexicon("libraries") | dependencies))
+    if known:
+        return known[0]
+    built = _BUILT_ON.search(text)
+    return built.group().strip() if built else ""
+
+
+def filler_in(text: str) -> str:
+    """Praise that says nothing."""
+    found = _FILLER.search(text[:LONGEST])
+    return found.group() if found else ""
+
+
+def says_example(text: str, *, truth: bool = False) -> bool:
+    """Whether a parameter's description shows a value.
+
+    Args:
+        text: The description.
+        truth: The parameter is a boolean, for which saying what `true` does is enough.
+    """
+    text = text[:LONGEST]
+    return bool(_EXAMPLE.search(text) or (truth and _TRUTH.search(text)))
+
+
+def says_bound(text: str) -> bool:
+    """Whether it says what values are allowed, or what holds when there is none."""
+    plain = _before_example(text)
+    if _MEASURE.search(plain) or _RANGE.search(plain):
+        return True
+    return bool((_ZH_BOUND if language_of(text) == "zh" else _EN_BOUND).search(plain))
+
+
+def says_what(text: str) -> bool:
+    """Whether it says what the value is, apart from bounds and the example."""
+    for clause in _CLAUSE.split(_before_example(text)):
+        if _OPENS_WITH_BOUND.match(clause):
+            continue
+        if len(_IDEOGRAPH.findall(clause)) >= 2 or len(_LATIN.findall(clause)) >= 2:
+            return True
+    return False
+
+
+def _before_example(text: str) -> str:
+    """The text without its example, so that a number in it is not taken for a bound."""
+    text = text[:LONGEST]
+    found = _EXAMPLE.search(text)
+    if found is None:
+        return text
+    rest = text[found.end() :]
+    # What follows in a sentence of its own counts again.
+    stop = re.search(r"[。；;\n]|\.\s", rest)
+    return text[: found.start()] + (rest[stop.end() :] if stop else "")

@@ -1,0 +1,314 @@
+"""Does a skill tick every box? `satchel check`, with fixes."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from satchel._language import LANGUAGES, say
+from satchel.cli.output import SEVERITIES, clean, one_line, write_json
+from satchel.cli.session import command, complete_names, short_path
+from satchel.cli.values import OneOf
+
+if TYPE_CHECKING:
+    from satchel.authoring.check import Prove
+    from satchel.authoring.rules import Verdict
+    from satchel.authoring.sheet import Report
+    from satchel.cli.output import Screen
+    from satchel.cli.session import Session
+    from satchel.skill.model import Skill
+
+_TICKS = {"pass": ("✓", "green"), "fail": ("✗", "red"), "skip": ("–", "dim")}
+_LISTS = {"tool": "tool", "packaged": "package", "skill": "SKILL.md"}
+
+
+class Target(NamedTuple):
+    """One folder to check."""
+
+    folder: str
+    skill: Skill | None = None
+    """What the library knows of it."""
+
+
+@command(
+    say("Go through the check-list of a skill: every box is ticked, or says how to tick it.")
+    + "\n\n"
+    + say(
+        "SKILL is a folder or the name of a skill; without it, every skill of the project is "
+        "checked. Nothing of a skill is run without `--run`. Exits with 1 when a box of severity "
+        "error is open, with `--strict` a warning too; a box that does not apply is shown as –."
+    ),
+    "satchel check",
+    "satchel check word-count --run",
+    "satchel check .agents/skills/word-count --fix",
+    "satchel check --packaged excel",
+)
+@click.argument("skills", nargs=-1, metavar="[SKILL]...", shell_complete=complete_names)
+@click.option(
+    "--all", "everything", is_flag=True, help=say("Also skills of other places: system, home.")
+)
+@click.option("--packaged", multiple=True, metavar="NAME", help=say("A packaged skill by name."))
+@click.option("--run", is_flag=True, help=say("Also run the programs, in the sandbox."))
+@click.option("--fix", is_flag=True, help=say("Mend what has one right answer; shows a diff."))
+@click.option("--dry-run", is_flag=True, help=say("With `--fix`: show the diff, and stop."))
+@click.option("--strict", is_flag=True, help=say("Warnings count as errors."))
+@click.option(
+    "--language", "tongue", type=OneOf(LANGUAGES), help=say("Texts of tools must be in this one.")
+)
+@click.option("--verbose", is_flag=True, help=say("Show every box, ticked ones too."))
+def check(
+    session: Session,
+    skills: tuple[str, ...],
+    everything: bool,
+    packaged: tuple[str, ...],
+    run: bool,
+    fix: bool,
+    dry_run: bool,
+    strict: bool,
+    tongue: str | None,
+    verbose: bool,
+    as_json: bool,
+) -> int:
+    """One list per skill."""
+    targets = [] if packaged and not skills else _targets(session, skills, everything=everything)
+    language = tongue or ""
+    reports = _check_all(session, targets, language, run=run)
+    if fix:
+        system = {one.folder for one in targets if one.skill is not None and one.skill.is_system}
+        ours = [report for report in reports if report.path not in system]
+        changed = _mend(session, ours, dry_run=dry_run, as_json=as_json)
+        if changed and not dry_run:
+            session.satchel.refresh()
+            old = [report for report in reports if report.path not in changed]
+            new = [target for target in targets if target.folder in changed]
+            reports = old + _check_all(session, new, language, run=run)
+            reports.sort(key=lambda report: report.path)
+    if packaged:
+        from satchel.authoring.check_packaged import check_packaged
+
+        reports += [check_packaged(name, language=language) for name in packaged]
+    bad = [report for report in reports if report.failed(strict=strict)]
+    if as_json:
+        write_json([report.to_dict(strict=strict) for report in reports])
+        return 1 if bad else 0
+    several = len(reports) > 1
+    for report in reports:
+        _show(session.out, report, strict=strict, whole=verbose or not several)
+    _conclude(session, reports, bad)
+    return 1 if bad else 0
+
+
+# --- which ones ---------------------------------------------------------------------------
+
+
+def _targets(session: Session, given: tuple[str, ...], *, everything: bool) -> list[Target]:
+    from satchel.authoring.check import lists_of
+    from satchel.errors import NotFound
+
+    known = {skill.base_dir: skill for skill in _known(session)}
+    if not given:
+        own = ("builtin", "system", "global")
+        found = [
+            Target(folder, skill)
+            for folder, skill in known.items()
+            if everything or skill.source not in own
+        ]
+        broken = [os.path.dirname(path) for path in _broken(session)]
+        found += [Target(folder) for folder in broken if folder not in known]
+        if not found:
+            raise NotFound(
+                say("There is no skill in this project"),
+                say("Write one with `satchel new`, or give a folder"),
+            )
+        return sorted(_once(found), key=lambda target: target.folder)
+    named: list[Target] = []
+    for word in given:
+        path = os.path.abspath(os.path.expanduser(word))
+        if os.path.isfile(path):
+            path = os.path.dirname(path)
+        if lists_of(path):
+            named.append(Target(path, known.get(path)))
+        elif os.path.isdir(path):
+            inner = sorted(
+                entry.path for entry in os.scandir(path) if entry.is_dir() and lists_of(entry.path)
+            )
+            if not inner:
+                raise NotFound(
+                    say("There is no SKILL.md and no skill.yaml in `{path}`", path=word),
+                    say("Give the folder of a skill, or write one with `satchel new`"),
+                )
+            named += [Target(folder, known.get(folder)) for folder in inner]
+        else:
+            named.append(_by_name(session, word))
+    return _once(named)
+
+
+def _by_name(session: Session, name: str) -> Target:
+    """A skill of the library, also one that is too broken to be one."""
+    folders = [os.path.dirname(path) for path in _broken(session)]
+    broken = next((folder for folder in folders if os.path.basename(folder) == name), None)
+    if broken is not None:
+        return Target(broken)
+    tools = session.satchel.library.tools().find(name)
+    skill = tools[0].skill if tools else session.find(name)[0]
+    return Target(skill.base_dir, skill)
+
+
+def _once(targets: list[Target]) -> list[Target]:
+    return list({target.folder: target for target in targets}.values())
+
+
+def _known(session: Session) -> list[Skill]:
+    """Every skill of the library, those with a tool too."""
+    library = session.satchel.library
+    snapshot = library.snapshot()
+    found = [*snapshot.skills, *snapshot.hidden]
+    seen = {skill.base_dir for skill in found}
+    tools = library.tools()
+    every = (*tools.skills, *tools.hidden)
+    found += [one.skill for one in every if one.skill.base_dir not in seen]
+    return found
+
+
+def _broken(session: Session) -> list[str]:
+    library = session.satchel.library
+    problems = [*library.snapshot().problems, *library.tools().problems]
+    names = ("skill.md", "skill.yaml")
+    return [
+        problem.path
+        for problem in problems
+        if problem.severity == "error" and os.path.basename(problem.path).lower() in names
+    ]
+
+
+def _check_all(
+    session: Session, targets: list[Target], language: str, *, run: bool
+) -> list[Report]:
+    try:
+        return [
+            report for target in targets for report in _check(session, target, language, run=run)
+        ]
+    finally:
+        if run:
+            session.satchel.close()
+
+
+def _check(session: Session, target: Target, language: str, *, run: bool) -> list[Report]:
+    from satchel.authoring.check import check_folder
+
+    prove: Prove | None = None
+    if run:
+        from satchel.authoring.proving import prover
+
+        prove = prover(session.satchel)
+    listed = None
+    if target.skill is not None:
+        from satchel.authoring.proving import is_listed
+
+        listed = is_listed(session.satchel, target.folder)
+    return check_folder(target.folder, language=language, prove=prove, listed=listed)
+
+
+# --- mending ------------------------------------------------------------------------------
+
+
+def _mend(session: Session, reports: list[Report], *, dry_run: bool, as_json: bool) -> set[str]:
+    """Show what is mended, then mend it; returns the folders that changed."""
+    from satchel.authoring.fixing import apply, mends_for
+
+    changed: set[str] = set()
+    folders = dict.fromkeys(report.path for report in reports)
+    err = session.err
+    for folder in folders:
+        mends = mends_for(folder, [report for report in reports if report.path == folder])
+        if not mends:
+            continue
+        for mend in mends:
+            err.line(say("Mends {rules}", rules=", ".join(mend.rules)), "bold")
+            for row in mend.diff(os.getcwd()).splitlines():
+                style = {"+": "green", "-": "red", "@": "cyan"}.get(row[:1], "")
+                err.write(err.paint(clean(row, keep="\t"), style) + "\n")
+        if not dry_run:
+            apply(mends)
+        changed.add(folder)
+    if not changed and not as_json:
+        err.line(say("Nothing can be mended with certainty"), "dim")
+    elif dry_run:
+        err.line(say("Nothing was changed"), "dim")
+    return changed
+
+
+# --- showing ------------------------------------------------------------------------------
+
+
+def _show(out: Screen, report: Report, *, strict: bool, whole: bool) -> None:
+    from satchel.authoring.rules import RULES, title_of
+
+    bad = bool(report.failed(strict=strict))
+    mark, colour = ("✗", "red") if bad else ("✓", "green")
+    name = one_line(report.name)
+    out.write(
+        f"{out.paint(mark, colour)} {out.paint(name, 'bold')}  {say(_LISTS[report.list])}  "
+        f"{out.paint(one_line(short_path(report.path)), 'dim')}\n"
+    )
+    section = ""
+    seen: set[str] = set()
+    for verdict in report.verdicts:
+        rule = RULES[verdict.rule]
+        if verdict.rule in seen or (verdict.state != "fail" and not whole):
+            continue
+        seen.add(verdict.rule)
+        if rule.section != section:
+            section = rule.section
+            out.line(say(title_of(section, report.list)), "dim", "  ")
+        tick, style = _tick(verdict)
+        out.line(say(rule.demand), "", "    ", "      ", [(tick, style), (" ", "")])
+        if verdict.state == "skip":
+            out.line(one_line(verdict.reason), "dim", "      ")
+        for one in report.verdicts:
+            if one.rule == verdict.rule and one.state == "fail":
+                _show_fail(out, report, one)
+
+
+def _tick(verdict: Verdict) -> tuple[str, str]:
+    tick, style = _TICKS[verdict.state]
+    if verdict.state == "fail" and verdict.severity != "error":
+        return SEVERITIES[verdict.severity]
+    return tick, style
+
+
+def _show_fail(out: Screen, report: Report, verdict: Verdict) -> None:
+    near = os.path.relpath(verdict.path, report.path) if verdict.path else ""
+    where = "" if near in ("", ".") else near + (f":{verdict.line}" if verdict.line else "")
+    mark, colour = SEVERITIES[verdict.severity]
+    lead = [
+        (f"{mark} {say(verdict.severity)}", colour),
+        (f" {verdict.rule}{f' ({one_line(where)})' if where else ''}{say(': ')}", ""),
+    ]
+    out.line(one_line(verdict.message), "", "      ", "        ", lead)
+    out.line(one_line(verdict.fix), "", "        → ")
+
+
+def _conclude(session: Session, reports: list[Report], bad: list[Report]) -> None:
+    every = [verdict for report in reports for verdict in report.verdicts]
+    passed = sum(verdict.state == "pass" for verdict in every)
+    rules = {
+        (id(report), one.rule)
+        for report in reports
+        for one in report.verdicts
+        if one.state == "fail"
+    }
+    skipped = sum(verdict.state == "skip" for verdict in every)
+    words = say(
+        "{passed} boxes ticked, {failed} open, {skipped} not applicable or not looked at",
+        passed=passed,
+        failed=len(rules),
+        skipped=skipped,
+    )
+    session.err.line(words)
+    if bad:
+        names = ", ".join(f"`{one_line(report.name)}`" for report in bad[:5])
+        more = say(" and {count} more", count=len(bad) - 5) if len(bad) > 5 else ""
+        session.err.line(say("Not done: {names}", names=names + more))

@@ -1,0 +1,128 @@
+"""How does a skill begin? `satchel new`, which writes one that works and passes its check-list."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from satchel._language import LANGUAGES, language, say
+from satchel.authoring.scaffold import KINDS
+from satchel.cli.output import one_line, write_json
+from satchel.cli.planning import open_store, scope_option
+from satchel.cli.session import command, short_path
+from satchel.cli.values import AnyPath, OneOf
+
+if TYPE_CHECKING:
+    from satchel.authoring.scaffold import Kind, Scaffold
+    from satchel.authoring.words import Language
+    from satchel.cli.session import Session
+
+
+@command(
+    say("Write a new skill that works as it is and passes `satchel check`: a SKILL.md or a tool.")
+    + "\n\n"
+    + say(
+        "A tool is a program in Python, TypeScript, Go or C that counts words, with limits, "
+        "errors, documentation and examples in place: change what it does. `satchel add` writes "
+        "an empty SKILL.md instead."
+    ),
+    "satchel new style-check",
+    "satchel new word-count --kind python",
+    "satchel new word-count --kind go --into ~/my-skills",
+    more=say(
+        "The skill goes into the project's `.agents/skills` and is trusted, as it is yours. With "
+        "`--into` it goes into any folder, and nothing is trusted."
+    ),
+)
+@click.argument("name")
+@click.option("--kind", type=OneOf(KINDS), default="skill", help=say("What it is made of."))
+@click.option(
+    "--into",
+    metavar="DIR",
+    type=AnyPath(file_okay=False),
+    help=say("A folder to write it into, in place of the project's."),
+)
+@click.option(
+    "--language",
+    "tongue",
+    type=OneOf(LANGUAGES),
+    help=say("The language of its texts; yours by default."),
+)
+@scope_option
+def new(
+    session: Session,
+    name: str,
+    kind: str,
+    into: str | None,
+    tongue: str | None,
+    everywhere: bool,
+    as_json: bool,
+) -> int:
+    """The folder on stdout, the next steps on stderr."""
+    from satchel.authoring.scaffold import make, write_into
+
+    made = make(name, cast("Kind", kind), cast("Language", tongue or language()))
+    if into is not None:
+        folder = write_into(made, os.path.abspath(os.path.expanduser(into)))
+    else:
+        folder = _into_the_store(session, made, everywhere=everywhere)
+    if as_json:
+        write_json({
+            "name": made.id,
+            "kind": made.kind,
+            "tool": made.tool or None,
+            "path": folder,
+            "files": sorted(made.files),
+            "missing": made.missing or None,
+        })  # fmt: skip
+        return 0
+    session.out.data(folder)
+    _next_steps(session, made, folder, trusted=into is None)
+    return 0
+
+
+def _into_the_store(session: Session, made: Scaffold, *, everywhere: bool) -> str:
+    """The user's own skill, trusted whatever becomes of it."""
+    from satchel.authoring.scaffold import write_into
+    from satchel.skill.tree import MemoryTree
+
+    store = open_store(session, everywhere=everywhere)
+    if made.missing:
+        # A store takes only what can be used, which this will be once it is compiled.
+        folder = write_into(made, store.scope.folder)
+        session.satchel.library.trust.approve(folder, "own")
+        return folder
+    with store.plan_new(made.id, MemoryTree(made.files, made.programs)) as plan:
+        refused = plan.of_kind("refused")
+        if refused and refused[0].error is not None:
+            raise refused[0].error
+        store.carry_out(plan)
+    return store.scope.target(made.id)
+
+
+def _next_steps(session: Session, made: Scaffold, folder: str, *, trusted: bool) -> None:
+    err = session.err
+    shown = one_line(short_path(folder))
+    steps: list[str] = []
+    if made.missing:
+        steps.append(
+            say(
+                "There is no C compiler here. Install one, then run `{command}` in `{path}`",
+                command=made.missing,
+                path=shown,
+            )
+        )
+    main = {"skill": "SKILL.md", "python": "main.py", "typescript": "main.ts", "go": "main.go",
+            "binary": "main.c"}[made.kind]  # fmt: skip
+    steps.append(say("Make it yours: `{path}`", path=os.path.join(shown, main)))
+    target = made.id if trusted else shown
+    steps.append(say("Check it: `satchel check {name}`", name=target))
+    if made.tool and trusted:
+        steps.append(say("Try it: `satchel try {name} --arg text=hello`", name=made.tool))
+        steps.append(say("Run its examples: `satchel test {name}`", name=made.id))
+    elif trusted:
+        steps.append(say("Read it as a model does: `satchel load {name}`", name=made.id))
+    for at, step in enumerate(steps, 1):
+        err.line(step, "", f"{at}. ")

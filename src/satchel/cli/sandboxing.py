@@ -1,0 +1,131 @@
+"""Does the sandbox hold here? sandbox check: programs try to get out, and a table says how far."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from satchel._language import say
+from satchel.cli.output import one_line, write_json
+from satchel.cli.session import command
+from satchel.cli.values import OneOf
+
+if TYPE_CHECKING:
+    from satchel.cli.session import Session
+    from satchel.runners.base import Tier
+    from satchel.runners.selfcheck import Standing
+    from satchel.settings import Settings
+
+_OUT = "escaped"
+
+
+@command(
+    say("Let a program try to get out of the sandbox that tool skills run in.")
+    + "\n\n"
+    + say(
+        "The same attempts are made without a sandbox first: only what succeeds there proves "
+        "anything. Nothing is harmed; what there is to steal is laid out in a temporary folder."
+    ),
+    "satchel sandbox check",
+    "satchel sandbox check --tier landlock",
+    "satchel sandbox check --json",
+    more=say("Exit code 1 when the sandbox that would be used does not hold, or there is none."),
+)
+@click.argument("action", type=OneOf(["check"]), default="check")
+@click.option(
+    "--tier",
+    type=OneOf(["bwrap", "landlock"]),
+    help=say("Only this one; both, and the one that would be used decides, by default."),
+)
+def sandbox(session: Session, action: str, tier: str | None, as_json: bool) -> int:
+    """A row for each attempt, a column for each tier."""
+    del action
+    from satchel.runners.sandbox import TIERS
+    from satchel.runners.selfcheck import bare, check
+
+    settings = session.satchel.settings
+    tiers = TIERS if tier is None else (cast("Tier", tier),)
+    control = bare()
+    found = [check(one) for one in tiers]
+    chosen = _chosen(settings, found, asked=tier is not None)
+    if as_json:
+        write_json(_record(settings, control, found, chosen))
+        return 0 if chosen else 1
+    _show(session, control, found)
+    _sum_up(session, settings, control, found, chosen)
+    return 0 if chosen else 1
+
+
+def _chosen(settings: Settings, found: list[Standing], *, asked: bool) -> str:
+    """The tier that programs would run in, among those that were tried."""
+    wanted = settings.sandbox_tier
+    for standing in found:
+        if standing.holds and (asked or wanted in {"auto", standing.tier}):
+            return standing.tier
+    return ""
+
+
+def _show(session: Session, control: Standing, found: list[Standing]) -> None:
+    tried = [standing for standing in found if standing.rows]
+    if not tried:
+        return
+    head = [say("attempt"), say("without"), *(standing.tier for standing in tried)]
+    rows: list[list[str]] = []
+    styles: list[list[str]] = []
+    for name, outcome in control.rows.items():
+        works = outcome == _OUT
+        row = [name, say("succeeds") if works else "—"]
+        style = ["" if works else "dim", "" if works else "dim"]
+        for standing in tried:
+            said = standing.rows.get(name, "?")
+            row.append(say("GOT OUT") if said == _OUT else one_line(said))
+            style.append("bold red" if said == _OUT else "green" if works else "dim")
+        rows.append(row)
+        styles.append(style)
+    session.out.table(head, rows, styles)
+
+
+def _sum_up(
+    session: Session, settings: Settings, control: Standing, found: list[Standing], chosen: str
+) -> None:
+    err = session.err
+    count = sum(outcome == _OUT for outcome in control.rows.values())
+    for standing in found:
+        if standing.holds:
+            err.line(
+                say("holds: {count} attempts succeed without a sandbox, none in it", count=count),
+                "", "● ", None, [(f"{standing.tier} ", "bold green")],
+            )  # fmt: skip
+        else:
+            err.line(one_line(standing.why), "", "✗ ", None, [(f"{standing.tier}: ", "bold red")])
+    if not chosen:
+        err.line(
+            say("Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`); until "
+                "then no tool skill runs, unless `SATCHEL_SANDBOX` is `own` or `off`"),
+            "", say("hint: "),
+        )  # fmt: skip
+    elif settings.sandbox == "off":
+        err.line(
+            say("`sandbox` is `off` in your settings: programs run without it all the same"),
+            "yellow",
+        )
+
+
+def _record(
+    settings: Settings, control: Standing, found: list[Standing], chosen: str
+) -> dict[str, Any]:
+    return {
+        "chosen": chosen or None,
+        "setting": settings.sandbox,
+        "without": dict(control.rows),
+        "tiers": [
+            {
+                "tier": standing.tier,
+                "holds": standing.holds,
+                "why": standing.why,
+                "attempts": dict(standing.rows),
+            }
+            for standing in found
+        ],
+    }

@@ -1,0 +1,313 @@
+"""Which tool skills exist here: the folders with a `skill.yaml`, found when somebody asks.
+
+A look at SKILL.md files must stay as fast as it is, so nothing here runs before `Library.tools()`
+is called. Then the folders that the shelves know already are asked for a skill.yaml, and after
+that only where a folder or a file changed. Order, shadowing and trust are those of every skill. One
+thing is stricter: what a skill.yaml says reaches a model with every request, so a skill that is
+bound to its content is compared with it before its tools are offered at all.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from satchel._fs import is_really_inside
+from satchel.errors import Changed, SatchelError
+from satchel.library.tool_snapshot import ToolSkill, ToolSnapshot
+from satchel.skill.model import MANIFEST as FILE
+from satchel.skill.model import Skill
+from satchel.skill.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from satchel.library.filters import Sieve
+    from satchel.library.seal import Seals
+    from satchel.library.shelf import Shelf
+    from satchel.library.trust import Judge
+    from satchel.skill.manifest_read import Reading
+    from satchel.skill.model import Head, State
+    from satchel.trace import Trace
+
+_OPEN = os.O_RDONLY | sum(getattr(os, f"O_{n}", 0) for n in ("NONBLOCK", "CLOEXEC", "NOCTTY"))
+_Stamp = tuple[int, int, int]
+_NEVER: _Stamp = (0, 0, 0)
+
+
+class _Seen(NamedTuple):
+    """One skill.yaml as it was read."""
+
+    stamp: _Stamp
+    """Time of change, of the inode's change, size; all zero when it must be read again."""
+    digest: str
+    reading: Reading | None
+    head: Head | None
+    problems: tuple[Problem, ...] = ()
+    """Why there is no reading."""
+
+
+class ToolShelf:
+    """What is known of the skill.yaml files of one library."""
+
+    def __init__(self, seals: Callable[[], Seals], trace: Trace) -> None:
+        self._seals = seals
+        self._trace = trace
+        self._seen: list[dict[str, _Seen]] = []
+        self._folders: list[dict[str, int]] = []
+        self.reads = 0
+        """Files opened by the last look."""
+        self.last: ToolSnapshot | None = None
+
+    def look(
+        self,
+        shelves: Sequence[Shelf],
+        trust_in: Callable[[Shelf], tuple[bool | None, Judge | None]],
+        sieve: Sieve | None,
+    ) -> ToolSnapshot:
+        """What there is now; the very same snapshot when nothing changed.
+
+        Args:
+            shelves: The locations as the library just saw them, in their order.
+            trust_in: Whether a location is trusted, or who judges its skills.
+            sieve: Which skills are wanted.
+        """
+        if len(self._seen) != len(shelves):
+            self._seen = [{} for _ in shelves]
+            self._folders = [{} for _ in shelves]
+        self.reads = 0
+        sorting = _Sorting(self._seals)
+        for at, shelf in enumerate(shelves):
+            if shelf.location.single:
+                continue  # a project's top is no program's folder: nothing would be sealed
+            self._revise(at, shelf)
+            trust = trust_in(shelf) if self._seen[at] else (None, None)
+            for folder in sorted(self._seen[at]):
+                sorting.take(shelf, folder, self._seen[at], trust, sieve)
+            sorting.end_of_location()
+        found = sorting.snapshot()
+        if self.last is not None and self.last.same_as(found):
+            return self.last
+        self._tell(self.last, found)
+        self.last = found
+        return found
+
+    def _revise(self, at: int, shelf: Shelf) -> None:
+        """Find new files, and read those that changed."""
+        seen, before = self._seen[at], self._folders[at]
+        folders = shelf.folders
+        base = shelf.location.path + "/"
+        there = os.access
+        for folder, stamp in folders.items():
+            # A folder whose stamp stands has no new entries.
+            if (not stamp or before.get(folder) != stamp) and folder not in seen and folder:
+                path = f"{base}{folder}/{FILE}"
+                if there(path, os.F_OK):
+                    seen[folder] = self._read(shelf, folder, path, None)
+        self._folders[at] = dict(folders)
+        for folder, known in list(seen.items()):
+            path = f"{base}{folder}/{FILE}"
+            if folder not in folders or not there(path, os.F_OK):
+                del seen[folder]
+            elif known.stamp == _NEVER or _stamp(path) != known.stamp:
+                seen[folder] = self._read(shelf, folder, path, known)
+
+    def _read(self, shelf: Shelf, folder: str, path: str, known: _Seen | None) -> _Seen:
+        # Where there are no tool skills nobody pays for YAML and hashes.
+        from hashlib import sha256
+
+        from satchel.skill.file_kind import kind_of_mode
+        from satchel.skill.manifest_head import tool_head
+        from satchel.skill.manifest_read import MAX_FILE, read_manifest
+
+        self.reads += 1
+        try:
+            descriptor = os.open(path, _OPEN)
+            try:
+                info = os.fstat(descriptor)
+                data = os.read(descriptor, MAX_FILE + 1) if stat.S_ISREG(info.st_mode) else None
+            finally:
+                os.close(descriptor)
+        except OSError as exc:
+            values = {"reason": exc.strerror or str(exc)}
+            return _Seen(_NEVER, "", None, None, (Problem("unreadable", path, values=values),))
+        young = info.st_ctime_ns > shelf.settled
+        stamp = _NEVER if young else (info.st_mtime_ns, info.st_ctime_ns, info.st_size)
+        if data is None:
+            values = {"file": FILE, "kind": kind_of_mode(info.st_mode)}
+            return _Seen(_NEVER, "", None, None, (Problem("not-a-file", path, values=values),))
+        if _escapes(shelf, path):
+            values = {"target": os.path.realpath(path)}
+            return _Seen(_NEVER, "", None, None, (Problem("outside-root", path, values=values),))
+        digest = sha256(data).hexdigest()
+        if known is not None and known.digest == digest:
+            return known._replace(stamp=stamp)  # touched, not changed: the same objects stay
+        reading = read_manifest(data, folder.rpartition("/")[2])
+        times = (info.st_mtime_ns, info.st_ctime_ns, info.st_size)
+        return _Seen(stamp, digest, reading, tool_head(reading, data, folder, times))
+
+    def _tell(self, before: ToolSnapshot | None, after: ToolSnapshot) -> None:
+        old = {one.skill.ref: one for one in before.skills} if before is not None else {}
+        for one in after.skills:
+            ref, was = one.skill.ref, old.pop(one.skill.ref, None)
+            if was is None:
+                names = [tool.name for tool in one.manifest.tools]
+                self._trace.record("discovered", (one.skill.name,), ref=ref, tools=names)
+            elif was.digest != one.digest:
+                self._trace.record("changed", (one.skill.name,), ref=ref)
+        for ref, one in old.items():
+            self._trace.record("removed", (one.skill.name,), ref=ref)
+        for one in after.hidden:
+            if one.skill.state in ("shadowed", "untrusted"):
+                kind = "shadowed" if one.skill.state == "shadowed" else "untrusted"
+                self._trace.record(kind, (one.skill.name,), ref=one.skill.ref)
+        for problem in after.problems:
+            self._trace.record("broken", (), path=problem.path, code=problem.code)
+
+
+def _stamp(path: str) -> _Stamp:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return _NEVER
+    return info.st_mtime_ns, info.st_ctime_ns, info.st_size
+
+
+def _escapes(shelf: Shelf, path: str) -> bool:
+    """Whether a file of a location that is not trusted really lies outside the project."""
+    if not shelf.guarded or (not shelf.followed and not os.path.islink(path)):
+        return False
+    return not is_really_inside(path, shelf.location.boundary)
+
+
+class _Sorting:
+    """Decides for every tool skill whether it is offered, in the order of the locations."""
+
+    def __init__(self, seals: Callable[[], Seals]) -> None:
+        self._seals = seals
+        self._by_name: dict[str, ToolSkill] = {}
+        self._here: dict[str, ToolSkill] = {}
+        self._hidden: list[ToolSkill] = []
+        self._lost: list[ToolSkill] = []
+        self._problems: list[Problem] = []
+        self._asking: dict[str, Problem] = {}
+        self._refused: dict[str, SatchelError] = {}
+
+    def take(
+        self,
+        shelf: Shelf,
+        folder: str,
+        seen: dict[str, _Seen],
+        trust: tuple[bool | None, Judge | None],
+        sieve: Sieve | None,
+    ) -> None:
+        """Sort in one skill.yaml."""
+        from satchel.skill.manifest_read import with_entry
+
+        path = shelf.path_of(folder)
+        outer = next((one for one in _above(folder) if one in seen), "")
+        if outer:
+            values = {"outer": f"{shelf.location.name}/{outer}"}
+            self._problems.append(Problem("tool-nested", f"{path}/{FILE}", values=values))
+            return
+        known = seen[folder]
+        self._problems += known.problems
+        if known.reading is None:
+            return
+        reading = with_entry(known.reading, path)
+        if reading.manifest is None or known.head is None:
+            self._problems += [one.at(f"{path}/{FILE}") for one in reading.problems]
+            return
+        # A folder that has both is one skill, under the name and the approval of its SKILL.md.
+        own = shelf.heads.get(folder)
+        if own is not None:
+            self._problems += [one.at(f"{path}/{FILE}") for one in reading.problems]
+        skill = Skill(own or known.head, shelf.location.origin)
+        one = ToolSkill(skill, reading.manifest, reading.description, known.digest)
+        if sieve is not None and not sieve.keeps(skill.head):
+            self._hide(one, "excluded")
+        elif (trust[0] or self._trusted(one, folder, trust[1])) and self._verified(one):
+            self._offer(one)
+        else:
+            self._hide(one, "untrusted")
+
+    def _hide(self, one: ToolSkill, state: State) -> None:
+        self._hidden.append(one._replace(skill=one.skill._replace(state=state)))
+
+    def _trusted(self, one: ToolSkill, folder: str, judge: Judge | None) -> bool:
+        skill = one.skill
+        verdict = judge.verdict(folder, skill.head) if judge is not None else "no"
+        if verdict in ("changed", "unbound"):
+            code = "changed-since-approval" if verdict == "changed" else "approval-unbound"
+            self._asking[skill.ref] = Problem(code, skill.path, values={"name": skill.typed})
+        return verdict == "yes"
+
+    def _verified(self, one: ToolSkill) -> bool:
+        """Whether the skill, and the very skill.yaml that was read, is what was approved."""
+        skill = one.skill
+        try:
+            sealed = self._seals().check(skill)
+            if sealed is not None:
+                rest = skill.base_dir[len(sealed.path) :].strip(os.sep).replace(os.sep, "/")
+                if not sealed.has(f"{rest}/{FILE}" if rest else FILE, one.digest):
+                    raise Changed(
+                        f"The skill `{skill.name}` changed while it was read", "Try again"
+                    )
+        except SatchelError as exc:
+            self._refused[skill.ref] = exc
+            values = {"name": skill.typed, "reason": exc.message}
+            self._problems.append(Problem("tool-not-offered", skill.path, values=values))
+            return False
+        return True
+
+    def _offer(self, one: ToolSkill) -> None:
+        name = one.skill.name
+        earlier = self._here.get(name)
+        if earlier is not None:
+            # Twice in one location: the last one wins, and both are named.
+            values = {"name": name, "first": earlier.skill.ref, "last": one.skill.ref}
+            self._problems.append(Problem("duplicate-name", one.skill.base_dir, values=values))
+            if self._by_name[name] is earlier:
+                del self._by_name[name]
+            self._lost.append(earlier)
+        self._here[name] = one
+        if name in self._by_name:
+            self._lost.append(one)
+        else:
+            self._by_name[name] = one
+
+    def end_of_location(self) -> None:
+        """The next skills lie in another location."""
+        self._here = {}
+
+    def snapshot(self) -> ToolSnapshot:
+        """What came of it."""
+        for one in self._lost:
+            winner = self._by_name[one.skill.name].skill.ref
+            skill = one.skill._replace(state="shadowed", winner=winner)
+            self._hidden.append(one._replace(skill=skill))
+        tools: dict[str, tuple[ToolSkill, Any]] = {}
+        for one in self._by_name.values():
+            for tool in one.manifest.tools:
+                first = tools.setdefault(tool.name, (one, tool))[0]
+                if first is not one:
+                    values = {"name": tool.name, "winner": first.skill.ref}
+                    path = os.path.join(one.skill.base_dir, FILE)
+                    problem = Problem("tool-name-taken", path, tool.line, values)
+                    self._problems.append(problem)
+        self._problems += self._asking.values()
+        return ToolSnapshot(
+            tuple(self._by_name.values()),
+            tuple(self._hidden),
+            tuple(self._problems),
+            tools,
+            self._asking,
+            self._refused,
+        )
+
+
+def _above(folder: str) -> Iterator[str]:
+    while "/" in folder:
+        folder = folder.rpartition("/")[0]
+        yield folder

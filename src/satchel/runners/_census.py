@@ -1,0 +1,116 @@
+"""Which processes are below one, and how much memory they hold together: read from /proc.
+
+Runs inside the launcher: standard library only.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+stock = mmap.mmap(-1, mmap.PAGESIZE)
+"""Memory that the launcher shares with its minders: in the first byte, how many wait for work."""
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def read(path: str) -> bytes:
+    """A small file of /proc; empty when the process is gone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        parts: list[bytes] = []
+        while part := os.read(descriptor, 65536):
+            parts.append(part)
+        return b"".join(parts)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def children(pid: int) -> list[int]:
+    """The children of all threads of `pid`."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    found: list[int] = []
+    for thread in threads:
+        found += map(int, read(f"/proc/{pid}/task/{thread}/children").split())
+    return found
+
+
+def children_slowly(pid: int) -> list[int]:
+    """The same on a kernel without `children` files: every process is asked for its parent."""
+    found: list[int] = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            # The name in brackets may itself hold brackets and spaces: count from its end.
+            fields = read(f"/proc/{name}/stat").rpartition(b")")[2].split()
+            if len(fields) > 1 and int(fields[1]) == pid:
+                found.append(int(name))
+    return found
+
+
+def session(pid: int) -> int:
+    """The session of a process; 0 when it is gone."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
+
+
+def below(pid: int) -> list[int]:
+    """Every descendant of `pid`, parents first."""
+    found: list[int] = []
+    known = {pid}
+    queue = [pid]
+    while queue:
+        for child in children_of(queue.pop()):
+            if child not in known:
+                known.add(child)
+                found.append(child)
+                queue.append(child)
+    return found
+
+
+def resident(pid: int) -> int:
+    """Bytes that a process holds, pages that it shares counted whole."""
+    fields = read(f"/proc/{pid}/statm").split()
+    return int(fields[1]) * PAGE if len(fields) > 1 else 0
+
+
+def proportional(pid: int) -> int:
+    """Bytes that a process holds, shared pages divided by who shares them. Slow: a walk."""
+    for line in read(f"/proc/{pid}/smaps_rollup").splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) * 1024
+    return resident(pid)
+
+
+def held(pids: list[int], limit: int) -> int:
+    """Bytes that processes hold together.
+
+    Adding up resident pages is cheap and counts what forks share many times over. So only when
+    that sum is above `limit` are shared pages divided.
+    """
+    total = sum(map(resident, pids))
+    if total > limit and len(pids) > 1:
+        total = sum(map(proportional, pids))
+    return total
+
+
+def send(pid: int, number: int) -> bool:
+    """Send a signal; False when it could not be sent."""
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return False
+    return True
+
+
+children_of = (
+    children if os.path.exists(f"/proc/self/task/{os.getpid()}/children") else children_slowly
+)

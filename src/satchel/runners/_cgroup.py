@@ -1,0 +1,95 @@
+"""How the kernel itself bounds the memory of a program, where a folder of control groups is ours.
+
+Looking at resident pages from outside misses what is in no process's memory map: files in memory.
+A control group counts them. But such folders have one owner each (systemd, a container engine), and
+nobody may write into another's. So Satchel uses one only when told which: `Launcher(cgroup=…)`.
+
+A minder makes a group for itself and moves into it before there is anything to do; what it starts
+is in it from the beginning. Both versions of the interface are known. Watching goes on as well.
+
+Runs inside the launcher: standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # noqa: SIM114 - pyright understands no `or` here
+    from satchel.runners import _census
+elif __package__:  # a test looks at it
+    from satchel.runners import _census
+else:
+    import _census
+
+NAME = "satchel-"
+
+
+class Group:
+    """The control group of one minder and its program."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = f"{folder}/{NAME}{os.getpid()}"
+        self._limits = (0, 0)
+        os.mkdir(self.folder)
+        try:
+            self._put("cgroup.procs", os.getpid())
+        except OSError:
+            os.rmdir(self.folder)
+            raise
+        self._second = os.path.exists(f"{self.folder}/memory.max")
+
+    def limit(self, memory: int, processes: int) -> None:
+        """Bound what comes; 0 is no bound."""
+        if (memory, processes) == self._limits:
+            return
+        self._limits = (memory, processes)
+        if self._second:
+            self._put("memory.max", memory or "max")
+            self._try("memory.swap.max", 0)
+            self._try("pids.max", processes + 1 if processes else "max")
+        else:
+            # Memory and swap together may not be less than memory: the wider bound goes first.
+            self._try("memory.memsw.limit_in_bytes", -1)
+            self._put("memory.limit_in_bytes", memory or -1)
+            self._try("memory.memsw.limit_in_bytes", memory or -1)
+
+    def kills(self) -> int:
+        """How many processes the kernel has ended for want of memory."""
+        name = "memory.events" if self._second else "memory.oom_control"
+        for line in _census.read(f"{self.folder}/{name}").splitlines():
+            if line.startswith(b"oom_kill "):
+                return int(line.split()[1])
+        return 0
+
+    def _put(self, name: str, value: int | str) -> None:
+        descriptor = os.open(f"{self.folder}/{name}", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, str(value).encode())
+        finally:
+            os.close(descriptor)
+
+    def _try(self, name: str, value: int | str) -> None:
+        """Set what not every kernel has."""
+        try:  # noqa: SIM105  (contextlib would be copied by every fork)
+            self._put(name, value)
+        except OSError:
+            pass
+
+
+def enter(folder: str) -> Group | None:
+    """Move this process into a group of its own; None where that is not possible."""
+    if not folder:
+        return None
+    try:
+        return Group(folder)
+    except OSError:
+        return None
+
+
+def discard(folder: str, pid: int) -> None:
+    """Remove the group of a minder that has ended."""
+    try:  # noqa: SIM105
+        os.rmdir(f"{folder}/{NAME}{pid}")
+    except OSError:
+        pass

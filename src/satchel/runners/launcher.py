@@ -1,0 +1,382 @@
+"""How the host has a program started, and how nothing of it is left behind.
+
+The work is done in a process of its own, the launcher (`_launcher_main`), which is started at the
+first call and forks a minder (`_minder`) for each program. What holds:
+
+- A program gets 0, 1, 2 and what is passed on (`pass_fds`, from 3 in that order); nothing else.
+- When it ends, is killed, or the host ends, even by SIGKILL, all its descendants are ended too.
+- A launcher that dies takes no program with it: their minders live on. The next start has a new
+  launcher.
+- After a fork of the host the child has no part in the parent's programs: it closes its copies of
+  their descriptors and starts a launcher of its own.
+
+Any thread may start programs; a `Process` belongs to one thread, but anyone may kill it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import marshal
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING, Any, Literal
+
+from satchel.runners.base import CannotStart, Exit
+
+if TYPE_CHECKING:
+    from satchel.runners.base import Launch, Starter
+
+_MAIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_launcher_main.py")
+_PACKET = 128 * 1024
+"""Bytes of a description that travel in the message itself; a longer one goes in a memory file."""
+_PATIENCE = 10.0
+"""Seconds for the launcher to say that a program is started, on the busiest machine."""
+_DEATHS = 3
+"""Launchers that may die over one request."""
+_SIGNALS = 64
+
+
+class LaunchedProcess:
+    """A program that a launcher started: what `base.Process` asks for.
+
+    `wait` may also say that the program never ran: `reason` is `cannot-start` then.
+    """
+
+    def __init__(self, control: socket.socket, ends: tuple[int, int, int], tier: str) -> None:
+        self.stdin, self.stdout, self.stderr = ends
+        self.pid = 0
+        self._control = control
+        self._tier = tier
+        self._exit: Exit | None = None
+        self._failure = ""
+        self._again = False
+        _alive.add(self)
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable when the program has ended."""
+        return self._control.fileno()
+
+    def kill(self) -> None:
+        """End it and every descendant at once; safe to call twice."""
+        with contextlib.suppress(OSError):
+            self._control.send(b"kill", socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+
+    def wait(self, timeout: float) -> Exit | None:
+        """How it ended, when it has and no descendant is left; None when time is up."""
+        deadline = time.monotonic() + timeout
+        while self._exit is None and self._hear(deadline):
+            pass
+        return self._exit
+
+    def close(self) -> None:
+        """Kill it, and give back every descriptor."""
+        self._control.close()  # its minder takes that for `kill`
+        ends = (self.stdin, self.stdout, self.stderr)
+        self.stdin = self.stdout = self.stderr = -1
+        for end in ends:
+            if end >= 0:
+                os.close(end)
+        _alive.discard(self)
+
+    def await_start(self, deadline: float) -> Literal["started", "again", "lost"]:
+        """What the launcher says to the request: done or refused, ask again, or nothing at all.
+
+        Raises:
+            CannotStart: When time was up.
+        """
+        while not self.pid and self._exit is None:
+            if not self._hear(deadline):
+                raise CannotStart("the launcher did not answer in time")
+        if self._exit is not None and self._exit.reason == "lost":
+            return "again" if self._again else "lost"
+        return "started"
+
+    def _hear(self, deadline: float) -> bool:
+        """Take one message of the minder; False when time is up."""
+        if self._control.fileno() < 0:
+            self._exit = Exit(-9, reason="killed")
+            return True
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            return False
+        try:
+            packet = self._control.recv(65536)
+        except ConnectionResetError:
+            return True  # the minder did not read our last word; its own is still there
+        except OSError:
+            packet = b""
+        word, _, rest = packet.decode("utf-8", "replace").partition(" ")
+        if word == "started":
+            self.pid = int(rest)
+        elif word == "failed":
+            self._failure = rest
+            if not self.pid:  # it never was: no more is said
+                self._exit = Exit(127, reason="cannot-start", detail=rest)
+        elif word == "exit":
+            code, peak, reason = rest.split(" ")
+            self._exit = self._judge(int(code), int(peak), reason)
+        else:
+            self._again = word == "again"  # that minder is bound by another program's limits
+            self._exit = Exit(-9, reason="lost")
+        return True
+
+    def _judge(self, code: int, peak: int, reason: Any) -> Exit:
+        if self._failure:
+            return Exit(127, reason="cannot-start", detail=self._failure)
+        if self._tier == "bwrap" and 128 < code <= 128 + _SIGNALS:
+            code = 128 - code  # bwrap tells by a high exit code which signal ended its program
+        return Exit(code, peak, reason)
+
+
+class Launcher:
+    """Starts programs. One for the whole host is enough: see `launcher()`.
+
+    Args:
+        cgroup: a folder of control groups that is delegated to this user, with the memory
+            controller on. The kernel bounds memory there, files in memory included; elsewhere it
+            is watched alone.
+    """
+
+    def __init__(self, cgroup: str = "") -> None:
+        self._cgroup = cgroup
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._host = 0
+        self._generation = 0
+        _launchers.add(self)
+
+    def start(self, launch: Launch, pass_fds: tuple[int, ...] = ()) -> LaunchedProcess:
+        """Start a program.
+
+        That its file is missing or cannot be run is told by `wait`, since it is not known yet.
+
+        Args:
+            launch: what to start.
+            pass_fds: descriptors that the program gets too, as 3, 4, 5 … in this order. They stay
+                open here.
+
+        Raises:
+            CannotStart: When no launcher or no descriptors are to be had.
+        """
+        try:
+            return self._start(launch, pass_fds)
+        except BaseException:
+            if launch.scratch:  # still empty, and nobody else will see to it
+                with contextlib.suppress(OSError):
+                    os.rmdir(launch.scratch)
+            raise
+
+    def _start(self, launch: Launch, pass_fds: tuple[int, ...]) -> LaunchedProcess:
+        packet = _describe(launch)
+        deaths = 0
+        while deaths < _DEATHS:
+            try:
+                process, generation = self._ask(packet, pass_fds, launch.tier)
+            except OSError as error:
+                raise CannotStart(f"the program cannot be started: {error.strerror}") from error
+            if process is not None:
+                try:
+                    answer = process.await_start(time.monotonic() + _PATIENCE)
+                except BaseException:
+                    process.close()
+                    raise
+                if answer == "started":
+                    return process
+                process.close()
+                if answer == "again":
+                    continue
+            deaths += 1
+            self._forget(generation)
+        raise CannotStart("the launcher dies whenever it is asked for something")
+
+    @property
+    def pid(self) -> int:
+        """The launcher's own process; 0 while there is none."""
+        process = self._process
+        return process.pid if process is not None and self._host == os.getpid() else 0
+
+    def close(self) -> None:
+        """End the launcher. Programs that still run go on until they are closed."""
+        with self._lock:
+            self._end()
+
+    def _ask(
+        self, packet: bytes, pass_fds: tuple[int, ...], tier: str
+    ) -> tuple[LaunchedProcess | None, int]:
+        """Send a request to the launcher, started if there is none; None when it is dead."""
+        with self._lock:  # held while sending, so that nobody closes the socket under it
+            if self._socket is None or self._host != os.getpid():
+                self._begin()
+            assert self._socket is not None  # noqa: S101
+            try:
+                return _ask(self._socket, packet, pass_fds, tier), self._generation
+            except ConnectionError:
+                return None, self._generation
+
+    def _begin(self) -> None:
+        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-I", "-S", _MAIN]
+        kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+        try:
+            self._process = subprocess.Popen(  # noqa: S603
+                [*command, str(far.fileno()), str(os.getpid()), self._cgroup],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=kept,  # the host's environment is nobody's business
+                cwd="/",
+                pass_fds=(far.fileno(),),
+                start_new_session=True,  # a terminal's Ctrl-C is for the host
+            )
+        except OSError as error:
+            near.close()
+            raise CannotStart(f"the launcher cannot be started: {error}") from error
+        finally:
+            far.close()
+        self._socket = near
+        self._host = os.getpid()
+        self._generation += 1
+
+    def _forget(self, generation: int) -> None:
+        """Give up a launcher that died, unless another thread has done so already."""
+        with self._lock:
+            if self._generation == generation:
+                self._end()
+
+    def _end(self) -> None:
+        """Close the way to the launcher and take back its process."""
+        request, self._socket = self._socket, None
+        process, self._process = self._process, None
+        if request is not None:
+            request.close()
+        if process is None or self._host != os.getpid():
+            return
+        try:
+            process.wait(2)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def after_fork(self) -> None:
+        """In a child of the host: the launcher is the parent's."""
+        self._lock = threading.Lock()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._process is not None:
+            self._process.returncode = 0  # not ours to wait for
+            self._process = None
+
+
+def launcher() -> Starter:
+    """Who starts programs for this host; one is enough for all threads."""
+    global _shared  # noqa: PLW0603
+    with _guard:
+        if _shared is None:
+            if is_supported():
+                from satchel.runners.control_groups import find_folder
+
+                _shared = Launcher(find_folder())
+            else:
+                from satchel.runners.plain import PlainLauncher
+
+                _shared = PlainLauncher()
+            atexit.register(_shared.close)
+        return _shared
+
+
+def is_supported() -> bool:
+    """Whether this system has what the launcher is made of."""
+    return all(hasattr(os, name) for name in ("memfd_create", "pidfd_open")) and bool(
+        sys.executable
+    )
+
+
+def _describe(launch: Launch) -> bytes:
+    """The message that starts a program; its first letter tells the launcher what to load."""
+    spec = launch._asdict()
+    spec["limits"] = launch.limits._asdict()
+    spec["env"] = dict(launch.env)
+    for name in ("argv", "read", "write"):
+        spec[name] = list(spec[name])
+    confined = launch.tier == "landlock" or launch.scoped
+    return (b"L" if confined else b"S") + marshal.dumps(spec)
+
+
+def _ask(
+    request: socket.socket, packet: bytes, pass_fds: tuple[int, ...], tier: str
+) -> LaunchedProcess:
+    """Send a description with its descriptors, and keep the near ends."""
+    far: list[int] = []
+    near: list[int] = []
+    control, distant = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        for output in (False, True, True):
+            reading, writing = os.pipe()
+            near.append(reading if output else writing)
+            far.append(writing if output else reading)
+        given = [distant.fileno(), *far, *pass_fds]
+        if len(packet) > _PACKET:
+            far.append(_memory_file(packet[1:]))
+            given.append(far[-1])
+            packet = packet[:1]
+        _send(request, packet, given)
+        return LaunchedProcess(control, (near[0], near[1], near[2]), tier)
+    except BaseException:
+        control.close()
+        for end in near:
+            os.close(end)
+        raise
+    finally:
+        distant.close()
+        for end in far:
+            os.close(end)
+
+
+def _send(request: socket.socket, packet: bytes, given: list[int]) -> None:
+    import errno
+
+    for _ in range(1000):
+        try:
+            socket.send_fds(request, [packet], given, socket.MSG_NOSIGNAL)
+        except OSError as error:
+            # The kernel bounds how many descriptors a user may have under way.
+            if error.errno != errno.ETOOMANYREFS:
+                raise
+            time.sleep(0.005)
+        else:
+            return
+    raise OSError(errno.ETOOMANYREFS, os.strerror(errno.ETOOMANYREFS))
+
+
+def _memory_file(content: bytes) -> int:
+    descriptor = os.memfd_create("satchel", os.MFD_CLOEXEC)
+    with open(os.dup(descriptor), "wb") as file:
+        file.write(content)
+    return descriptor
+
+
+def _after_fork() -> None:
+    """In a child of the host: let go of everything that belongs to the parent's programs."""
+    global _guard  # noqa: PLW0603
+    _guard = threading.Lock()
+    for process in list(_alive):
+        process.close()
+    for each in list(_launchers):
+        each.after_fork()
+
+
+_guard = threading.Lock()
+_shared: Starter | None = None
+_launchers: weakref.WeakSet[Launcher] = weakref.WeakSet()
+_alive: weakref.WeakSet[LaunchedProcess] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_after_fork)

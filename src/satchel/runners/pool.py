@@ -1,0 +1,396 @@
+"""The runner: takes calls from any thread, gives each its turn, and a process in one of three ways.
+
+    cold   a process for this call alone; it starts, answers, is gone
+    fork   the same for a Python program, but forked from one that has started (`forkserver`)
+    warm   a process that was kept from an earlier call (`workers`), where the skill declares it
+
+What is kept, workers and fork servers, belongs to one program with the same powers and limits: when
+any of these changes (a file, a secret), the old ones are ended. Kept processes are ended after
+`IDLE` seconds without a call, and there are never more than `KEPT` times the slots of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING
+
+from satchel.runners.base import RunResult
+from satchel.runners.exchange import exchange, result_of
+from satchel.runners.forkserver import ForkServer, NotReady, can_fork
+from satchel.runners.launcher import CannotStart, launcher
+from satchel.runners.queue import FairQueue, Ticket
+from satchel.runners.reply import request_line
+from satchel.runners.sandbox import dress
+from satchel.runners.workers import Gone, Worker
+
+if TYPE_CHECKING:
+    from satchel.runners.base import Process, RunRequest, Tier
+    from satchel.runners.exchange import Exchanged
+    from satchel.settings import Settings
+    from satchel.trace import Trace
+
+    Kept = Worker | ForkServer
+
+IDLE = 60.0
+"""Seconds that a process is kept without a call."""
+KEPT = 4
+"""Idle processes that are kept for each slot."""
+_TICK = 5.0
+_HOSTS = {"timeout": 0.0, "reply": 0, "output": 0, "stderr": 0}
+_REFUSED = {
+    "timeout": "its turn did not come within {wait:g} s: {running} calls were running",
+    "cancelled": "the call was taken back before its turn came",
+    "closed": "the pool is closed",
+}
+
+
+class _Shelf:
+    """The kept processes of one skill, and what they were made from."""
+
+    __slots__ = ("broken", "idle", "limits", "powers", "program", "retired", "tier")
+
+    def __init__(self, request: RunRequest, tier: Tier) -> None:
+        self.program = request.program
+        self.powers = request.powers
+        self.limits = request.limits
+        self.tier: Tier = tier
+        self.idle: list[Kept] = []
+        """The one used last is used next."""
+        self.retired = False
+        self.broken = ""
+        """Why its fork server does not start."""
+
+    def fits(self, request: RunRequest, tier: Tier) -> bool:
+        """Whether its processes serve a request. Bounds that only the host looks at may differ."""
+        mine, its = self.limits, request.limits
+        return (
+            self.tier == tier
+            and self.program == request.program
+            and self.powers == request.powers
+            and (mine is its or mine._replace(**_HOSTS) == its._replace(**_HOSTS))
+        )
+
+
+class Pool:
+    """Runs calls. Made once for a host, used by all its threads."""
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        tier: Tier | None = None,
+        processes: int = 0,
+        fork_server: bool | None = None,
+        trace: Trace | None = None,
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            settings: `tool_processes`, `fork_server` and those of the sandbox.
+            tier: hold every program this way, whatever the settings say.
+            processes: calls at once, instead of the setting.
+            fork_server: whether Python programs are forked, instead of the setting.
+            trace: is told when a fork server does not start.
+        """
+        slots = processes or (settings.tool_processes if settings is not None else 0)
+        self.slots = slots or max(4, 2 * (os.cpu_count() or 1))
+        forking = settings is None or settings.fork_server
+        self._forking = forking if fork_server is None else fork_server
+        self._settings = settings
+        self._trace = trace
+        self._tiers: dict[bool, Tier] = {} if tier is None else {True: tier, False: tier}
+        self.forget()
+        _pools.add(self)
+
+    def forget(self) -> None:
+        """Begin anew, without any process."""
+        self._queue = FairQueue(self.slots)
+        self._lock = threading.Lock()
+        self._shelves: dict[str, _Shelf] = {}
+        self._idle = 0
+        """How many processes are idle on all shelves."""
+        self._live: set[Process] = set()
+        """Every process there is, for closing."""
+        self._keeper = False
+        self._closed = False
+
+    # --- the front ------------------------------------------------------------------------
+
+    def run(self, request: RunRequest) -> RunResult:
+        """Run one call. Never raises for what the program does.
+
+        Raises:
+            Unsandboxed: there is no sandbox, and the user did not agree to go without.
+            Refused: the program would see too much.
+        """
+        tier = self._tiers.get(request.own)
+        if tier is None:
+            tier = self._choose(own=request.own)
+        try:
+            line = request_line(request)
+        except (ValueError, TypeError, RecursionError) as exc:
+            return RunResult(fault="cannot-start", detail=f"the arguments are no JSON: {exc}")
+        wait = request.limits.timeout
+        came = time.monotonic()
+        ticket = self._queue.enter(request.skill, wait, request.cancel, request.workers)
+        if not isinstance(ticket, Ticket):
+            fault = "timeout" if ticket == "timeout" else "cancelled"
+            running = self._queue.counts()[0]
+            detail = _REFUSED[ticket].format(wait=wait, running=running)
+            waited = (time.monotonic() - came) * 1000
+            return RunResult(fault=fault, detail=detail, tier=tier, waited_ms=waited)
+        waited = ticket.waited * 1000
+        try:
+            if request.workers:
+                result = self._warm(request, line, tier, waited)
+            elif self._forking and can_fork(request.program):
+                result = self._fork(request, line, tier, waited)
+            else:
+                result = self._cold(request, line, tier, waited, time.monotonic())
+        except CannotStart as exc:
+            return RunResult(fault="cannot-start", detail=str(exc), tier=tier, waited_ms=waited)
+        finally:
+            self._queue.leave(ticket)
+        if result.fault is None and not result.error and not result.stderr:
+            return result  # the usual case: nothing was complained of
+        from satchel.runners.denials import with_denials
+
+        return with_denials(request, result)
+
+    def close(self) -> None:
+        """End every process. Calls that run end with a fault, calls that wait are sent away."""
+        with self._lock:
+            self._closed = True
+            idle = [kept for shelf in self._shelves.values() for kept in shelf.idle]
+            for shelf in self._shelves.values():
+                shelf.retired = True
+            self._shelves.clear()
+            self._idle = 0
+        self._queue.close()
+        for kept in idle:
+            self._end(kept)
+        for process in list(self._live):
+            process.kill()
+
+    def counts(self) -> dict[str, int]:
+        """How many calls run, run aside and wait, and how many processes are kept idle."""
+        running, aside, waiting = self._queue.counts()
+        return {"running": running, "aside": aside, "waiting": waiting, "kept": self._idle}
+
+    def kept(self) -> tuple[Kept, ...]:
+        """The processes that are idle, the one that was used last at the end."""
+        with self._lock:
+            found = [kept for shelf in self._shelves.values() for kept in shelf.idle]
+        return tuple(sorted(found, key=lambda kept: kept.idle_since))
+
+    # --- the three ways -------------------------------------------------------------------
+
+    def _cold(
+        self, request: RunRequest, line: bytes, tier: Tier, waited: float, began: float
+    ) -> RunResult:
+        process = self._start(request, tier)
+        got = self._exchange(process, request, line, began + request.limits.timeout)
+        ran = (time.monotonic() - began) * 1000
+        return result_of(got, request.limits, tier, "cold")._replace(waited_ms=waited, ran_ms=ran)
+
+    def _fork(self, request: RunRequest, line: bytes, tier: Tier, waited: float) -> RunResult:
+        began = time.monotonic()
+        deadline = began + request.limits.timeout
+        shelf = self._shelf(request, tier)
+        while True:
+            kept = self._take(shelf)
+            server = kept if isinstance(kept, ForkServer) else self._serve(shelf, request, deadline)
+            if server is None:
+                return self._cold(request, line, tier, waited, began)
+            try:
+                process = server.run()
+            except Gone as exc:
+                self._put(shelf, server, spent=True)
+                self._note(request.skill, "fork server", str(exc))
+                if kept is None:
+                    return self._cold(request, line, tier, waited, began)
+                continue
+            try:
+                got = self._exchange(process, request, line, deadline)
+            finally:
+                self._put(shelf, server, spent=server.is_spent())
+            ran = (time.monotonic() - began) * 1000
+            result = result_of(got, request.limits, tier, "fork")
+            return result._replace(waited_ms=waited, ran_ms=ran)
+
+    def _warm(self, request: RunRequest, line: bytes, tier: Tier, waited: float) -> RunResult:
+        shelf = self._shelf(request, tier)
+        while True:
+            worker = self._take(shelf)
+            if not isinstance(worker, Worker):
+                worker = Worker(self._admit(self._start(request, tier)), tier)
+            spent = True
+            try:
+                result = worker.ask(line, request.limits, request.cancel, waited)
+                spent = result.fault is not None or worker.is_spent(request.limits)
+                return result
+            except Gone as exc:
+                # Nothing was handed over, so another one may do it.
+                self._note(request.skill, "worker", str(exc))
+            finally:
+                self._put(shelf, worker, spent=spent)
+
+    # --- processes ------------------------------------------------------------------------
+
+    def _start(self, request: RunRequest, tier: Tier) -> Process:
+        launch = dress(request.program, request.powers, request.limits, tier)
+        try:
+            return launcher().start(launch)
+        except BaseException:
+            if launch.scratch:
+                with contextlib.suppress(OSError):
+                    os.rmdir(launch.scratch)
+            raise
+
+    def _exchange(
+        self, process: Process, request: RunRequest, line: bytes, deadline: float
+    ) -> Exchanged:
+        """Talk to a process that is for this call alone, and let go of it."""
+        try:
+            self._admit(process)
+            return exchange(process, line, request.limits, deadline, request.cancel)
+        finally:
+            self._live.discard(process)
+            process.close()
+
+    def _serve(self, shelf: _Shelf, request: RunRequest, deadline: float) -> ForkServer | None:
+        """A new fork server; None when there is to be none."""
+        if shelf.broken:
+            return None
+        try:
+            server = ForkServer.start(launcher(), request, shelf.tier, deadline)
+        except Gone as exc:
+            shelf.broken = str(exc)
+            self._note(request.skill, "fork server", shelf.broken)
+            return None
+        except NotReady:
+            return None
+        self._admit(server.process)
+        return server
+
+    def _admit(self, process: Process) -> Process:
+        """Know about a process; it is ended at once when the pool is closed already."""
+        self._live.add(process)
+        if self._closed:
+            process.kill()
+        return process
+
+    def _choose(self, *, own: bool) -> Tier:
+        from satchel.runners.sandbox import choose
+        from satchel.settings import load_settings
+
+        tier = choose(self._settings or load_settings(), own=own)
+        self._tiers[own] = tier
+        return tier
+
+    def _note(self, skill: str, what: str, reason: str) -> None:
+        if self._trace is not None:
+            self._trace.record("failed", (skill,), what=what, reason=reason)
+
+    # --- what is kept ---------------------------------------------------------------------
+
+    def _shelf(self, request: RunRequest, tier: Tier) -> _Shelf:
+        """Where the processes of this skill are kept; those made from something else are ended."""
+        shelf = self._shelves.get(request.skill)
+        if shelf is not None and shelf.fits(request, tier):
+            return shelf
+        old: list[Kept] = []
+        with self._lock:
+            shelf = self._shelves.get(request.skill)
+            if shelf is None or not shelf.fits(request, tier):
+                if shelf is not None:
+                    shelf.retired = True
+                    old = shelf.idle
+                    self._idle -= len(old)
+                shelf = _Shelf(request, tier)
+                if not self._closed:
+                    self._shelves[request.skill] = shelf
+        for kept in old:
+            self._end(kept)
+        return shelf
+
+    def _take(self, shelf: _Shelf) -> Kept | None:
+        with self._lock:
+            if shelf.retired or not shelf.idle:
+                return None
+            self._idle -= 1
+            return shelf.idle.pop()
+
+    def _put(self, shelf: _Shelf, kept: Kept, *, spent: bool) -> None:
+        """Take a process back, or end it when it is of no use any more."""
+        if not spent:
+            with self._lock:
+                if not (shelf.retired or self._closed):
+                    shelf.idle.append(kept)
+                    self._idle += 1
+                    if not self._keeper:
+                        self._keeper = True
+                        _keep_watch(weakref.ref(self))
+                    if self._idle <= KEPT * self.slots:
+                        return
+                    kept = self._oldest()
+        self._end(kept)
+
+    def _oldest(self) -> Kept:
+        """Take away the one that was idle longest."""
+        shelves = (shelf for shelf in self._shelves.values() if shelf.idle)
+        shelf = min(shelves, key=lambda shelf: shelf.idle[0].idle_since)
+        self._idle -= 1
+        return shelf.idle.pop(0)
+
+    def _end(self, kept: Kept) -> None:
+        self._live.discard(kept.process)
+        kept.close()
+
+    def sweep(self) -> bool:
+        """End what was idle for too long or has died; whether anything is left to look after."""
+        due = time.monotonic() - IDLE
+        ended: list[Kept] = []
+        with self._lock:
+            for shelf in self._shelves.values():
+                gone = [kept for kept in shelf.idle if kept.idle_since < due or not kept.is_well()]
+                shelf.idle = [kept for kept in shelf.idle if kept not in gone]
+                ended += gone
+            self._idle -= len(ended)
+            self._keeper = bool(self._idle)
+        for kept in ended:
+            self._end(kept)
+        return self._keeper
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+
+
+def _keep_watch(pool: weakref.ref[Pool]) -> None:
+    """Have idle processes of a pool looked after; the thread ends with the last of them."""
+
+    def watch() -> None:
+        going = True
+        while going:
+            time.sleep(_TICK)
+            alive = pool()
+            going = alive is not None and alive.sweep()
+            del alive
+
+    threading.Thread(target=watch, name="satchel-pool", daemon=True).start()
+
+
+def _after_fork() -> None:
+    """In a child of the host: the processes are the parent's."""
+    for pool in list(_pools):
+        pool.forget()
+
+
+_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

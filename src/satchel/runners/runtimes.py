@@ -1,0 +1,170 @@
+"""How does a skill's folder become a program that can be started?
+
+`Runtimes.prepare` is asked at every call. When nothing changed since the last time it only looks at
+time stamps; when something did, the runtime that the manifest names is asked, which builds what is
+missing. What is built stands in the cache, not in the skill's folder: that one is sealed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from satchel._language import say
+from satchel.errors import BuildFailed
+from satchel.runners.contents import digest as _digest
+from satchel.runners.contents import (
+    digest_files,
+    list_files,
+    read_inside,
+    stamp,
+    take_stamps,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from satchel.runners.base import Program
+    from satchel.runners.build import Workshop
+    from satchel.runners.contents import Stamps
+    from satchel.skill.manifest import Manifest
+
+
+class _Kept(NamedTuple):
+    """A program, and what must not have changed for it to be the right one still."""
+
+    program: Program
+    digest: str
+    stamps: Stamps | None
+    content: str
+    """Digest of all files, taken while the stamps were young: they may be the same for two."""
+    stands_on: tuple[tuple[str, tuple[int, int, int, int]], ...]
+
+
+class Runtimes:
+    """Turns tool skills into programs.
+
+    Args:
+        cache: Satchel's cache folder; everything that is built stands below `runtimes` there.
+        env: The environment to find tools in; the process's own when None.
+    """
+
+    def __init__(self, cache: str, env: Mapping[str, str] | None = None) -> None:
+        self._folder = os.path.join(cache, "runtimes") if cache else ""
+        self._env = env
+        self._kept: dict[tuple[str, str, str], _Kept] = {}
+        self._shop: Workshop | None = None
+
+    def prepare(
+        self,
+        folder: str,
+        manifest: Manifest,
+        *,
+        digest: str = "",
+        progress: Callable[[str], None] | None = None,
+    ) -> Program:
+        """The program of a skill, built when it must be.
+
+        Args:
+            folder: The skill's folder.
+            manifest: Its `skill.yaml`.
+            digest: What the folder holds, when the caller has just checked that; it is not looked
+                at again then.
+            progress: Told one line at every stage of a build.
+
+        Raises:
+            MissingRuntime: a Python, Node or Go is needed that is not here.
+            BuildFailed: dependencies cannot be had, or it does not build.
+        """
+        folder = os.path.abspath(folder)
+        place = (folder, manifest.runtime, manifest.entry)
+        try:
+            stamps = None if digest else take_stamps(folder)
+        except OSError as exc:
+            raise BuildFailed(
+                say("`{folder}` cannot be read: {reason}", folder=folder, reason=exc.strerror)
+            ) from exc
+        kept = self._kept.get(place)
+        if (
+            kept is not None
+            and kept.digest == digest
+            and kept.stamps == stamps
+            and not (stamps is not None and stamps.young)
+            and all(stamp(path) == seen for path, seen in kept.stands_on)
+        ):
+            return kept.program
+        try:
+            program, stands_on = self._prepare(folder, manifest, progress or _tell_nobody)
+        except OSError as exc:
+            raise BuildFailed(
+                say(
+                    "`{skill}` cannot be prepared: {reason}",
+                    skill=os.path.basename(folder),
+                    reason=exc.strerror or str(exc),
+                ),
+                say("Look at `{path}`", path=exc.filename or self._folder),
+            ) from exc
+        content = _young_content(folder, stamps, kept)
+        if kept is None or not _is_same(kept, program, stamps, content):
+            program = program._replace(
+                key=_digest(*program, digest, stamps and stamps.marks, content)
+            )
+        else:
+            program = kept.program
+        seen = tuple((path, stamp(path)) for path in stands_on)
+        self._kept[place] = _Kept(program, digest, stamps, content, seen)
+        return program
+
+    def _prepare(
+        self, folder: str, manifest: Manifest, progress: Callable[[str], None]
+    ) -> tuple[Program, tuple[str, ...]]:
+        from satchel.runners.build import Workshop
+
+        if read_inside(folder, manifest.entry, only=0) is None:
+            raise BuildFailed(
+                say("`{entry}` is not in the skill's folder", entry=manifest.entry),
+                say("`entry` in `skill.yaml` names the program's file"),
+            )
+        shop = self._shop = self._shop or Workshop(self._folder, self._env)
+        if manifest.runtime == "python":
+            from satchel.runners import python
+
+            return python.prepare(shop, folder, manifest.entry, progress)
+        if manifest.runtime == "node":
+            from satchel.runners import node, npm, typescript
+
+            found = node.find_node(shop)
+            packages = npm.install(shop, found, folder, progress)
+            if manifest.entry.endswith(typescript.ENTRIES):
+                return typescript.prepare(shop, found, folder, manifest.entry, packages, progress)
+            return node.in_place(found, folder, manifest.entry, packages)
+        if manifest.runtime == "go":
+            from satchel.runners import go
+
+            return go.prepare(shop, folder, manifest.entry, progress)
+        from satchel.runners import binary
+
+        return binary.prepare(folder, manifest.entry), ()
+
+
+def _tell_nobody(_line: str) -> None:
+    pass
+
+
+def _young_content(folder: str, stamps: Stamps | None, kept: _Kept | None) -> str:
+    """The digest of all files, where stamps alone could hide a change; else empty."""
+    was_young = kept is not None and kept.stamps is not None and kept.stamps.young
+    if stamps is None or not (stamps.young or was_young):
+        return ""
+    return digest_files(folder, list_files(folder))
+
+
+def _is_same(kept: _Kept, program: Program, stamps: Stamps | None, content: str) -> bool:
+    """Whether nothing but time has passed, so that processes of this program are not old."""
+    return (
+        stamps is not None
+        and kept.stamps is not None
+        and kept.stamps.marks == stamps.marks
+        and (kept.content == content or not kept.stamps.young)
+        and kept.program._replace(key="") == program
+    )

@@ -1,0 +1,110 @@
+"""What runs the programs of tool skills: made when the first one is called, never before.
+
+`Engine` is what a tool needs: a folder becomes a program, a request becomes a result.
+`LocalEngine` runs programs on this machine, in its sandbox.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from satchel.runners.base import Program, Runner, RunRequest, RunResult
+    from satchel.runners.runtimes import Runtimes
+    from satchel.settings import Settings
+    from satchel.skill.manifest import Manifest
+    from satchel.trace import Trace
+
+
+class Engine(Protocol):
+    """Prepares programs and runs them."""
+
+    def prepare(self, folder: str, manifest: Manifest, digest: str = "") -> Program:
+        """The program of a skill, its dependencies and its build included.
+
+        Args:
+            folder: The skill's folder.
+            manifest: What it declares.
+            digest: The digest of the folder's content, when it was just verified.
+
+        Raises:
+            MissingRuntime: a Python, Node or Go is needed that is not here.
+            BuildFailed: dependencies cannot be had, or it does not build.
+        """
+        ...
+
+    def run(self, request: RunRequest) -> RunResult:
+        """Run one call.
+
+        Raises:
+            Unsandboxed: there is no sandbox, and the user did not agree to go without.
+        """
+        ...
+
+    def close(self) -> None:
+        """End every process that is kept."""
+        ...
+
+
+class LocalEngine:
+    """Runs programs on this machine, in its sandbox."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        trace: Trace | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            settings: Where things are built, how many processes, which sandbox.
+            trace: Where events go.
+            progress: Told one line at every stage of a build, for people.
+        """
+        self.progress = progress
+        self._settings = settings
+        self._trace = trace
+        self._lock = threading.Lock()
+        self._runtimes: Runtimes | None = None
+        self._runner: Runner | None = None
+
+    def prepare(self, folder: str, manifest: Manifest, digest: str = "") -> Program:
+        """The program of a skill, built when it must be.
+
+        Raises:
+            MissingRuntime: a Python, Node or Go is needed that is not here.
+            BuildFailed: dependencies cannot be had, or it does not build.
+        """
+        runtimes = self._runtimes
+        if runtimes is None:
+            with self._lock:
+                from satchel.runners.runtimes import Runtimes
+
+                runtimes = self._runtimes = self._runtimes or Runtimes(self._settings.paths.cache)
+        return runtimes.prepare(folder, manifest, digest=digest, progress=self.progress)
+
+    def run(self, request: RunRequest) -> RunResult:
+        """Run one call.
+
+        Raises:
+            Unsandboxed: there is no sandbox, and the user did not agree to go without.
+            Refused: the program would see too much.
+        """
+        runner = self._runner
+        if runner is None:
+            with self._lock:
+                from satchel.runners.pool import Pool
+
+                runner = self._runner = self._runner or Pool(self._settings, trace=self._trace)
+        return runner.run(request)
+
+    def close(self) -> None:
+        """End every process that is kept; a later call starts anew."""
+        with self._lock:
+            runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.close()

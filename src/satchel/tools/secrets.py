@@ -1,0 +1,220 @@
+"""Secrets that a tool skill declares: where they come from, and how they stay out of answers.
+
+Looked for in this order: the keyring (service `satchel`, extra `keyring`), the file `secrets.env`
+beside `config.toml`, the environment. Only what a skill.yaml names is looked for, and only a skill
+that may run gets it. What a program then says is searched for the values, also as base64, as hex
+and as parts of addresses, and they are replaced by their names. That stops accidents; a program
+that wants to give a secret away is stopped by having no network.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+from satchel._fs import read_plain
+from satchel._optional import available
+from satchel.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from satchel.settings import Settings
+
+FILE = "secrets.env"
+SERVICE = "satchel"
+SHORTEST = 6
+"""Characters; anything shorter stands in ordinary text too often to be kept out of it."""
+_MAX_FILE = 256 * 1024
+_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)")
+_GAP = re.compile(r"\n… \[[\d,]+ bytes were dropped\] …\n")
+"""What stands where a long text was cut."""
+_PIECE = 4
+"""Characters of a secret at a cut that are taken for the rest of one."""
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+class Secrets:
+    """Finds the values of secrets."""
+
+    def __init__(self, settings: Settings, env: Mapping[str, str] | None = None) -> None:
+        """Look in the user's places.
+
+        Args:
+            settings: Where the configuration is.
+            env: The environment; the process's own when None.
+        """
+        config = settings.paths.config
+        self.file = os.path.join(os.path.dirname(config), FILE) if config else ""
+        self._env = env
+
+    def values(self, names: Sequence[str]) -> Pairs:
+        """Name and value of each.
+
+        Raises:
+            SettingsError: one is not set, too short, or the file cannot be used.
+        """
+        found: list[tuple[str, str]] = []
+        missing: list[str] = []
+        table: dict[str, str] | None = None
+        for name in names:
+            value = _from_keyring(name)
+            if not value:
+                table = self._read() if table is None else table
+                environment = os.environ if self._env is None else self._env
+                value = table.get(name) or environment.get(name)
+            if not value:
+                missing.append(name)
+                continue
+            if len(value) < SHORTEST:
+                raise SettingsError(
+                    f"The secret `{name}` has fewer than {SHORTEST} characters, too few to be kept "
+                    "out of answers",
+                    "Use a longer one",
+                )
+            if "\0" in value:
+                raise SettingsError(f"The secret `{name}` contains a NUL character", "Remove it")
+            found.append((name, value))
+        if missing:
+            shown = ", ".join(f"`{name}`" for name in missing)
+            where = f"Put `{missing[0]}=…` into `{self.file}`, or set" if self.file else "Set"
+            raise SettingsError(f"Not set: {shown}", f"{where} `{missing[0]}` in the environment")
+        return tuple(found)
+
+    def _read(self) -> dict[str, str]:
+        """What the file says; nothing when there is none."""
+        if not self.file:
+            return {}
+        try:
+            private = os.name == "nt" or not os.lstat(self.file).st_mode & 0o077
+            text = read_plain(self.file, _MAX_FILE).decode()
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        except (OSError, UnicodeDecodeError) as exc:
+            reason = exc.strerror or str(exc) if isinstance(exc, OSError) else "it is not UTF-8"
+            raise SettingsError(f"`{self.file}` cannot be used: {reason}", "Correct it") from exc
+        if not private:
+            raise SettingsError(
+                f"Other users may read `{self.file}`, so no secret is taken from it",
+                f"Run `chmod 600 {self.file}`",
+            )
+        return dict(_lines(text))
+
+
+def _lines(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        match = _LINE.fullmatch(line)
+        if match is None:
+            continue
+        value = match.group(2).strip()
+        if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+            value = value[1:-1]
+        yield match.group(1), value
+
+
+def _from_keyring(name: str) -> str:
+    module: Any = available("keyring")
+    if module is None:
+        return ""
+    try:
+        return str(module.get_password(SERVICE, name) or "")
+    except Exception:  # noqa: BLE001 - a keyring that is locked or absent is one place less
+        return ""
+
+
+class Redactor:
+    """Takes the values of secrets out of what a program said."""
+
+    def __init__(self, secrets: Pairs) -> None:
+        needles: dict[str, str] = {}
+        for name, value in secrets:
+            for form in _forms(value):
+                needles.setdefault(form, f"[secret {name}]")
+        self._needles = needles
+        # The longest first, so that no form hides a part of another.
+        parts = sorted(needles, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, parts))) if parts else None
+        self.count = 0
+        """How many were taken out."""
+
+    def text(self, text: str) -> str:
+        """The text without secrets."""
+        return self._pattern.sub(self._name, text) if self._pattern is not None and text else text
+
+    def pieces(self, text: str) -> str:
+        """The same for what is kept of a longer text, of which a cut may have halved a secret."""
+        if self._pattern is None or not text:
+            return text
+        first, mark, last = self.text(text), "", ""
+        gap = _GAP.search(first)
+        if gap is not None:
+            first, mark, last = first[: gap.start()], gap.group(), first[gap.end() :]
+        first, last = self._without_end(first), self._without_start(last)
+        return f"{first}{mark}{last}"
+
+    def _name(self, match: re.Match[str]) -> str:
+        self.count += 1
+        return self._needles[match.group()]
+
+    def _without_end(self, text: str) -> str:
+        """Drop the beginning of a secret at the end of a text."""
+        for form, name in self._needles.items():
+            for size in range(min(len(form) - 1, len(text)), _PIECE - 1, -1):
+                if text.endswith(form[:size]):
+                    self.count += 1
+                    return text[:-size] + name
+        return text
+
+    def _without_start(self, text: str) -> str:
+        """Drop the end of a secret at the beginning of a text."""
+        for form, name in self._needles.items():
+            for size in range(min(len(form) - 1, len(text)), _PIECE - 1, -1):
+                if text.startswith(form[-size:]):
+                    self.count += 1
+                    return name + text[size:]
+        return text
+
+    def value(self, value: Any) -> Any:
+        """A JSON value without secrets, keys and all."""
+        if self._pattern is None:
+            return value
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            table = cast("dict[Any, Any]", value)
+            return {self.text(str(key)): self.value(item) for key, item in table.items()}
+        if isinstance(value, list):
+            return [self.value(item) for item in cast("list[Any]", value)]
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            shown = str(value)
+            return self.text(shown) if self._pattern.search(shown) else value
+        return value
+
+
+def _forms(value: str) -> Iterable[str]:
+    """A secret as it may stand in a text."""
+    import base64
+    import json
+    from urllib.parse import quote, quote_plus
+
+    data = value.encode("utf-8", "surrogateescape")
+    found = {
+        value,
+        value.strip(),
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        quote(data, safe=""),
+        quote_plus(data),
+        data.hex(),
+        data.hex().upper(),
+    }
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        found.add(encode(data).decode().rstrip("="))
+        # Inside a longer text it begins at any of three places; the outer signs are shared.
+        for shift in (0, 1, 2):
+            whole = encode(b"\0" * shift + data).decode().rstrip("=")
+            found.add(whole[shift + 1 if shift else 0 : -1])
+    found |= {line.strip() for line in value.splitlines()}  # a key in several lines
+    return (form for form in found if len(form) >= SHORTEST)

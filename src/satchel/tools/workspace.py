@@ -1,0 +1,339 @@
+"""Files of the project for tools that read or write them: never outside it, never too large.
+
+A packaged tool gets a `Workspace` and no other way to files. Each refusal is a `Failure` with its
+words in both languages; a tool lists `READING` or `WRITING` among its own.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from satchel._fs import is_inside, open_beneath, read_small
+from satchel.errors import AccessDenied
+from satchel.tools.failures import Failure, Text, ToolFailed
+from satchel.tools.frame import encodable, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LIMIT = 20 * 1024 * 1024
+"""Bytes of a file that a tool reads or writes."""
+MAX_TEXT = 8_000
+"""Characters that a tool answers with."""
+
+OUTSIDE = Failure(
+    "outside",
+    "ACCESS_DENIED",
+    Text("The path leads outside the project", "路径超出工作区"),
+    Text("{path}"),
+    Text("Give a path relative to the project", "请使用相对工作区的路径"),
+    Text(
+        "`..`, an absolute path or a link leads out", "路径含 `..`、为绝对路径或链接指向工作区之外"
+    ),
+)
+NOT_FOUND = Failure(
+    "not-found",
+    "NOT_FOUND",
+    Text("There is no such file", "文件不存在"),
+    Text("{path}"),
+    Text(
+        "Call ReadFile on its folder to see what is there",
+        "请先用 ReadFile 查看所在文件夹以确认路径",
+    ),
+    Text("Nothing is at the path", "该路径下没有文件"),
+)
+NO_FILE = Failure(
+    "no-file",
+    "IS_DIRECTORY",
+    Text("That is a folder or a special file", "该路径是文件夹或特殊文件"),
+    Text("{path}"),
+    Text("Give the path of a file", "请给出文件的路径"),
+    Text(
+        "A folder, a link to nowhere, a pipe or a device is there",
+        "该路径是文件夹、失效链接、管道或设备",
+    ),
+)
+WRONG_KIND = Failure(
+    "wrong-kind",
+    "INVALID_PARAM",
+    Text("The file is of a kind that is not supported", "不支持的文件类型"),
+    Text("{path}"),
+    Text("Give a file that ends in {kinds}", "请给出以 {kinds} 结尾的文件"),
+    Text("The name ends otherwise", "文件名后缀不符"),
+)
+TOO_LARGE = Failure(
+    "too-large",
+    "INVALID_PARAM",
+    Text("The file is too large", "文件过大"),
+    Text("{path} ({size} MB, limit {limit} MB)", "{path} ({size}MB)，超过 {limit}MB 上限"),
+    Text("Split it and work on the parts", "请拆分后分批处理"),
+    Text("It has more than 20 MB", "文件超过 20MB"),
+)
+NOT_READABLE = Failure(
+    "not-readable",
+    "PERMISSION_DENIED",
+    Text("The file cannot be read", "文件无法读取"),
+    Text("{path}"),
+    Text("Ask the user to check its permissions", "请让用户检查文件权限"),
+    Text("The operating system says no", "操作系统拒绝访问"),
+)
+EXISTS = Failure(
+    "exists",
+    "CONFLICT",
+    Text("The file exists already", "文件已存在"),
+    Text("{path}"),
+    Text(
+        "Give another path, or ask the user and set `overwrite` to true to replace it",
+        "请换一个路径，或征得用户同意后将 `overwrite` 设为 true 以替换",
+    ),
+    Text("A file is at the path and `overwrite` is false", "目标文件已存在且 `overwrite` 为 false"),
+)
+NOT_WRITABLE = Failure(
+    "not-writable",
+    "PERMISSION_DENIED",
+    Text("The file cannot be written", "文件无法写入"),
+    Text("{path}"),
+    Text(
+        "Give another path, or ask the user to check the folder",
+        "请换一个路径，或让用户检查该文件夹",
+    ),
+    Text("The operating system says no, or the disk is full", "操作系统拒绝写入，或磁盘已满"),
+)
+READING = (WRONG_KIND, OUTSIDE, NOT_FOUND, NO_FILE, TOO_LARGE, NOT_READABLE)
+"""Ways in which `read` fails."""
+WRITING = (WRONG_KIND, OUTSIDE, NO_FILE, EXISTS, TOO_LARGE, NOT_WRITABLE)
+"""Ways in which `check_target` and `write` fail."""
+
+_BY_FOLDER = os.open in os.supports_dir_fd and os.link in os.supports_dir_fd
+_NO_LINKS = frozenset((errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK))
+
+
+class Written(NamedTuple):
+    """What writing did."""
+
+    path: str
+    """Relative to the project."""
+    replaced: bool
+    folders: tuple[str, ...]
+    """Folders that were made for it."""
+
+
+class Workspace:
+    """The project's folder, as far as a tool may touch it."""
+
+    def __init__(self, root: str, limit: int = LIMIT) -> None:
+        self.root = root
+        self.limit = limit
+
+    def relative(self, path: str, kinds: Sequence[str] = ()) -> str:
+        """The path below the project, checked as far as words go: no file is touched.
+
+        Raises:
+            ToolFailed: it names no file of the project, or none of these kinds.
+        """
+        given = path.strip()
+        if not given or "\0" in given:
+            raise ToolFailed(OUTSIDE, path=given or "(empty)")
+        if kinds and not given.lower().endswith(tuple(kinds)):
+            raise ToolFailed(WRONG_KIND, path=given, kinds=", ".join(kinds))
+        if os.path.isabs(given):
+            given = os.path.normpath(given)
+            for base in (self.root, os.path.realpath(self.root)):
+                if is_inside(given, base) and given != base:
+                    return os.path.relpath(given, base).replace(os.sep, "/")
+            raise ToolFailed(OUTSIDE, path=path)
+        return given.replace("\\", "/") if os.name == "nt" else given
+
+    def read(self, path: str, kinds: Sequence[str] = ()) -> bytes:
+        """A whole file.
+
+        Raises:
+            ToolFailed: one of `READING`.
+        """
+        wanted = self.relative(path, kinds)
+        try:
+            descriptor = open_beneath(self.root, wanted)
+        except AccessDenied:
+            raise ToolFailed(OUTSIDE, path=path) from None
+        except OSError as exc:
+            self._cannot_read(exc, path)
+        try:
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode):
+                raise ToolFailed(NO_FILE, path=path)
+            if info.st_size > self.limit:
+                self._too_large(path, info.st_size)
+            return read_small(descriptor, self.limit)
+        except OSError as exc:
+            if exc.errno == errno.EFBIG:  # it grew meanwhile
+                self._too_large(path, self.limit + 1)
+            self._cannot_read(exc, path)
+        finally:
+            os.close(descriptor)
+
+    def check_target(self, path: str, kinds: Sequence[str] = (), *, overwrite: bool) -> str:
+        """Whether a file may be written there, before anything is made; returns its path.
+
+        Raises:
+            ToolFailed: one of `WRITING`.
+        """
+        wanted = self.relative(path, kinds)
+        # A step back is never needed to name a file, and is where tricks begin.
+        parts = [part for part in wanted.split("/") if part not in ("", ".")]
+        if ".." in parts or not parts:
+            raise ToolFailed(OUTSIDE, path=path)
+        try:
+            descriptor = open_beneath(self.root, "/".join(parts[:-1]) or ".")
+        except AccessDenied:
+            raise ToolFailed(OUTSIDE, path=path) from None
+        except FileNotFoundError:
+            return "/".join(parts)  # its folder will be made
+        except OSError:
+            raise ToolFailed(NOT_WRITABLE, path=path) from None
+        try:
+            self._look(descriptor, parts, path, overwrite=overwrite)
+        finally:
+            os.close(descriptor)
+        return "/".join(parts)
+
+    def write(self, path: str, data: bytes, *, overwrite: bool) -> Written:
+        """Write a whole file or nothing, and replace none unless told to. Makes its folder.
+
+        Raises:
+            ToolFailed: one of `WRITING`.
+        """
+        wanted = self.check_target(path, overwrite=overwrite)
+        if len(data) > self.limit:
+            self._too_large(path, len(data))
+        head, _, name = wanted.rpartition("/")
+        made: list[str] = []
+        try:
+            folder = self._open_folder(head, made)
+            try:
+                before = self._look(folder, wanted.split("/"), path, overwrite=overwrite)
+                mode = stat.S_IMODE(before.st_mode) if before else 0
+                _put(_Place(folder, os.path.join(self.root, head)), name, data, mode, overwrite)
+            finally:
+                os.close(folder)
+        except FileExistsError:
+            raise ToolFailed(EXISTS, path=path) from None
+        except AccessDenied:
+            raise ToolFailed(OUTSIDE, path=path) from None
+        except OSError:
+            raise ToolFailed(NOT_WRITABLE, path=path) from None
+        shown = encodable(printable(wanted))
+        return Written(shown, before is not None, tuple(encodable(printable(one)) for one in made))
+
+    def _look(
+        self, folder: int, parts: list[str], path: str, *, overwrite: bool
+    ) -> os.stat_result | None:
+        """What is at the target now; None when nothing is."""
+        if not stat.S_ISDIR(os.fstat(folder).st_mode):
+            raise ToolFailed(NOT_WRITABLE, path=path)
+        try:
+            if _BY_FOLDER:
+                info = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
+            else:
+                info = os.lstat(os.path.join(self.root, *parts))
+        except FileNotFoundError:
+            return None
+        except OSError:
+            raise ToolFailed(NOT_WRITABLE, path=path) from None
+        if not stat.S_ISREG(info.st_mode):
+            raise ToolFailed(NO_FILE, path=path)  # a link too: whose file it is nobody said
+        if not overwrite:
+            raise ToolFailed(EXISTS, path=path)
+        return info
+
+    def _open_folder(self, path: str, made: list[str]) -> int:
+        """A folder of the project, held open; made when it is not there."""
+        try:
+            return open_beneath(self.root, path or ".")
+        except FileNotFoundError:
+            above, _, name = path.rpartition("/")
+        outer = self._open_folder(above, made)
+        try:
+            if _BY_FOLDER:
+                os.mkdir(name, dir_fd=outer)
+            else:
+                os.mkdir(os.path.join(self.root, path))
+            made.append(path)
+        except FileExistsError:
+            pass  # somebody else made it; a link to nowhere fails below
+        finally:
+            os.close(outer)
+        return open_beneath(self.root, path)
+
+    def _too_large(self, path: str, size: int) -> NoReturn:
+        mb = 1024 * 1024
+        raise ToolFailed(
+            TOO_LARGE, path=path, size=f"{size / mb:.1f}", limit=f"{self.limit / mb:g}"
+        ) from None
+
+    def _cannot_read(self, exc: OSError, path: str) -> NoReturn:
+        if exc.errno in (errno.ENOENT, errno.ENOTDIR):
+            raise ToolFailed(NOT_FOUND, path=path) from None
+        odd = exc.errno in (errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENXIO)
+        raise ToolFailed(NO_FILE if odd else NOT_READABLE, path=path) from None
+
+
+class _Place(NamedTuple):
+    """A folder held open, or its path where the system cannot do that."""
+
+    descriptor: int
+    path: str
+
+    def at(self, name: str) -> str:
+        return name if _BY_FOLDER else os.path.join(self.path, name)
+
+    @property
+    def fd(self) -> int | None:
+        return self.descriptor if _BY_FOLDER else None
+
+
+def _put(place: _Place, name: str, data: bytes, mode: int, overwrite: bool) -> None:  # noqa: FBT001
+    """Write beside the target, then let it take the name in one step."""
+    temporary = f".{name[:80]}.{os.getpid()}.{os.urandom(4).hex()}"
+    _create(place, temporary, data, mode)
+    source, target, fd = place.at(temporary), place.at(name), place.fd
+    try:
+        if overwrite:
+            os.replace(source, target, src_dir_fd=fd, dst_dir_fd=fd)
+            return
+        try:
+            os.link(source, target, src_dir_fd=fd, dst_dir_fd=fd)  # fails when it exists
+        except OSError as exc:
+            if exc.errno not in _NO_LINKS:
+                raise
+            _create(place, name, data, mode)
+    finally:
+        if not overwrite or _is_there(source, fd):
+            os.unlink(source, dir_fd=fd)
+
+
+def _is_there(path: str, fd: int | None) -> bool:
+    try:
+        os.stat(path, dir_fd=fd, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def _create(place: _Place, name: str, data: bytes, mode: int) -> None:
+    """A new file with all of the data, on the disk; nothing is left when that fails."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(place.at(name), flags, 0o666, dir_fd=place.fd)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            if mode and hasattr(os, "fchmod"):
+                os.fchmod(stream.fileno(), mode)
+            os.fsync(stream.fileno())
+    except BaseException:
+        os.unlink(place.at(name), dir_fd=place.fd)
+        raise

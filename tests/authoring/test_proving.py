@@ -1,0 +1,275 @@
+"""Boxes that only a run can tick: four runtimes, in the sandbox; and nothing runs unasked."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from wrong import NAME, TOOL, write_good
+
+from needs import needs
+from satchel import Satchel
+from satchel.authoring.bench import bench_of
+from satchel.authoring.cases import cases_of
+from satchel.authoring.check import check_folder
+from satchel.authoring.examples import run_cases
+from satchel.authoring.proving import is_listed, prover
+from satchel.authoring.scaffold import KINDS
+from satchel.authoring.trial import find_tool, read_arguments, try_tool
+from satchel.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from wrong import Skill
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """One cache for all of them: Go compiles its library once."""
+    return str(tmp_path_factory.mktemp("satchel"))
+
+
+@pytest.fixture
+def satchel(tmp_path, monkeypatch, kept):
+    monkeypatch.setenv("SATCHEL_HOME", kept)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "project").mkdir()
+    if node := needs("node24"):
+        (tmp_path / "bin/node").symlink_to(node)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    found = Satchel.for_project(tmp_path / "project", trust="all", builtin=False, packaged=False)
+    yield found
+    found.close()
+
+
+def _new(satchel: Satchel, kind: str, language: str = "en") -> Skill:
+    return write_good(Path(satchel.settings.project) / "skills", kind, language)
+
+
+def _report(satchel: Satchel, skill: Skill):
+    folder = str(skill.folder)
+    (report,) = check_folder(folder, prove=prover(satchel), listed=is_listed(satchel, folder))
+    return report
+
+
+@pytest.mark.req("E9", "E11")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_a_scaffold_ticks_every_box_when_it_is_run(satchel, kind):
+    needs({"go": "go", "binary": "cc", "typescript": "node24", "python": "bwrap"}[kind])
+    report = _report(satchel, _new(satchel, kind))
+    assert report.failing == set()
+    ticked = {one.rule for one in report.verdicts if one.state == "pass"}
+    assert {"answers", "refuses", "listed"} <= ticked
+    assert ("go-builds" in ticked) is (kind == "go")
+
+
+@pytest.mark.req("E9")
+@pytest.mark.parametrize(
+    ("old", "new", "fires"),
+    [
+        # Only a run can tell that the program is wrong about its own example.
+        ("    lines = len(text.splitlines())", "    lines = len(texts.splitlines())", {"answers"}),
+        ("= wanted(arguments)", "= str(arguments.get('text', '')), ''", {"refuses"}),
+        ("    text, path =", "    os._exit(3)\n    text, path =", {"answers", "refuses"}),
+        ("    text, path =", "    return 'well'\n    text, path =", {"refuses"}),
+    ],
+)  # fmt: skip
+def test_a_wrong_program_fails_its_boxes(satchel, old, new, fires):
+    skill = _new(satchel, "python")
+    skill.edit(old, new, "main.py")
+    assert _report(satchel, skill).failing == fires
+
+
+@pytest.mark.req("E9")
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("KeyError: 'text' — check the arguments of the call", "shows the inside"),
+        ("Arguments are wrong", "the error is not"),
+    ],
+)
+def test_an_error_of_a_running_program_has_a_form_too(satchel, message, said):
+    skill = _new(satchel, "python")
+    skill.edit('"error": str(exc)}', f'"error": str({message!r})}}', "main.py")
+    report = _report(satchel, skill)
+    assert report.failing == {"refuses"}
+    assert all(said in one.message for one in report.verdicts if one.state == "fail")
+
+
+@pytest.mark.req("E9")
+def test_a_folder_outside_the_project_is_proven_too(satchel, tmp_path):
+    skill = write_good(tmp_path / "elsewhere", "python")
+    (report,) = check_folder(str(skill.folder), prove=prover(satchel))
+    assert report.failing == set()
+    ticked = {one.rule for one in report.verdicts if one.state == "pass"}
+    assert {"answers", "refuses"} <= ticked
+
+
+@pytest.mark.req("E9")
+def test_dependencies_that_cannot_be_had_are_an_answer(satchel):
+    skill = _new(satchel, "python")
+    skill.write("requirements.txt", "-e .\n")
+    report = _report(satchel, skill)
+    assert report.failing == {"answers"}
+    assert any(one.reason == "the program cannot be built" for one in report.verdicts)
+
+
+@pytest.mark.req("E9")
+def test_a_go_program_that_does_not_build(satchel):
+    needs("go")
+    skill = _new(satchel, "go")
+    skill.edit("func main() {", "func main() {\n\tvar unused int", "main.go")
+    assert _report(satchel, skill).failing == {"go-builds"}
+
+
+@pytest.mark.req("E9")
+def test_a_skill_that_is_not_offered_is_not_listed(satchel, tmp_path):
+    skill = _new(satchel, "python")
+    assert is_listed(satchel, str(skill.folder)) == ("pass", "")
+    outside = write_good(tmp_path / "elsewhere", "python")
+    assert is_listed(satchel, str(outside.folder))[0] == "skip"
+    distrusting = Satchel.for_project(satchel.settings.project, builtin=False)
+    assert is_listed(distrusting, str(skill.folder)) == ("skip", "the skill is not trusted here")
+    # Two folders of one name: the first one has the tool.
+    write_good(Path(satchel.settings.project) / ".agents/skills", "python")
+    satchel.refresh()
+    assert is_listed(satchel, str(skill.folder)) == ("fail", "shadowed")
+
+
+def test_nothing_is_run_unless_it_is_asked_for(satchel, tmp_path):
+    mark = tmp_path / "ran"
+    skill = _new(satchel, "python")
+    skill.edit('"""Counts', f'import os\nos.mkdir({str(mark)!r})\n"""Counts', "main.py")
+    skill.write("conftest.py", f"import os\nos.mkdir({str(mark)!r})\n")
+    check_folder(str(skill.folder))
+    assert not mark.exists()
+    # And when it is, the sandbox holds it.
+    _report(satchel, skill)
+    assert not mark.exists()
+
+
+# --- cases --------------------------------------------------------------------------------
+
+
+def test_every_wrong_call_is_tried_before_the_program_and_in_it(satchel):
+    skill = _new(satchel, "python")
+    bench = bench_of(satchel, str(skill.folder))
+    outcomes = list(run_cases(bench))
+    assert {one.state for one in outcomes} == {"pass"}
+    kinds = [one.case.kind for one in outcomes]
+    assert kinds.count("example") == 2
+    assert kinds.count("refused") == kinds.count("program") == 5
+    titles = {one.case.title for one in outcomes if one.case.kind == "program"}
+    assert {"`path` leads outside", "`path` is not there", "an unknown parameter"} <= titles
+
+
+def test_an_example_without_its_file_is_not_run(satchel):
+    skill = _new(satchel, "python")
+    skill.edit('        text: "to be or not to be"', "        path: data/sales.txt")
+    outcomes = list(run_cases(bench_of(satchel, str(skill.folder))))
+    assert [one.said for one in outcomes if one.state == "not-run"] == ["needs data/sales.txt"]
+    os.makedirs(os.path.join(satchel.settings.project, "data"))
+    with open(os.path.join(satchel.settings.project, "data/sales.txt"), "w") as file:
+        file.write("one two\n")
+    outcomes = list(run_cases(bench_of(satchel, str(skill.folder))))
+    assert {one.state for one in outcomes} == {"pass"}
+
+
+WRITER = """
+import json, os, sys
+def run(a):
+    path = a["path"]
+    if not isinstance(path, str) or path.startswith("..") or "no_such_parameter" in a:
+        return {"output": "", "error": "Path cannot be used: path — give another one"}
+    if os.path.exists(path):
+        return {"output": "", "error": f"File exists: {path} — choose another name"}
+    with open(path, "w") as file:
+        file.write("hello")
+    return {"output": f"wrote {path}", "error": ""}
+try:
+    reply = run(json.loads(sys.stdin.readline())["arguments"])
+except Exception:
+    reply = {"output": "", "error": "Arguments are wrong — give a path"}
+print(json.dumps(reply))
+"""
+
+
+def test_a_tool_that_writes_is_tested_on_a_copy(satchel):
+    skill = _new(satchel, "python")
+    skill.write("main.py", WRITER)
+    skill.write(
+        "skill.yaml",
+        f"name: {TOOL}\ndescription: Writes a greeting into one new file of the workspace.\n"
+        "runtime: python\nentry: main.py\nfiles:\n  write: [path]\nparameters:\n  - name: path\n"
+        "    type: string\n    required: true\n"
+        "    description: 'Path of the new file, relative to the workspace. Example: a.txt'\n"
+        "docs:\n  examples:\n    - scenario: one\n      arguments: {path: hello.txt}\n",
+    )
+    outcomes = list(run_cases(bench_of(satchel, str(skill.folder))))
+    assert {(one.case.title, one.said) for one in outcomes if one.state == "fail"} == set()
+    assert outcomes[0].said == "wrote hello.txt"
+    assert not os.path.exists(os.path.join(satchel.settings.project, "hello.txt"))
+    assert {one.case.title for one in outcomes} >= {"without `path`", "`path` leads outside"}
+
+
+def test_cases_name_what_each_type_must_refuse(satchel):
+    skill = _new(satchel, "python")
+    text = skill.read("skill.yaml").replace(
+        "# Of the workspace",
+        "  - name: count\n    type: integer\n    required: true\n    description: x\n"
+        "  - name: deep\n    type: boolean\n    description: y\n# Of the workspace",
+    )
+    skill.write("skill.yaml", text)
+    from satchel.skill.manifest_read import load_manifest
+
+    manifest = load_manifest(str(skill.folder)).manifest
+    assert manifest is not None
+    found = {(case.title, case.kind): case for case in cases_of(manifest, manifest.tools[0])}
+    assert found["`count` of a wrong type", "program"].must_fail
+    assert not found["`deep` of a wrong type", "program"].must_fail
+    assert "count" not in found["without `count`", "refused"].arguments
+
+
+# --- one call -----------------------------------------------------------------------------
+
+
+def test_a_trial_shows_what_the_program_got_and_said(satchel):
+    _new(satchel, "python")
+    for name in (TOOL, NAME, f"{NAME}.count", f"{NAME}.{TOOL}"):
+        assert find_tool(satchel, name) == TOOL
+    trial = try_tool(satchel, TOOL, {"text": "to be"})
+    assert trial.request == '{"arguments": {"text": "to be", "path": ""}}'
+    assert trial.response.startswith('{"output": "lines: 1')
+    assert trial.reply.data["tier"] in {"bwrap", "landlock"}
+    refused = try_tool(satchel, TOOL, {"text": 5})
+    assert (refused.request, refused.response) == ("", "")
+    assert refused.reply.error.code == "INVALID_PARAM"
+    wrong = try_tool(satchel, TOOL, {})
+    assert '"error": "Nothing to count' in wrong.response
+    with pytest.raises(NotFound, match="There is no tool"):
+        find_tool(satchel, "word_count_cuont")
+    with pytest.raises(InvalidInput, match="has the tools"):
+        find_tool(satchel, f"{NAME}.read")
+
+
+def test_arguments_of_a_command_line_have_their_types(satchel):
+    skill = _new(satchel, "python")
+    text = skill.read("skill.yaml").replace(
+        "# Of the workspace",
+        "  - name: top\n    type: integer\n    description: x\n  - name: share\n    type: number\n"
+        "    description: x\n  - name: deep\n    type: boolean\n    description: y\n"
+        "# Of the workspace",
+    )
+    skill.write("skill.yaml", text)
+    read = lambda *pairs, table="": read_arguments(satchel, TOOL, pairs, table)  # noqa: E731
+    assert read("text=a=b", "top=3", "share=0.5", "deep=yes") == {
+        "text": "a=b", "top": 3, "share": 0.5, "deep": True,
+    }  # fmt: skip
+    assert read("top=many", table='{"text": "x"}') == {"text": "x", "top": "many"}
+    for pairs, table in ((("text",), ""), ((), "[1]"), ((), "{")):
+        with pytest.raises(InvalidInput):
+            read(*pairs, table=table)

@@ -1,0 +1,155 @@
+"""A new skill works as it is: under the bare protocol, in both languages, in every runtime."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from wrong import write_good
+
+from needs import needs
+from satchel.authoring import scaffold
+from satchel.authoring.error_words import slip_in
+from satchel.authoring.scaffold import KINDS, make, translations, write_into
+from satchel.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from satchel.authoring.scaffold import Kind
+
+pytestmark = pytest.mark.req("E11")
+
+WRONG = [
+    {},
+    {"text": "a", "path": "b"},
+    {"path": "../../../../etc/passwd"},
+    {"path": "/etc/passwd"},
+    {"path": "gone.txt"},
+    {"path": "."},
+    {"text": 5},
+    {"path": ["a"]},
+    {"nothing": "x"},
+]
+
+
+def _command(kind: str, folder: str) -> list[str]:
+    if kind == "python":
+        return [sys.executable, "main.py"]
+    if kind == "typescript":
+        return [needs("node24"), "--no-warnings", "main.ts"]
+    if kind == "binary":
+        needs("cc")
+        return ["./skill"]
+    go = needs("go")
+    target = os.path.join(folder, "built")
+    env = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"}
+    subprocess.run([go, "build", "-o", target, "."], cwd=folder, env=env, check=True)
+    return [target]
+
+
+@pytest.mark.req("E4")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_a_program_runs_under_the_bare_protocol(kind, language, tmp_path):
+    folder = str(write_good(tmp_path, kind, language).folder)
+    command = _command(kind, folder)
+    with open(os.path.join(folder, "poem.txt"), "w", encoding="utf-8") as file:
+        file.write("床前明月光\n疑是地上霜\n")
+
+    def ask(line: str) -> dict:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            input=line + "\n",
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("\n") == 1
+        reply = json.loads(done.stdout)
+        assert set(reply) == {"output", "error"}
+        return reply
+
+    reply = ask(json.dumps({"arguments": {"text": "to be or not to be"}}))
+    assert reply["error"] == ""
+    assert [row.split(": ")[1] for row in reply["output"].splitlines()] == ["1", "6", "18"]
+    reply = ask(json.dumps({"arguments": {"path": "poem.txt", "text": ""}}))
+    assert [row.split(": ")[1] for row in reply["output"].splitlines()] == ["2", "2", "12"]
+    for line in (
+        *(json.dumps({"arguments": one}) for one in WRONG),
+        "",
+        "null",
+        "{",
+        '{"arguments": [1]}',
+    ):
+        reply = ask(line)
+        assert reply["output"] == "", line
+        assert slip_in(reply["error"]) == "", (line, reply)
+        assert reply["error"].isascii() is False  # the dash, and Chinese words
+    os.symlink("/etc/hostname", os.path.join(folder, "link.txt"))
+    assert ask(json.dumps({"arguments": {"path": "link.txt"}}))["output"] == ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_sentence_is_translated(kind, tmp_path):
+    files = {
+        path: data.decode()
+        for path, data in make("word-count", kind, "zh").files.items()
+        if path != "skill"
+    }
+    english = {
+        path: data.decode()
+        for path, data in make("word-count", kind).files.items()
+        if path != "skill"
+    }
+    assert set(files) == set(english)
+    table = translations()
+    left = [
+        sentence
+        for sentence in table
+        for text in files.values()
+        if sentence in text and len(sentence) > 24
+    ]
+    assert left == []
+    assert "example" not in "".join(files).lower()
+    assert not any("example-skill" in text or "example_skill" in text for text in files.values())
+
+
+def test_every_translation_is_used():
+    texts = [
+        text
+        for folder in ("tool", "skill", *KINDS[1:])
+        for text in scaffold._templates(folder).values()  # noqa: SLF001
+    ]
+    assert [
+        sentence for sentence in translations() if not any(sentence in text for text in texts)
+    ] == []
+
+
+def test_names_become_ids_and_tools():
+    made = make("Word Count!", "python")
+    assert (made.id, made.tool) == ("word-count", "word_count_count")
+    for name, kind in (("  ", "skill"), ("3d", "python"), ("a" * 62, "go")):
+        with pytest.raises(InvalidInput):
+            make(name, cast("Kind", kind))
+    assert make("3d").id == "3d"
+
+
+def test_nothing_is_overwritten(tmp_path):
+    made = make("word-count")
+    write_into(made, str(tmp_path))
+    with pytest.raises(InvalidInput, match="exists already"):
+        write_into(made, str(tmp_path))
+    assert os.listdir(tmp_path) == ["word-count"]
+
+
+def test_without_a_compiler_the_source_and_the_command_are_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    made = make("word-count", "binary")
+    assert sorted(made.files) == ["main.c", "skill.yaml"]
+    assert made.missing == "cc -O2 -o skill main.c"

@@ -1,0 +1,125 @@
+"""Skills of strangers: the check-list's own example, and files made to hurt whoever reads them."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from wrong import write_good
+
+from satchel.authoring.check import check_folder
+from satchel.errors import NotFound
+
+MANIFEST = """\
+# ── 工具定义（必填）────────────────────────────────────────
+name: excel_read                          # 工具名，须以目录名为前缀
+description: "读取 Excel 工作表指定区域内容，返回行列数组。文件上限 20MB。"
+runtime: python                           # python | node | go | binary
+entry: main.py                            # 入口文件；go 填 main.go；binary 填可执行文件名
+
+parameters:
+  - name: path
+    type: string                          # string | integer | number | boolean
+    required: true
+    description: "Excel 文件路径（相对工作区）。示例：data/report.xlsx"
+
+  - name: sheet
+    type: string
+    required: false
+    default: ""
+    description: "工作表名，默认第一个 Sheet。示例：Sheet1"
+
+  - name: range
+    type: string
+    required: false
+    default: ""
+    description: "单元格区域，格式 A1:C10。默认读取全部。示例：A1:D20"
+
+docs:
+  when_to_use:
+    - 需要读取 .xlsx 文件中的表格数据时
+
+  when_not_to_use:
+    - CSV 文件请直接用 file_read
+
+  examples:
+    - scenario: "读取销售报表前 10 行"
+      arguments:
+        path: "data/sales.xlsx"
+        range: "A1:E10"
+"""
+PYTHON = """\
+import sys, json
+
+def run(arguments: dict) -> dict:
+    # 实现逻辑
+    return {"output": "结果", "error": ""}
+
+if __name__ == "__main__":
+    req = json.loads(sys.stdin.readline())
+    result = run(req.get("arguments", {}))
+    print(json.dumps(result, ensure_ascii=False))
+"""
+
+
+@pytest.mark.req("E5", "E9")
+def test_the_example_of_the_check_list_meets_its_own_rules_for_texts(tmp_path):
+    folder = tmp_path / "excel"
+    folder.mkdir()
+    (folder / "skill.yaml").write_text(MANIFEST, encoding="utf-8")
+    (folder / "main.py").write_text(PYTHON, encoding="utf-8")
+    (report,) = check_folder(str(folder), language="zh")
+    # The template catches nothing, and says nowhere that it wants to see a file.
+    assert report.failing == {"no-uncaught", "files-declared"}
+
+
+def _timed(folder) -> float:
+    began = time.perf_counter()
+    check_folder(str(folder))
+    return time.perf_counter() - began
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "text"),
+    [
+        ("python", "main.py", "x = " + "(" * 150 + "1" + ")" * 150 + "\n"),
+        ("python", "main.py", "x = " + "1 + " * 20_000 + "1\n"),
+        ("python", "main.py", 'x = {"error": ' + '"a" + ' * 300 + '"b"}\n'),
+        ("python", "main.py", "\0" * 1000),
+        ("typescript", "main.ts", "(/[" * 80_000),
+        ("typescript", "main.ts", "`${" * 80_000),
+        ("typescript", "main.ts", "/*" * 100_000),
+        ("go", "main.go", '"' * 200_001),
+        ("go", "main.go", "error: " * 10_000),
+        ("skill", "SKILL.md", "---\nname: a\ndescription: b\n---\n" + "\n" * 900_000),
+        ("skill", "SKILL.md", "---\nname: a\ndescription: b\n---\n" + "```\n" * 300_000),
+        ("skill", "SKILL.md", "---\nname: a\ndescription: " + "1" * 60_000 + "\n---\n"),
+    ],
+)
+def test_no_file_makes_the_check_wait(kind, file, text, tmp_path):
+    skill = write_good(tmp_path, kind)
+    skill.write(file, text)
+    assert _timed(skill.folder) < 5
+
+
+@pytest.mark.parametrize(
+    "value", ["1" * 60_000, "基于" + "a" * 60_000, " " * 60_000 + "x", "如 " * 20_000]
+)
+def test_no_description_makes_the_check_wait(value, tmp_path):
+    skill = write_good(tmp_path, "python")
+    text = skill.read("skill.yaml")
+    start = text.index("description: ")
+    end = text.index("\n", start)
+    skill.write("skill.yaml", text[:start] + f'description: "{value}"' + text[end:])
+    assert _timed(skill.folder) < 5
+
+
+def test_odd_files_are_told_and_not_opened(tmp_path):
+    skill = write_good(tmp_path, "python")
+    (skill.folder / "main.py").unlink()
+    os.mkfifo(skill.folder / "main.py")
+    (report,) = check_folder(str(skill.folder))
+    assert "entry-exists" in report.failing
+    with pytest.raises(NotFound, match=r"no SKILL\.md and no skill\.yaml"):
+        check_folder(str(tmp_path))

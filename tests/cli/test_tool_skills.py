@@ -1,0 +1,135 @@
+"""Tool skills in the terminal: listed, shown, explained, trusted, checked, scanned, imported."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from satchel.testing import make_skill, make_tool_skill
+
+WANTS = (
+    "network: true\nsecrets: [API_KEY]\nfiles: write\n"
+    "parameters:\n  - {name: path, type: string, required: true, description: 'A path: a.txt'}\n"
+)
+
+
+@pytest.fixture
+def bench(empty):
+    make_tool_skill(empty.project / "skills", "sheets", tool="sheets_read", more=WANTS)
+    make_tool_skill(empty.project / "skills", "calm")
+    make_skill(empty.project / "skills", "words")
+    return empty
+
+
+def test_before_trust_everything_it_wants_is_shown(bench):
+    shown = bench.run("show", "sheets")
+    assert shown.status == 0
+    for words in ("sheets_read", "path (string)", "main.py", "the network", "`API_KEY`", "change"):
+        assert words in shown.out
+    asked = bench.run("trust", "sheets")
+    assert asked.status == 4  # nobody is there to answer
+    assert "models may call `sheets_read`" in asked.err
+    assert "the network" in asked.err
+    assert "`API_KEY`" in asked.err
+    assert "sees its own folder alone" in bench.run("trust", "calm").err
+
+
+def test_trust_makes_it_listed_and_a_change_takes_it_back(bench):
+    assert "sheets" not in bench.run("list").out
+    every = bench.run("list", "--all").out
+    assert "sheets_read" in every
+    assert "untrusted" in every
+    done = bench.run("trust", "--yes", "--json")
+    account = json.loads(done.out)
+    assert sorted(account["skills"]) == ["calm", "sheets", "words"]
+    assert account["tools"]["skills/sheets"]["wants"] == {
+        "network": True, "secrets": ["API_KEY"], "files": "write",
+    }  # fmt: skip
+    listed = bench.run("list")
+    assert "sheets_read" in listed.out
+    assert listed.err == "3 skills\n"
+    rows = {row["name"]: row for row in json.loads(bench.run("list", "--json").out)}
+    assert rows["sheets"]["tools"] == ["sheets_read"]
+    assert "tools" not in rows["words"]
+    with open(bench.project / "skills" / "sheets" / "main.py", "a", encoding="utf-8") as file:
+        file.write("# more\n")
+    assert "sheets" not in bench.run("list").out
+    story = bench.run("why", "sheets")
+    assert "not what was locked or approved" in story.out
+    assert bench.run("trust", "sheets", "--yes").status == 0
+    assert "models may call its tools" in bench.run("why", "sheets").out
+    assert bench.run("trust", "sheets", "--revoke").status == 0
+    assert "not trusted" in bench.run("why", "sheets").out
+
+
+def test_the_story_and_the_record(bench):
+    bench.run("trust", "--yes")
+    story = bench.run("why", "sheets")
+    assert story.status == 0
+    for words in ("tools: `sheets_read`", "runs `main.py` (python)", "its program last ran: never"):
+        assert words in story.out
+    facts = json.loads(bench.run("why", "sheets_read", "--json").out)
+    assert (facts["state"], facts["tools"], facts["runtime"]) == (
+        "active", ["sheets_read"], "python",
+    )  # fmt: skip
+    shown = json.loads(bench.run("show", "sheets", "--json").out)
+    assert shown["entry"] == "main.py"
+    assert [file["path"] for file in shown["files"]] == ["main.py", "skill.yaml"]
+
+
+def test_a_broken_one_is_named_with_its_line(bench):
+    path = bench.project / "skills" / "sheets" / "skill.yaml"
+    path.write_text(path.read_text().replace("runtime: python", "runtime: ruby"))
+    for words in (("doctor",), ("validate",), ("validate", "skills/sheets"), ("why", "sheets")):
+        done = bench.run(*words)
+        assert done.status in (1, 5)
+        assert "There is no runtime `ruby`" in done.out
+    assert "(line 3)" in bench.run("validate", "skills/sheets/skill.yaml").out
+    assert "1 broken" in bench.run("list").err
+    assert bench.run("show", "sheets").status == 5
+    rows = json.loads(bench.run("list", "--all", "--json").out)
+    assert [row["name"] for row in rows if row["state"] == "broken"] == ["sheets"]
+
+
+def test_there_is_nothing_to_load(bench):
+    bench.run("trust", "--yes")
+    done = bench.run("load", "sheets")
+    assert done.status == 2
+    assert "has tools and no instructions" in done.err
+
+
+def test_locations_and_scan_count_them(bench):
+    rows = json.loads(bench.run("locations", "--json").out)["locations"]
+    assert next(row for row in rows if row["label"] == "skills")["skills"] == 3
+    for words in (("--all",), ("sheets",), ("skills",), ("skills/sheets/skill.yaml",)):
+        done = bench.run("scan", *words)
+        assert done.status in (0, 1), done.err
+        assert "sheets" in done.out + done.err
+
+
+def test_an_import_says_what_the_program_may_use(bench, tmp_path):
+    make_tool_skill(tmp_path / "elsewhere", "image", more=WANTS)
+    done = bench.run("import", str(tmp_path / "elsewhere" / "image"), "--dry-run")
+    assert done.status == 0
+    assert "its program may use: network, files: write, secret: API_KEY" in done.err
+    assert bench.run("import", str(tmp_path / "elsewhere" / "image"), "--yes").status == 0
+    assert "image_run" in bench.run("list").out
+    assert bench.run("verify").status == 0
+    os.unlink(bench.project / ".agents" / "skills" / "image" / "main.py")
+    assert bench.run("verify").status != 0
+    assert bench.run("install", "--frozen", "--yes").status == 0
+    assert bench.run("remove", "image", "--yes").status == 0
+    assert "image_run" not in bench.run("list", "--all").out
+
+
+def test_a_name_that_a_package_has_is_said(empty):
+    make_tool_skill(empty.project / "skills", "excel", tool="excel_read")
+    empty.run("trust", "--yes")
+    story = empty.run("why", "excel", COLUMNS="200")
+    assert "the packaged skill `excel` has one of that name" in story.out
+    assert "SKILL_EXCEL_ENABLED=false" in story.out
+    assert "tool-name-packaged" in empty.run("doctor").out
+    off = empty.run("why", "excel", SKILL_EXCEL_ENABLED="false")
+    assert "models may call its tools" in off.out

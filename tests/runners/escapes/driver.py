@@ -1,0 +1,45 @@
+"""A host that lets one program try to get out: bare, under bwrap, under Landlock.
+
+Run as a program, by root or by somebody else, since who runs it matters. Takes a JSON object:
+`package` (where Satchel lies), `argv` (the program; the targets are added), `read` (what it needs
+to see), `whoami` (a set-user-id program). Prints the rows of each tier as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+given = json.loads(sys.argv[1])
+sys.path.insert(0, given["package"])
+
+from satchel.runners import selfcheck  # noqa: E402
+from satchel.runners.base import Limits, Powers, Program  # noqa: E402
+from satchel.runners.sandbox import dress  # noqa: E402
+
+os.environ[selfcheck.CANARY] = "canary"
+found: dict[str, dict[str, str]] = {}
+troubles: dict[str, str] = {}
+for tier in ("none", "bwrap", "landlock"):
+    with selfcheck.Stage() as stage:
+        os.environ["HOME"] = stage.targets["home"]
+        folder = stage.targets["skill"]
+        read = list(given["read"])
+        if given["whoami"]:
+            os.symlink(given["whoami"], os.path.join(folder, "whoami"))
+            read.append(given["whoami"])
+        if given["argv"]:
+            argv = (*given["argv"], json.dumps(stage.targets))
+            program = Program(argv, folder, "binary", read=tuple(read))
+        else:
+            program = selfcheck.python_program(folder, stage.targets)
+            program = program._replace(read=(*program.read, *read))
+        if tier == "none":
+            said, trouble = selfcheck.run_bare(program.argv, stage)
+        else:
+            powers = Powers(workspace=stage.targets["workspace"])
+            said, trouble = selfcheck.run(dress(program, powers, Limits(), tier))
+        found[tier] = selfcheck.rows_of(said)
+        troubles[tier] = trouble
+sys.stdout.write(json.dumps({"rows": found, "troubles": troubles}))

@@ -1,0 +1,440 @@
+"""One line out, one line back: long lines, kept workers, cancelling, and what a reply may say."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import satchel
+from satchel.runners.base import Launch, Limits, Program, RunRequest
+from satchel.runners.exchange import exchange, result_of
+from satchel.runners.reply import DEPTH, read_reply, request_line, shorten
+
+GOOD = b'{"output": "fine", "error": ""}\n'
+LIMITS = Limits(timeout=5)
+PYTHON = (sys.executable, "-I", "-S", "-u", "-c")
+
+
+@pytest.fixture
+def start(starter):
+    """Start a few lines of Python."""
+    processes = []
+
+    def begin(code: str):
+        limits = Limits(timeout=5)
+        process = starter.start(Launch((*PYTHON, code), (), "/", limits=limits))
+        processes.append(process)
+        return process
+
+    yield begin
+    for process in processes:
+        process.close()
+
+
+def soon(seconds: float = 5.0) -> float:
+    return time.monotonic() + seconds
+
+
+def ask(process, line=b"{}\n", limits=LIMITS, cancel=None, keep=False, seconds=5.0):
+    return exchange(process, line, limits, soon(seconds), cancel, keep=keep)
+
+
+class Switch:
+    """A call that can be taken back."""
+
+    def __init__(self) -> None:
+        self.reading, self.writing = os.pipe()
+
+    def fileno(self) -> int:
+        return self.reading
+
+    def set(self) -> None:
+        os.write(self.writing, b"x")
+
+    def close(self) -> None:
+        os.close(self.reading)
+        os.close(self.writing)
+
+
+@pytest.fixture
+def switch():
+    switch = Switch()
+    yield switch
+    switch.close()
+
+
+# --- one call, one process ---------------------------------------------------------------------
+
+
+@pytest.mark.req("E4")
+def test_the_request_is_one_line_and_then_the_input_ends(start):
+    process = start(
+        "import sys, json; data = sys.stdin.read();print(json.dumps({'output': data, 'error': ''}))"
+    )
+    request = RunRequest("s", "t", {"path": "a", "n": 1}, Program((), "", "python"))
+    found = ask(process, request_line(request))
+    said = json.loads(found.line)["output"]
+    assert said.count("\n") == 1
+    assert said.endswith("\n")
+    assert json.loads(said) == {"arguments": {"path": "a", "n": 1}}
+    assert found.exit_code == 0
+
+
+def test_neither_side_waits_for_the_other_with_long_lines(start):
+    # It writes as it reads: whoever wrote the whole request first would wait for ever.
+    process = start(
+        "import os\n"
+        'os.write(1, b\'{"output": "\')\n'
+        "while (part := os.read(0, 4096)) and not part.endswith(b'\\n'): os.write(1, part)\n"
+        "os.write(1, b'\"}\\n')"
+    )
+    found = ask(process, b"x" * 3_000_000 + b"\n")
+    assert found.fault is None
+    assert len(found.line) > 2_990_000
+
+
+def test_a_reply_may_have_exactly_as_many_bytes_as_the_limit(start):
+    limits = Limits(timeout=5, reply=100_000)
+    code = "print('{\"output\": \"' + 'x' * %d + '\"}')"
+    assert ask(start(code % (100_000 - 14)), limits=limits).fault is None
+    assert ask(start(code % (100_000 - 13)), limits=limits).fault == "too-long"
+
+
+def test_of_standard_error_the_beginning_and_the_end_are_kept(start):
+    limits = Limits(timeout=5, stderr=1000)
+    process = start(
+        "import sys; sys.stderr.write('BEGIN' + 'x' * 500_000 + 'END')\n"
+        'print(\'{"output": "fine"}\')'
+    )
+    found = ask(process, limits=limits)
+    assert found.fault is None
+    assert found.stderr.startswith("BEGIN")
+    assert found.stderr.endswith("END")
+    assert "[499,008 bytes were dropped]" in found.stderr
+    assert len(found.stderr) < 1100
+
+
+def test_what_is_not_utf8_on_standard_error_is_shown_as_such(start):
+    found = ask(start("import os; os.write(2, b'a\\xffb'); print('{\"output\": \"\"}')"))
+    assert found.stderr == "a\ufffdb"
+
+
+def test_a_call_is_taken_back_at_once(start, switch):
+    process = start("import time; time.sleep(60)")
+    threading.Timer(0.1, switch.set).start()
+    began = time.monotonic()
+    found = ask(process, cancel=switch)
+    assert found.fault == "cancelled"
+    assert time.monotonic() - began < 1
+    assert found.exit.reason == "killed"
+
+
+def test_a_call_taken_back_before_it_began_does_not_wait(start, switch):
+    switch.set()
+    assert ask(start("import time; time.sleep(60)"), cancel=switch).fault == "cancelled"
+
+
+def test_taking_back_a_call_that_is_answered_changes_nothing(start, switch):
+    process = start('import time; print(\'{"output": "fine"}\'); time.sleep(0.05)')
+    threading.Timer(0.02, switch.set).start()
+    found = ask(process, cancel=switch)
+    assert found.fault in {None, "cancelled"}
+    if found.fault is None:
+        assert found.exit_code == 0
+
+
+def test_the_detail_says_how_far_it_came(start):
+    found = ask(start("import os, time; os.write(1, b'abc'); time.sleep(60)"), seconds=0.3)
+    assert found.fault == "timeout"
+    assert found.detail == (
+        "there was no reply within 5 s; it had written 3 bytes of an unfinished line"
+    )
+
+
+def test_a_program_that_cannot_be_started_says_so(starter):
+    process = starter.start(Launch(("/nowhere/program",), (), "/"))
+    found = ask(process)
+    process.close()
+    assert (found.fault, found.exit_code) == ("cannot-start", None)
+    assert found.detail == "`/nowhere/program` cannot be started: No such file or directory"
+
+
+def test_a_result_carries_the_account(start):
+    process = start("import sys; print('oh', file=sys.stderr); print('{\"error\": \"no\"}')")
+    limits = Limits(timeout=5)
+    result = result_of(ask(process, limits=limits), limits, "none", "cold")
+    assert (result.output, result.error, result.fault) == ("", "no", None)
+    assert (result.stderr, result.exit_code, result.tier, result.way) == ("oh\n", 0, "none", "cold")
+    assert result.peak > 1_000_000
+
+
+@pytest.mark.req("E6")
+def test_output_is_cut_and_the_cut_is_announced(start):
+    limits = Limits(timeout=5)
+    process = start("import json; print(json.dumps({'output': 'é' * 10_000, 'error': ''}))")
+    result = result_of(ask(process, limits=limits), limits, "none", "cold")
+    assert result.truncated == 2000
+    assert result.output.startswith("é" * 8000 + "… [2,000 more characters were cut;")
+
+
+# --- a process that is kept -------------------------------------------------------------------
+
+ECHO = """
+import sys, json
+for number, line in enumerate(sys.stdin):
+    what = json.loads(line)["arguments"].get("do", "")
+    if what == "crash": import os; os.kill(os.getpid(), 11)
+    if what == "exit": sys.exit(4)
+    if what == "end": sys.exit(0)
+    if what == "hang": import time; time.sleep(60)
+    if what == "half": sys.stdout.write('{"out'); sys.stdout.flush(); import time; time.sleep(60)
+    print(json.dumps({"output": str(number), "error": ""}), flush=True)
+    if what == "twice": print("{}", flush=True)
+    if what == "blank": print("", flush=True)
+    if what == "deaf": import os, time; os.close(0); time.sleep(60)
+"""
+
+
+def line(what: str = "", size: int = 0) -> bytes:
+    return json.dumps({"arguments": {"do": what, "pad": "x" * size}}).encode() + b"\n"
+
+
+def test_a_kept_process_answers_many_lines_in_order(start):
+    process = start(ECHO)
+    for number in range(200):
+        found = ask(process, line(size=1000 * (number % 100)), keep=True)
+        assert json.loads(found.line)["output"] == str(number)
+        assert found.exit is None
+    assert process.wait(0) is None
+
+
+@pytest.mark.parametrize(
+    ("what", "fault"),
+    [
+        ("crash", "crashed"),
+        ("exit", "exit-code"),
+        ("end", "no-reply"),
+        ("hang", "timeout"),
+        ("half", "timeout"),
+    ],
+)
+def test_a_kept_process_that_fails_is_ended(start, what, fault):
+    process = start(ECHO)
+    assert ask(process, line(), keep=True).fault is None
+    found = ask(process, line(what), keep=True, seconds=0.3 if fault == "timeout" else 5.0)
+    assert found.fault == fault
+    assert process.wait(0) is not None
+
+
+@pytest.mark.parametrize("what", ["twice", "blank"])
+def test_a_kept_process_that_says_too_much_is_found_out(start, what):
+    process = start(ECHO)
+    first = ask(process, line(what), keep=True)
+    if first.fault is None:  # the second line was not there yet
+        time.sleep(0.1)
+        found = ask(process, line(), keep=True)
+        assert found.fault == "early-reply"
+    else:
+        assert first.fault == "two-replies"
+    assert process.wait(1) is not None
+
+
+def test_a_kept_process_that_speaks_before_it_is_asked_is_found_out(start):
+    process = start('print(\'{"output": "early"}\', flush=True)\nimport time; time.sleep(60)')
+    time.sleep(0.2)
+    assert ask(process, line(), keep=True).fault == "early-reply"
+
+
+def test_a_kept_process_that_answers_before_it_has_read_is_found_out(start):
+    process = start(
+        'import os, time; os.read(0, 10); os.write(1, b\'{"output": ""}\\n\'); time.sleep(60)'
+    )
+    assert ask(process, line(size=500_000), keep=True).fault == "early-reply"
+
+
+def test_a_kept_process_that_closes_its_input_is_found_out(start):
+    process = start(ECHO)
+    assert ask(process, line("deaf"), keep=True).fault is None
+    time.sleep(0.1)
+    found = ask(process, line(), keep=True)
+    assert found.fault == "closed-input"
+    assert process.wait(0) is not None
+
+
+def test_a_kept_process_that_died_between_two_calls_says_how(start):
+    process = start(
+        'import sys; print(\'{"output": ""}\') if sys.stdin.readline() else 0\nsys.exit(7)'
+    )
+    assert ask(process, line(), keep=True).fault is None
+    assert process.wait(2).code == 7
+    found = ask(process, line(), keep=True)
+    assert (found.fault, found.exit_code) == ("exit-code", 7)
+
+
+def test_a_kept_process_can_be_taken_back(start, switch):
+    process = start(ECHO)
+    threading.Timer(0.1, switch.set).start()
+    assert ask(process, line("hang"), keep=True, cancel=switch).fault == "cancelled"
+
+
+# --- what is written -------------------------------------------------------------------------
+
+
+def asked(arguments, *, several=False) -> bytes:
+    return request_line(
+        RunRequest("s", "excel_read", arguments, Program((), "", "c"), several=several)
+    )
+
+
+def test_a_program_with_several_tools_is_told_which():
+    assert json.loads(asked({}, several=True)) == {"arguments": {}, "tool": "excel_read"}
+
+
+def test_text_goes_as_it_is_but_for_what_some_take_for_the_end_of_a_line():
+    sent = asked({"a": "表\u2028b\u2029c\x85d\ne"})
+    assert sent == '{"arguments":{"a":"表\\u2028b\\u2029c\\u0085d\\ne"}}\n'.encode()
+    assert json.loads(sent)["arguments"]["a"] == "表\u2028b\u2029c\x85d\ne"
+
+
+@given(st.dictionaries(st.text(), st.text() | st.floats(allow_nan=False, allow_infinity=False)))
+def test_every_request_is_one_line_that_says_the_same(arguments):
+    sent = asked(arguments)
+    assert sent.count(b"\n") == 1
+    assert json.loads(sent) == {"arguments": arguments}
+
+
+def test_half_a_surrogate_pair_is_sent_as_an_escape():
+    assert asked({"a": "\ud83d"}) == b'{"arguments":{"a":"\\ud83d"}}\n'
+
+
+# --- what is read ------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_raise(data):
+    reply = read_reply(data, 100)
+    assert reply.fault is None or reply.detail
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=20,
+    )
+)
+def test_what_any_program_could_dump_is_read_or_named(value):
+    reply = read_reply(json.dumps({"output": "x", "data": value}).encode(), 100)
+    if reply.fault is None:
+        assert reply.output == "x"
+        json.dumps(reply.data, allow_nan=False).encode()
+        assert value is None or isinstance(value, dict)
+    else:
+        assert reply.fault in {"not-json", "wrong-fields"}
+
+
+def nested(depth: int) -> bytes:
+    """A reply that nests so deep; two levels are the reply and its data."""
+    inner = depth - 2
+    return b'{"output": "[{", "data": {"x": ' + b"[" * inner + b"]" * inner + b"}}"
+
+
+def test_nesting_is_bounded_exactly():
+    assert read_reply(nested(DEPTH), 10).fault is None
+    reply = read_reply(nested(DEPTH + 1), 10)
+    assert (reply.fault, reply.detail) == ("not-json", "its reply is nested deeper than 64")
+
+
+def test_no_reply_overruns_the_stack_of_a_small_thread():
+    # The parser of Python 3.12 and later counts on more stack than a thread may have.
+    code = (
+        "import threading\n"
+        "from satchel.runners.reply import is_whole, read_reply\n"
+        "def read():\n"
+        "    for line in (b'[' * 90_000, b'{\"output\":' * 90_000, b'{\"output\":[' * 40_000):\n"
+        "        assert read_reply(line, 10).fault == 'not-json'\n"
+        "        is_whole(line + b'}')\n"
+        "    print('fine')\n"
+        "threading.stack_size(192 * 1024)\n"
+        "thread = threading.Thread(target=read)\n"
+        "thread.start()\n"
+        "thread.join()\n"
+    )
+    source = os.path.dirname(os.path.dirname(satchel.__file__))
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": source},
+    )
+    assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
+
+
+def test_wide_is_not_deep():
+    wide = b'{"output": "", "data": {"x": [' + b",".join([b"[{}]"] * 5000) + b"]}}"
+    assert read_reply(wide, 10).fault is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 4_000_000,
+        b"[]" * 2_000_000,
+        b'{"a":' * 800_000,
+        b'""' * 2_000_000,
+        b'"' + b"\\" * 4_000_000,
+        b"[" * 2_000_000 + b"]" * 2_000_000,
+        b'{"output": "' + b"\\ud800" * 600_000 + b'"}',
+    ],
+    ids=["open", "pairs", "keys", "strings", "escapes", "deep", "halves"],
+)
+def test_the_longest_reply_is_judged_in_no_time(data):
+    began = time.process_time()
+    read_reply(data, 8000)
+    assert time.process_time() - began < 1.5
+
+
+def test_missing_and_null_fields_are_empty():
+    for text in (b'{"output": "a"}', b'{"output": "a", "error": null, "data": null}'):
+        assert read_reply(text, 10)[:3] == ("a", "", None)
+    assert read_reply(b'{"error": "b"}', 10)[:3] == ("", "b", None)
+
+
+def test_details_say_where():
+    cases = {
+        b'{"output": "a" "error": 1}': (
+            "its reply is not JSON: Expecting ',' delimiter at character 16:"
+            ' `{"output": "a" "error": 1}`'
+        ),
+        b'{"output": "\xff"}': "byte 13 of its reply is not UTF-8 (invalid start byte)",
+        b'{"ouput": ""}': "its reply has the unknown field `ouput`",
+        b'{"output": 1}': "`output` is a number, not a string",
+        b'{"output": true}': "`output` is a boolean, not a string",
+        b'{"output": "", "data": "x"}': "`data` is a string, not an object",
+        b'{"output": "", "data": {"a": 1, "a": 2}}': "its reply has the key `a` twice",
+        b"[1]": "its reply is an array, not an object",
+    }
+    for data, detail in cases.items():
+        assert read_reply(data, 10).detail == detail
+
+
+def test_words_for_people_are_sent_where_they_belong():
+    detail = read_reply(b"Loading \x1b[1mmodel", 10).detail
+    assert detail.endswith("(what is meant for people belongs on standard error)")
+    assert "\x1b" not in detail
+
+
+def test_shortening_counts_characters():
+    assert shorten("abc", 3) == ("abc", 0)
+    text, cut = shorten("表" * 5, 3)
+    assert cut == 2
+    assert text == "表表表… [2 more characters were cut; ask for a smaller part]"

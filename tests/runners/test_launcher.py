@@ -1,0 +1,575 @@
+"""A program gets what it was given and no more, and nothing of it outlives anybody."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from uuid import uuid4
+
+import pytest
+
+import satchel
+from needs import needs
+from runners.leftovers import MARK, below, eventually, marked, read
+from satchel.runners.base import CannotStart, Launch, Limits, Program, RunRequest
+from satchel.runners.cold import run_once
+from satchel.runners.launcher import Launcher, launcher
+from satchel.runners.plain import PlainLauncher
+
+PYTHON = (sys.executable, "-I", "-S", "-u", "-c")
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@pytest.fixture
+def own():
+    """A launcher that a test may harm."""
+    launcher = Launcher()
+    yield launcher
+    launcher.close()
+
+
+@pytest.fixture
+def mark():
+    return uuid4().hex
+
+
+def python(code: str, *, env=(), cwd="/", **more) -> Launch:
+    return Launch((*PYTHON, code), tuple(env), cwd, **more)
+
+
+def sh(code: str, mark: str, **more) -> Launch:
+    return Launch(("/bin/sh", "-c", code), ((MARK, mark), ("PATH", os.defpath)), "/", **more)
+
+
+def text_of(process) -> str:
+    """Everything it writes, until it ends."""
+    parts: list[bytes] = []
+    while part := os.read(process.stdout, 65536):
+        parts.append(part)
+    process.wait(5)
+    process.close()
+    return b"".join(parts).decode()
+
+
+# --- what a program gets ------------------------------------------------------------------------
+
+
+def test_a_program_has_three_descriptors_its_environment_and_its_folder(starter, tmp_path):
+    held = os.open("/dev/null", os.O_RDONLY)
+    os.set_inheritable(held, True)
+    code = (
+        "import os, json, signal; print(json.dumps({"
+        "'files': sorted(map(int, os.listdir('/proc/self/fd')))[:-1], 'env': dict(os.environ),"
+        "'cwd': os.getcwd(), 'umask': os.umask(0), 'leads': os.getsid(0) == os.getpid()}))"
+    )
+    said = json.loads(text_of(starter.start(python(code, env=[("A", "表")], cwd=str(tmp_path)))))
+    os.close(held)
+    assert said == {
+        "files": [0, 1, 2], "env": {"A": "表", "LC_CTYPE": "C.UTF-8"}, "cwd": str(tmp_path),
+        "umask": 0o077, "leads": True,
+    }  # fmt: skip
+
+
+def test_signals_are_as_a_program_expects_them(starter):
+    status = text_of(starter.start(Launch(("/bin/cat", "/proc/self/status"), (), "/")))
+    fields = dict(line.split(":\t") for line in status.splitlines() if ":\t" in line)
+    # posix_spawn leaves the C library's own two (32 and 33) ignored; whoever needs them sets them.
+    assert int(fields["SigIgn"], 16) & ~(3 << 31) == 0
+    assert int(fields["SigBlk"], 16) == 0
+    assert fields["NoNewPrivs"] == "1"
+
+
+def test_what_is_passed_on_comes_from_three_in_order(starter):
+    pipes = [os.pipe() for _ in range(3)]
+    process = starter.start(
+        python("import os; [os.write(3 + n, b'to %d' % n) for n in range(3)]"),
+        tuple(writing for _, writing in pipes),
+    )
+    process.wait(5)
+    process.close()
+    for number, (reading, writing) in enumerate(pipes):
+        os.close(writing)
+        assert os.read(reading, 100) == b"to %d" % number
+        assert os.read(reading, 100) == b""
+        os.close(reading)
+
+
+def test_a_description_may_be_longer_than_a_message(starter):
+    env = [(f"V{number}", "x" * 1000) for number in range(500)]
+    assert text_of(starter.start(python("import os; print(len(os.environ))", env=env))) == "501\n"
+
+
+LIMITS = (
+    "import resource as r; print([r.getrlimit(k) for k in"
+    " (r.RLIMIT_FSIZE, r.RLIMIT_NOFILE, r.RLIMIT_CORE, r.RLIMIT_AS)])"
+)
+
+
+@pytest.mark.parametrize("space", [0, 1 << 33])
+def test_limits_are_hard_and_one_program_has_not_those_of_another(starter, space):
+    unlimited = (-1, -1)
+    for size, files in ((1 << 20, 64), (1 << 22, 100), (1 << 20, 64), (1 << 21, 50)) * 3:
+        limits = Limits(file_size=size, open_files=files, address_space=space)
+        said = text_of(starter.start(python(LIMITS, limits=limits)))
+        wanted = [(size, size), (files, files), (0, 0), (space, space) if space else unlimited]
+        assert said == f"{wanted}\n"
+
+
+def test_the_launcher_knows_nothing_of_the_hosts_environment(starter, monkeypatch):
+    monkeypatch.setenv("A_SECRET", "do not tell")
+    own = Launcher()
+    text_of(own.start(Launch(("/bin/true",), (), "/")))
+    for pid in (own.pid, *below(own.pid)):
+        assert b"A_SECRET" not in read(f"/proc/{pid}/environ")
+    own.close()
+
+
+# --- what cannot be started ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("launch", "detail"),
+    [
+        (Launch(("/nowhere",), (), "/"), "`/nowhere` cannot be started: No such file or directory"),
+        (Launch(("/etc",), (), "/"), "`/etc` cannot be started: Permission denied"),
+        (Launch(("/etc/passwd",), (), "/"), "`/etc/passwd` cannot be started: Permission denied"),
+        (
+            Launch(("/bin/true",), (), "/nowhere"),
+            "the working folder cannot be entered: No such file or directory",
+        ),
+        (Launch((), (), "/"), "IndexError"),
+        (Launch(("/bin/true", "a\0b"), (), "/"), "embedded null"),
+        (Launch(("/bin/true",), (("A=B", "c"),), "/"), "illegal environment variable name"),
+        (Launch(("/bin/true",), (), "/", tier="landlock"), "the sandbox has no BPF program"),
+        (
+            Launch(("/nowhere",), (), "/", limits=Limits(address_space=1 << 33)),
+            "`/nowhere` cannot be started: No such file or directory",
+        ),
+    ],
+)
+def test_what_cannot_be_started_says_why_and_the_next_one_starts(starter, launch, detail):
+    process = starter.start(launch)
+    ended = process.wait(5)
+    process.close()
+    assert ended.reason == "cannot-start"
+    assert detail in ended.detail
+    assert text_of(starter.start(python("print('next')"))) == "next\n"
+
+
+def test_without_descriptors_a_start_is_refused_and_nothing_is_lost(starter):
+    import resource
+
+    text_of(starter.start(Launch(("/bin/true",), (), "/")))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before + 4, hard))
+    try:
+        with pytest.raises(CannotStart, match="Too many open files"):
+            starter.start(Launch(("/bin/true",), (), "/"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+# --- how it ends --------------------------------------------------------------------------------
+
+DAEMONS = "setsid sh -c 'sleep 60 & sleep 60 & wait' & sleep 60 & exec sleep 60"
+
+
+def test_kill_ends_every_descendant_and_may_be_said_twice(starter, mark):
+    process = starter.start(sh(DAEMONS, mark))
+    assert eventually(lambda: len(marked(mark)) >= 5)
+    assert process.wait(0) is None
+    process.kill()
+    process.kill()
+    ended = process.wait(2)
+    assert (ended.code, ended.reason) == (-9, "killed")
+    assert marked(mark) == []
+    process.kill()
+    process.close()
+    process.close()
+
+
+def test_close_ends_it_too(starter, mark):
+    process = starter.start(sh(DAEMONS, mark))
+    assert eventually(lambda: len(marked(mark)) >= 5)
+    process.close()
+    assert eventually(lambda: marked(mark) == [], 1)
+
+
+def test_what_it_leaves_behind_ends_with_it(starter, mark):
+    process = starter.start(sh("setsid sh -c 'sleep 60 & sleep 60' & exit 5", mark))
+    ended = process.wait(5)
+    assert (ended.code, ended.reason) == (5, "")
+    assert marked(mark) == []
+    process.close()
+
+
+def test_the_memory_of_all_descendants_counts_together(starter, mark):
+    code = (
+        "import os, time\n"
+        "for _ in range(3):\n"
+        "    if os.fork() == 0:\n"
+        "        held = b'x' * (60 << 20); time.sleep(60)\n"
+        "time.sleep(60)"
+    )
+    launch = python(code, env=[(MARK, mark)], limits=Limits(memory=120 << 20))
+    process = starter.start(launch)
+    ended = process.wait(5)
+    assert ended.reason == "memory"
+    assert ended.peak > 120 << 20
+    assert marked(mark) == []
+    process.close()
+
+
+def test_memory_that_forks_share_counts_once(starter):
+    code = (
+        "import os, time\n"
+        "held = b'x' * (60 << 20)\n"
+        "for _ in range(5):\n"
+        "    if os.fork() == 0:\n"
+        "        time.sleep(0.3); os._exit(0)\n"
+        "for _ in range(5): os.wait()\n"
+        "print('fine')"
+    )
+    process = starter.start(python(code, limits=Limits(memory=160 << 20)))
+    assert text_of(process) == "fine\n"
+
+
+@pytest.fixture
+def cgroup(mark):
+    """A folder of control groups of our own."""
+    for folder, first in (("/sys/fs/cgroup/memory", True), ("/sys/fs/cgroup", False)):
+        own = f"{folder}/satchel-test-{mark}"
+        try:
+            os.mkdir(own)
+            if not first:
+                with open(f"{own}/cgroup.subtree_control", "w") as file:
+                    file.write("+memory")
+        except OSError:
+            continue
+        yield own
+        assert eventually(lambda own=own: not [e for e in os.scandir(own) if e.is_dir()])
+        os.rmdir(own)
+        return
+    yield ""
+
+
+def test_a_control_group_counts_files_in_memory_too(cgroup, mark):
+    own = Launcher(cgroup)
+    code = (
+        "import os, time; print('begun', flush=True); fd = os.memfd_create('x')\n"
+        "for _ in range(200): os.write(fd, b'x' * (1 << 20))\n"
+        "print('done', flush=True)"
+    )
+    for _ in range(3):
+        limits = Limits(memory=80 << 20, file_size=0)
+        process = own.start(python(code, env=[(MARK, mark)], limits=limits))
+        ended = process.wait(5)
+        said = text_of(process)
+        if cgroup:
+            assert (ended.reason, said) == ("memory", "begun\n")
+        fine = own.start(python("print('fine')", limits=limits))
+        assert text_of(fine) == "fine\n"
+    own.close()
+
+
+def test_a_folder_that_is_no_control_group_changes_nothing(tmp_path):
+    own = Launcher(str(tmp_path / "nowhere"))
+    assert text_of(own.start(python("print('fine')"))) == "fine\n"
+    own.close()
+
+
+def test_the_scratch_folder_goes_with_it_whatever_is_in_it(starter, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("kept")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    code = (
+        "import os\n"
+        f"os.symlink({str(outside)!r}, 'link'); os.link({str(outside / 'kept')!r}, 'hard')\n"
+        "os.mkfifo('pipe'); open('a\\nb', 'w'); open(b'\\xff', 'w')\n"
+        "os.makedirs('closed/inner'); os.chmod('closed/inner', 0); os.chmod('closed', 0)\n"
+        "for _ in range(300):\n"
+        "    os.mkdir('deep' * 10); os.chdir('deep' * 10)\n"
+        "for n in range(300): open(str(n), 'w')\n"
+    )
+    launch = python(code, cwd=str(scratch), scratch=str(scratch))
+    process = starter.start(launch)
+    assert process.wait(5).code == 0
+    process.close()
+    assert eventually(lambda: not scratch.exists(), 6)
+    assert (outside / "kept").read_text() == "kept"
+
+
+def test_the_scratch_folder_of_what_never_started_goes_too(starter, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    process = starter.start(Launch(("/nowhere",), (), "/", scratch=str(scratch)))
+    process.wait(5)
+    process.close()
+    assert eventually(lambda: not scratch.exists())
+
+
+def test_every_descriptor_comes_back(starter):
+    text_of(starter.start(Launch(("/bin/true",), (), "/")))
+    before = len(os.listdir("/proc/self/fd"))
+    for launch in (Launch(("/bin/true",), (), "/"), Launch(("/nowhere",), (), "/")):
+        process = starter.start(launch)
+        process.wait(5)
+        process.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+# --- who dies -----------------------------------------------------------------------------------
+
+HOST = """
+import os, sys, time
+sys.path[:0] = {path!r}
+from satchel.runners.base import Launch
+from satchel.runners.launcher import Launcher
+launcher = Launcher()
+env = (({name!r}, {mark!r}), ("PATH", os.defpath))
+running = [
+    launcher.start(Launch(("/bin/sh", "-c", {code!r}), env, "/", scratch=scratch))
+    for scratch in {scratches!r}
+]
+forked = os.fork() if {fork!r} else -1
+if forked:
+    print(launcher.pid, forked, flush=True)  # the fork holds copies of whatever was not closed
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_a_host_that_is_killed_leaves_nothing_within_a_second(tmp_path, mark, fork):
+    scratches = [str(tmp_path / str(number)) for number in range(3)]
+    for scratch in scratches:
+        os.mkdir(scratch)
+    source = os.path.dirname(os.path.dirname(satchel.__file__))
+    code = HOST.format(
+        path=[source], name=MARK, mark=mark, code=DAEMONS, scratches=scratches, fork=fork
+    )
+    host = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert host.stdout is not None
+    pid, other = map(int, host.stdout.readline().split())
+    # A fork of the host has the mark among its arguments, too, and lives on.
+    forked = [other] if fork else []
+    try:
+        assert eventually(lambda: len(marked(mark)) >= 15 + 1 + fork)
+        family = [pid, *below(pid)]
+        killed = time.monotonic()
+        host.kill()
+        host.wait()
+        assert eventually(lambda: marked(mark) == forked, 1)
+        assert eventually(lambda: not any(map(os.path.exists, scratches)), 1)
+        assert eventually(lambda: not any(alive(each) for each in family), 1)
+        assert time.monotonic() - killed < 1
+    finally:
+        host.stdout.close()
+        for each in forked:
+            os.kill(each, signal.SIGKILL)
+
+
+def alive(pid: int) -> bool:
+    state = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return bool(state) and state[0] != b"Z"
+
+
+def test_a_launcher_that_is_killed_is_replaced_and_takes_nobody_with_it(own, mark):
+    first = own.start(sh("read line; echo $line; exec sleep 60", mark))
+    old = own.pid
+    os.kill(old, signal.SIGKILL)
+    for _ in range(10):  # those that were ready may serve first
+        assert text_of(own.start(python("print('next')"))) == "next\n"
+    assert own.pid != old
+    os.write(first.stdin, b"still here\n")
+    assert os.read(first.stdout, 100) == b"still here\n"
+    first.close()
+    assert eventually(lambda: marked(mark) == [], 1)
+
+
+def test_a_minder_that_is_killed_leaves_nothing(own, mark):
+    process = own.start(sh(DAEMONS, mark))
+    assert eventually(lambda: len(marked(mark)) >= 5)
+    fields = read(f"/proc/{process.pid}/stat").rpartition(b")")[2].split()
+    os.kill(int(fields[1]), signal.SIGKILL)
+    assert process.wait(2).reason == "lost"
+    assert eventually(lambda: marked(mark) == [], 1)
+    process.close()
+    assert text_of(own.start(python("print('next')"))) == "next\n"
+
+
+def test_a_hundred_threads_may_start_at_once(own, mark):
+    said: dict[int, str] = {}
+
+    def run(number: int) -> None:
+        process = own.start(sh(f"sleep 0.05; echo {number}", mark))
+        said[number] = text_of(process)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(100)]
+    before = len(os.listdir("/proc/self/fd"))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert said == {number: f"{number}\n" for number in range(100)}
+    assert marked(mark) == []
+    assert len(os.listdir("/proc/self/fd")) <= before + 1  # the way to the launcher itself
+    assert eventually(lambda: len(below(own.pid)) <= 6, 6)
+
+
+def test_a_fork_of_the_host_has_its_own_launcher_and_harms_nobody(own, mark):
+    process = own.start(sh("cat", mark))
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            fine = own.pid == 0 and text_of(own.start(python("print('child')"))) == "child\n"
+            own.close()
+            code = 0 if fine and process.stdin == -1 else 1
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    os.write(process.stdin, b"still here\n")
+    assert os.read(process.stdout, 100) == b"still here\n"
+    assert text_of(own.start(python("print('parent')"))) == "parent\n"
+    process.close()
+
+
+def test_a_fork_that_lives_on_does_not_hold_a_programs_input_open(own, mark):
+    process = own.start(sh("cat; echo end", mark))
+    child = os.fork()
+    if child == 0:
+        time.sleep(30)
+        os._exit(0)
+    try:
+        time.sleep(0.1)
+        os.close(process.stdin)
+        process.stdin = -1
+        assert text_of(process) == "end\n"
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_closing_ends_the_launcher_and_it_may_be_used_again(own):
+    text_of(own.start(Launch(("/bin/true",), (), "/")))
+    pid = own.pid
+    family = [pid, *below(pid)]
+    own.close()
+    own.close()
+    assert eventually(lambda: not any(alive(each) for each in family), 1)
+    assert text_of(own.start(python("print('again')"))) == "again\n"
+
+
+def test_there_is_one_for_the_whole_host():
+    assert launcher() is launcher()
+
+
+# --- an ordinary user, and other systems --------------------------------------------------------
+
+USER = """
+import json, os, sys
+sys.path.insert(0, sys.argv[1])
+from satchel.runners.base import CannotStart, Launch, Limits, Program, RunRequest
+from satchel.runners.cold import run_once
+from satchel.runners.launcher import Launcher
+launcher = Launcher()
+found = {}
+for name, code in json.loads(sys.argv[2]).items():
+    limits = Limits(timeout=5.0 if name != "hangs" else 0.3, memory=60 << 20)
+    scratch = os.path.join(sys.argv[3], name)
+    os.mkdir(scratch)
+    launch = Launch(("/bin/sh", "-c", code), ((%r, sys.argv[4]), ("PATH", os.defpath)), scratch,
+                    limits=limits, scratch=scratch)
+    request = RunRequest("s", "t", {}, Program((), "", "binary"), limits=limits)
+    result = run_once(launcher, launch, request)
+    found[name] = [result.output, result.fault, os.path.exists(scratch)]
+print(json.dumps([os.getuid(), found]))
+"""
+
+
+def test_an_ordinary_user_has_the_same(mark):
+    folder = tempfile.mkdtemp()  # the folders of other tests are closed to others
+    source = os.path.dirname(satchel.__file__)
+    shutil.copytree(source, f"{folder}/satchel", ignore=shutil.ignore_patterns("__pycache__"))
+    os.mkdir(f"{folder}/scratch")
+    for path, mode in ((folder, 0o755), (f"{folder}/scratch", 0o777)):
+        os.chmod(path, mode)
+    programs = {
+        "fine": 'echo "{\\"output\\": \\"fine\\"}"',
+        "daemons": 'setsid sleep 60 & echo "{\\"output\\": \\"fine\\"}"; mkdir -p a/b; chmod 0 a',
+        "hangs": DAEMONS,
+        "memory": "exec tail /dev/zero",
+        "many": "while :; do sleep 60 & done",
+        "crash": "kill -SEGV $$",
+    }
+    command = [
+        "/usr/bin/python3", "-c", USER % MARK, folder, json.dumps(programs),
+        f"{folder}/scratch", mark,
+    ]  # fmt: skip
+    if os.getuid() == 0:
+        who = ["--reuid", "65534", "--regid", "65534", "--clear-groups"]
+        command = [needs("setpriv"), *who, *command]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env={}, cwd="/", timeout=9
+        )
+        assert done.returncode == 0, done.stderr
+        uid, found = json.loads(done.stdout)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    assert uid != 0
+    assert found == {
+        "fine": ["fine", None, False],
+        "daemons": ["fine", None, False],
+        "hangs": ["", "timeout", False],
+        "memory": ["", "memory", False],
+        "many": ["", "processes", False],
+        "crash": ["", "crashed", False],
+    }
+    assert marked(mark) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        ('echo "{\\"output\\": \\"fine\\"}"', None),
+        ('sleep 60 & echo "{\\"output\\": \\"fine\\"}"', None),
+        ("sleep 60 & exec sleep 60", "timeout"),
+        ("exit 3", "exit-code"),
+        ("kill -SEGV $$", "crashed"),
+        ("true", "no-reply"),
+        ("exec dd if=/dev/zero of=large bs=1000000 count=30", "crashed"),
+    ],
+)
+def test_where_there_is_no_launcher_a_group_is_ended(code, fault, mark, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    limits = Limits(timeout=0.3 if fault == "timeout" else 5.0)
+    launch = sh(code, mark, limits=limits, scratch=str(scratch))._replace(cwd=str(scratch))
+    request = RunRequest("s", "t", {}, Program((), "", "binary"), limits=limits)
+    before = len(os.listdir("/proc/self/fd"))
+    result = run_once(PlainLauncher(), launch, request)
+    assert result.fault == fault
+    assert eventually(lambda: marked(mark) == [], 1)
+    assert not scratch.exists()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_where_there_is_no_launcher_there_is_no_sandbox():
+    starter = PlainLauncher()
+    with pytest.raises(CannotStart, match="no sandbox"):
+        starter.start(Launch(("/bin/true",), (), "/", tier="bwrap"))
+    with pytest.raises(CannotStart, match="/nowhere"):
+        starter.start(Launch(("/bin/true",), (), "/nowhere"))
+    starter.close()

@@ -1,0 +1,351 @@
+"""Many calls at once: each answer reaches its caller, processes are bounded, nobody starves."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import threading
+import time
+import warnings
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from needs import needs
+from runners.leftovers import MARK, eventually, marked
+from satchel.errors import Unsandboxed
+from satchel.runners.base import Limits, Program, RunRequest
+from satchel.runners.launcher import launcher
+from satchel.runners.pool import KEPT, Pool
+from satchel.settings import load_settings
+
+if TYPE_CHECKING:
+    from satchel.runners.base import RunResult
+
+FLAGS = ("-E", "-s", "-B", "-X", "utf8")
+ONCE = """import json, sys, time
+arguments = json.loads(sys.stdin.readline())["arguments"]
+time.sleep(arguments.get("sleep", 0))
+print(json.dumps({"output": arguments["token"], "error": ""}))
+"""
+LOOP = """import json, sys, time
+for line in sys.stdin:
+    arguments = json.loads(line)["arguments"]
+    time.sleep(arguments.get("sleep", 0))
+    print(json.dumps({"output": arguments["token"], "error": ""}), flush=True)
+"""
+HANG = "import time\ntime.sleep(600)\n"
+CRASH = "import os\nos.abort()\n"
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Writes a skill's script and gives its program."""
+
+    def write(name: str, source: str, *, script: bool = True, mark: str = "") -> Program:
+        folder = tmp_path / name
+        folder.mkdir()
+        path = folder / "main.py"
+        path.write_text(source)
+        argv = (sys.executable, *FLAGS, str(path))
+        env = ((MARK, mark),) if mark else ()
+        read = (sys.prefix, sys.base_prefix)
+        return Program(argv, str(folder), "python", read, env, str(path) if script else "", "1")
+
+    return write
+
+
+@pytest.fixture
+def pool():
+    made = Pool(tier="none", processes=4)
+    yield made
+    made.close()
+
+
+# --- the setting --------------------------------------------------------------------------
+
+
+def test_there_are_twice_as_many_slots_as_processors_and_at_least_four(tmp_path):
+    env = {"SATCHEL_HOME": str(tmp_path)}
+    assert Pool(load_settings(str(tmp_path), env)).slots == max(4, 2 * (os.cpu_count() or 1))
+    env["SATCHEL_TOOL_PROCESSES"] = "3"
+    assert Pool(load_settings(str(tmp_path), env)).slots == 3
+
+
+def test_without_the_fork_server_python_starts_anew(tmp_path, make):
+    env = {
+        "SATCHEL_HOME": str(tmp_path), "SATCHEL_FORK_SERVER": "false", "SATCHEL_SANDBOX": "off",
+    }  # fmt: skip
+    pool = Pool(load_settings(str(tmp_path), env))
+    result = pool.run(RunRequest("a", "a", {"token": "x"}, make("a", ONCE)))
+    pool.close()
+    assert (result.output, result.way, result.tier) == ("x", "cold", "none")
+
+
+def test_no_sandbox_no_run(tmp_path, make, monkeypatch):
+    from satchel.runners import selfcheck
+
+    class Standing(NamedTuple):
+        holds: bool = False
+        why: str = "for this test"
+
+    monkeypatch.setattr(selfcheck, "probe", lambda _tier: Standing())
+    env = {"SATCHEL_HOME": str(tmp_path), "SATCHEL_SANDBOX": "own"}
+    pool = Pool(load_settings(str(tmp_path), env))
+    request = RunRequest("a", "a", {"token": "x"}, make("a", ONCE))
+    with pytest.raises(Unsandboxed):
+        pool.run(request)
+    assert pool.run(request._replace(own=True)).output == "x"
+    pool.close()
+
+
+# --- one call -----------------------------------------------------------------------------
+
+
+def test_arguments_that_are_no_json_are_said(pool, make):
+    result = pool.run(RunRequest("a", "a", {"x": float("nan")}, make("a", ONCE)))
+    assert result.fault == "cannot-start"
+    assert "JSON" in result.detail
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_program_that_is_not_there_is_said(pool, make, workers):
+    program = make("a", ONCE, script=False)._replace(argv=("/nowhere/python", "x"))
+    result = pool.run(RunRequest("a", "a", {}, program, workers=workers))
+    assert result.fault == "cannot-start", result
+    assert "/nowhere/python" in result.detail
+
+
+def test_waiting_is_bounded_and_reported(pool, make):
+    program = make("slow", ONCE, script=False)
+    results: list[RunResult] = []
+
+    def call(sleep: float, timeout: float) -> None:
+        arguments = {"token": "x", "sleep": sleep}
+        request = RunRequest("slow", "t", arguments, program, limits=Limits(timeout=timeout))
+        results.append(pool.run(request))
+
+    threads = [threading.Thread(target=call, args=(0.8, 5.0)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert eventually(lambda: pool.counts()["running"] == 2)
+    late = threading.Thread(target=call, args=(0.0, 0.3))
+    patient = threading.Thread(target=call, args=(0.0, 5.0))
+    for thread in (late, patient):
+        thread.start()
+    for thread in (*threads, late, patient):
+        thread.join()
+    first, *rest = results
+    assert (first.fault, first.output) == ("timeout", "")
+    assert "turn" in first.detail
+    assert all(result.fault is None for result in rest)
+    assert rest[-1].waited_ms > 200
+
+
+def test_a_call_that_waits_can_be_taken_back(pool, make):
+    program = make("slow", ONCE, script=False)
+    read, write = os.pipe()
+
+    class Cancel:
+        def fileno(self) -> int:
+            return read
+
+    request = RunRequest("slow", "t", {"token": "x", "sleep": 0.8}, program)
+    threads = [threading.Thread(target=pool.run, args=(request,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert eventually(lambda: pool.counts()["running"] == 2)
+    threading.Timer(0.1, os.write, (write, b"!")).start()
+    result = pool.run(request._replace(cancel=Cancel()))
+    assert result.fault == "cancelled"
+    for thread in threads:
+        thread.join()
+    os.close(read)
+    os.close(write)
+
+
+# --- closing and forking ------------------------------------------------------------------
+
+
+def test_closing_ends_what_runs_and_what_is_kept(make):
+    mark = f"close-{os.getpid()}"
+    pool = Pool(tier="none", processes=8)
+    results = []
+    asked = [
+        RunRequest("cold", "t", {}, make("cold", HANG, script=False, mark=mark)),
+        RunRequest("fork", "t", {}, make("fork", HANG, mark=mark)),
+        RunRequest("warm", "t", {}, make("warm", HANG, mark=mark), workers=1),
+    ]
+    kept = RunRequest("kept", "t", {"token": "x"}, make("kept", LOOP, mark=mark), workers=1)
+    assert pool.run(kept).output == "x"
+    threads = [
+        threading.Thread(target=lambda one=one: results.append(pool.run(one))) for one in asked
+    ]
+    for thread in threads:
+        thread.start()
+    assert eventually(lambda: len(marked(mark)) >= 5)
+    pool.close()
+    for thread in threads:
+        thread.join(5)
+    assert [result.fault is not None for result in results] == [True] * 3
+    assert eventually(lambda: marked(mark) == [])
+    assert pool.run(kept).fault == "cancelled"
+    pool.close()
+
+
+def test_a_fork_of_the_host_has_a_pool_of_its_own(make):
+    pool = Pool(tier="none", processes=4)
+    requests = [
+        RunRequest("fork", "t", {"token": "f"}, make("fork", ONCE)),
+        RunRequest("warm", "t", {"token": "w"}, make("warm", LOOP), workers=1),
+    ]
+    assert [pool.run(request).output for request in requests] == ["f", "w"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads and fork: the very point
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            again = [pool.run(request) for request in requests]
+            if [result.output for result in again] == ["f", "w"]:
+                status = 0
+            pool.close()
+            launcher().close()
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    again = [pool.run(request) for request in requests]
+    assert [(result.output, result.way) for result in again] == [("f", "fork"), ("w", "warm")]
+    pool.close()
+
+
+# --- many at once -------------------------------------------------------------------------
+
+
+class Crowd(NamedTuple):
+    """What came of many calls."""
+
+    results: dict[int, RunResult]
+    took: dict[int, float]
+    most: int
+    """Programs that ran at the same time, as seen from outside."""
+
+
+def crowd(pool: Pool, requests: list[RunRequest], mark: str) -> Crowd:
+    """Call everything at once, each from a thread of its own."""
+    results: dict[int, RunResult] = {}
+    took: dict[int, float] = {}
+    most, done = 0, threading.Event()
+    gate = threading.Barrier(len(requests) + 1)
+
+    def call(number: int, request: RunRequest) -> None:
+        gate.wait()
+        began = time.monotonic()
+        results[number] = pool.run(request)
+        took[number] = time.monotonic() - began
+
+    def count() -> None:
+        nonlocal most
+        while not done.wait(0.05):
+            most = max(most, len(marked(mark)))
+
+    threads = [
+        threading.Thread(target=call, args=(number, request))
+        for number, request in enumerate(requests)
+    ]
+    counter = threading.Thread(target=count)
+    for thread in (*threads, counter):
+        thread.start()
+    gate.wait()
+    for thread in threads:
+        thread.join()
+    done.set()
+    counter.join()
+    return Crowd(results, took, most)
+
+
+@pytest.mark.req("E4")
+@pytest.mark.timeout(60)
+def test_200_calls_of_20_skills_at_once(make):
+    """Must hold: no answer mixed up, processes bounded, a hung skill slows nobody."""
+    mark = f"crowd-{os.getpid()}"
+    slots = 6
+    needs("bwrap")
+    pool = Pool(tier="bwrap", processes=slots)
+    programs = {
+        f"cold{number}": make(f"cold{number}", ONCE, script=False, mark=mark) for number in range(6)
+    }
+    programs |= {f"fork{number}": make(f"fork{number}", ONCE, mark=mark) for number in range(6)}
+    programs |= {f"warm{number}": make(f"warm{number}", LOOP, mark=mark) for number in range(6)}
+    programs["hangs"] = make("hangs", HANG, mark=mark)
+    programs["crashes"] = make("crashes", CRASH, mark=mark)
+    requests = [
+        RunRequest(
+            skill,
+            skill,
+            {"token": f"{skill}-{number}-{turn}"},
+            programs[skill],
+            limits=Limits(timeout=3.0 if skill == "hangs" else 30.0),
+            workers=2 if skill.startswith("warm") else 0,
+        )
+        for turn in range(10)
+        for number, skill in enumerate(programs)
+    ]
+    assert len(requests) == 200
+    try:
+        seen = crowd(pool, requests, mark)
+    finally:
+        pool.close()
+    for number, request in enumerate(requests):
+        result = seen.results[number]
+        if request.skill == "hangs":
+            assert result.fault == "timeout"
+        elif request.skill == "crashes":
+            assert result.fault == "crashed"
+        else:
+            assert (result.fault, result.output) == (None, request.arguments["token"]), result
+            assert result.way == request.skill[:4]
+    # At most `slots` run and as many are aside, and `KEPT` for each slot are idle; a fork server
+    # has its next program beside it.
+    assert 0 < seen.most <= 2 * (slots + slots + KEPT * slots)
+    # Fair: every skill has its first answer before half of all answers are there.
+    healthy = [n for n, each in enumerate(requests) if each.skill not in {"hangs", "crashes"}]
+    half = statistics.median(seen.took[number] for number in healthy)
+    for skill in {requests[number].skill for number in healthy}:
+        assert min(seen.took[n] for n in healthy if requests[n].skill == skill) < half, skill
+    assert eventually(lambda: marked(mark) == [])
+
+
+@pytest.mark.req("E4")
+@pytest.mark.timeout(60)
+def test_a_hung_skill_does_not_slow_another(make):
+    mark = f"hung-{os.getpid()}"
+    others = [
+        RunRequest(name, name, {"token": f"{name}-{number}"}, program)
+        for name in "abcde"
+        for program in [make(name, ONCE, mark=mark)]
+        for number in range(12)
+    ]
+    hangs = make("hangs", HANG, mark=mark)
+    hung = [RunRequest("hangs", "t", {}, hangs, limits=Limits(timeout=6.0)) for number in range(20)]
+    waits = []
+    for companions in ([], hung):
+        pool = Pool(tier="none", processes=4)
+        for request in others[::12]:
+            pool.run(request)  # so that both rounds find their fork servers
+        try:
+            if companions:
+                threads = [threading.Thread(target=pool.run, args=(each,)) for each in companions]
+                for thread in threads:
+                    thread.start()
+                assert eventually(lambda pool=pool: pool.counts()["running"] == 2)
+                time.sleep(1.2)  # the hung ones have stepped aside by now
+            seen = crowd(pool, others, mark)
+        finally:
+            pool.close()
+        assert all(result.fault is None for result in seen.results.values())
+        waits.append(statistics.median(seen.took.values()))
+    alone, beside = waits
+    assert beside < 2 * alone + 0.1
+    assert eventually(lambda: marked(mark) == [])

@@ -1,0 +1,331 @@
+"""Does a Node skill get its packages, and does TypeScript run as plain JavaScript?"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import partial
+
+import pytest
+
+from needs import builds, needs
+from prepared import call, manifest, write_skill
+from satchel import runners
+from satchel.errors import BuildFailed
+from satchel.runners.npm import read_lock, read_package
+from satchel.runners.runtimes import Runtimes
+
+NEEDS_NUMBER = '{"type": "commonjs", "dependencies": {"is-number": "7.0.0"}}'
+ANSWER = "console.log(JSON.stringify({output: %s}));"
+TOOLS = os.path.join(os.path.dirname(runners.__file__), "node_tools")
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture
+def skill(tmp_path):
+    """Write a skill's folder; give its path."""
+    return partial(write_skill, str(tmp_path / "thing"))
+
+
+@pytest.fixture(params=["node", "node24"])
+def env(request, tmp_path):
+    """An environment in which one Node is found: the machine's, or the one from PyPI."""
+    needs("npm")
+    path = tmp_path / "path"
+    path.mkdir()
+    os.symlink(needs(request.param), path / "node")
+    if request.param == "node":
+        os.symlink(needs("npm"), path / "npm")
+        return {**os.environ, "PATH": f"{path}{os.pathsep}/usr/bin{os.pathsep}/bin"}
+    return {**os.environ, "PATH": str(path)}
+
+
+# --- packages -------------------------------------------------------------------------------
+
+
+@pytest.mark.req("E3")
+@pytest.mark.parametrize("kind", ["cjs", "mjs"])
+def test_packages_are_installed_and_found(skill, env, kind):
+    first = {
+        "cjs": 'const isNumber = require("is-number"); const here = __dirname;',
+        "mjs": 'import isNumber from "is-number"; const here = import.meta.url;',
+    }[kind]
+    folder = skill(
+        {
+            f"main.{kind}": first + ANSWER % "String(isNumber(5)) + (here.length > 0)",
+            "package.json": NEEDS_NUMBER,
+        }
+    )
+    program = Runtimes(builds(), env).prepare(folder, manifest("node", f"main.{kind}"))
+    assert call(program) == {"output": "truetrue"}
+    assert sorted(os.listdir(folder)) == [f"main.{kind}", "package.json"]
+
+
+@pytest.mark.req("E3")
+def test_nothing_of_a_package_or_of_the_skill_runs_while_installing(skill, tmp_path):
+    needs("npm")
+    trace = tmp_path / "ran"
+    scripts = dict.fromkeys(("preinstall", "install", "postinstall", "prepare"), f"touch {trace}")
+    package = {"scripts": scripts, "dependencies": {"is-number": "7.0.0"}}
+    folder = skill(
+        {
+            "main.js": 'require("is-number");' + ANSWER % "1",
+            "package.json": json.dumps(package),
+            ".npmrc": f"ignore-scripts=false\nscript-shell={trace}\ngit={trace}\n",
+        }
+    )
+    env = {**os.environ, "HOME": "/proc/no-home", "npm_config_ignore_scripts": "false"}
+    lines: list[str] = []
+    program = Runtimes(str(tmp_path / "cache"), env).prepare(
+        folder, manifest("node", "main.js"), progress=lines.append
+    )
+    assert lines == ["Installing the packages of `thing` with npm"]
+    assert call(program) == {"output": 1}
+    assert not trace.exists()
+
+
+@pytest.mark.req("E3")
+def test_the_checksums_of_a_lock_file_hold(skill, tmp_path):
+    needs("npm")
+    address = "resolved"  # of the lock file's author: not ours to use
+    entry = {"version": "7.0.0", address: "https://example.invalid/x.tgz", "dev": False}
+    good = (
+        "41Cifkg6e8TylSpdtTpeLVMqvSBEVzTttHvERD741+pnZ8ANv0004MRL43QKPDlK9cGvNp6NZWZUBlbGXYxxng=="
+    )
+    bad = "A" * 86 + "=="
+    extra = {"version": "1.0.0", "dev": True, "integrity": f"sha512-{bad}"}
+
+    def write(integrity):
+        root = {"dependencies": {"is-number": "7.0.0"}, "devDependencies": {"unused-one": "1.0.0"}}
+        packages = {
+            "": {"name": "x", **root},
+            "node_modules/is-number": {**entry, "integrity": f"sha512-{integrity}"},
+            "node_modules/unused-one": extra,
+        }
+        lock = {"name": "x", "lockfileVersion": 3, "requires": True, "packages": packages}
+        return skill(
+            {
+                "main.js": ANSWER % 'require("is-number")("5")',
+                "package.json": json.dumps(root),
+                "package-lock.json": json.dumps(lock),
+            }
+        )
+
+    runtimes = Runtimes(str(tmp_path / "cache"))
+    assert call(runtimes.prepare(write(good), manifest("node", "main.js"))) == {"output": True}
+    with pytest.raises(BuildFailed, match="EINTEGRITY"):
+        runtimes.prepare(write(bad), manifest("node", "main.js"))
+
+
+def test_packages_that_a_skill_brings_along_are_used(skill):
+    needs("node")
+    folder = skill(
+        {
+            "main.js": ANSWER % 'require("own")',
+            "node_modules/own/index.js": "module.exports = 'mine';",
+            "package.json": '{"dependencies": {"own": "1.0.0"}}',
+        }
+    )
+    program = Runtimes(builds()).prepare(folder, manifest("node", "main.js"))
+    assert call(program) == {"output": "mine"}
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        "file:../other",
+        "/etc",
+        "../x",
+        "git+https://example.org/x.git",
+        "git@github.com:a/b.git",
+        "someone/repository",
+        "github:a/b",
+        "https://example.org/x.tgz",
+        "npm:other@1.0.0",
+        "link:../x",
+        "workspace:*",
+        7,
+    ],
+)
+def test_dependencies_are_versions_of_a_registry(skill, wanted):
+    for field in ("dependencies", "optionalDependencies"):
+        with pytest.raises(BuildFailed, match="may only name packages") as caught:
+            read_package(skill({"package.json": json.dumps({field: {"x": wanted}})}))
+        assert str(wanted)[:80] in caught.value.message
+
+
+def test_what_npm_is_told_of_a_package(skill):
+    given = {
+        "name": "x",
+        "scripts": {"install": "evil"},
+        "dependencies": {"@a/b": "^1.2.0 || >=3 <4", "c": "latest"},
+        "devDependencies": {"d": "file:.."},
+        "overrides": {"c": {"e": "1.x"}},
+        "bin": "x",
+    }
+    assert read_package(skill({"package.json": json.dumps(given)})) == {
+        "private": True,
+        "dependencies": given["dependencies"],
+        "overrides": given["overrides"],
+    }
+    assert read_package(skill({"package.json": '{"type": "module"}'})) == {}
+    for text in ("[]", "{", '{"workspaces": ["a"]}', "[" * 100_000):
+        with pytest.raises(BuildFailed):
+            read_package(skill({"package.json": text}))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"node_modules/x": {"link": True}},
+        {"../x": {"version": "1.0.0"}},
+        {"node_modules/../../x": {"version": "1.0.0"}},
+        {"packages/x": {"version": "1.0.0"}},
+        {"node_modules/x": {"version": "git+ssh://example.org/x"}},
+        {"node_modules/x": {"version": "file:x.tgz"}},
+    ],
+)
+def test_a_lock_file_pins_versions_of_a_registry(skill, entry):
+    text = json.dumps({"lockfileVersion": 3, "packages": entry})
+    with pytest.raises(BuildFailed, match="may only pin"):
+        read_lock(skill({"package-lock.json": text}))
+
+
+def test_a_lock_file_of_an_old_npm_is_refused(skill):
+    with pytest.raises(BuildFailed, match="of a version that is not read"):
+        read_lock(skill({"package-lock.json": '{"lockfileVersion": 1, "dependencies": {}}'}))
+
+
+@pytest.mark.parametrize("name", ["esbuild", "typescript"])
+def test_the_tools_that_satchel_fetches_are_pinned_by_checksum(name):
+    with open(os.path.join(TOOLS, name, "package-lock.json"), encoding="utf-8") as file:
+        packages = json.load(file)["packages"]
+    assert packages.pop("")["dependencies"] == {name: packages[f"node_modules/{name}"]["version"]}
+    for facts in packages.values():
+        assert facts["integrity"].startswith("sha512-")
+        assert "resolved" not in facts
+
+
+# --- TypeScript -----------------------------------------------------------------------------
+
+TYPED = """
+import { createInterface } from "node:readline";
+import { where, type Place } from "./lib/where";
+import data from "./data.json";
+enum Kind { Small = "small" }
+class Point { constructor(readonly x: number) {} }
+createInterface({ input: process.stdin }).once("line", (line: string) => {
+  const place: Place = where();
+  const all = [Kind.Small, new Point(4).x, data.word, place.folder, import.meta.url];
+  console.log(JSON.stringify({ output: all }));
+  process.exit(0);
+});
+"""
+WHERE = """
+export type Place = { folder: string };
+export function where(): Place { return { folder: __dirname }; }
+"""
+
+
+@pytest.mark.req("E3")
+def test_typescript_becomes_one_plain_file(skill, env):
+    folder = skill({"main.ts": TYPED, "lib/where.ts": WHERE, "data.json": '{"word": "词"}'})
+    program = Runtimes(builds(), env).prepare(folder, manifest("node", "main.ts"))
+    assert len(program.argv) == 2, "no hook, no flag: plain Node on a plain file"
+    assert program.argv[1].endswith(".cjs")
+    url = f"file://{folder}/main.ts"
+    assert call(program) == {"output": ["small", 4, "词", f"{folder}/lib", url]}
+
+
+def test_typescript_finds_its_packages(skill, env):
+    folder = skill(
+        {
+            "main.ts": 'import isNumber from "is-number";' + ANSWER % "isNumber(5) as boolean",
+            "package.json": NEEDS_NUMBER,
+        }
+    )
+    program = Runtimes(builds(), env).prepare(folder, manifest("node", "main.ts"))
+    assert call(program) == {"output": True}
+
+
+@pytest.mark.parametrize(
+    ("entry", "package"), [("main.ts", "{}"), ("main.mts", "{}"), ("main.ts", '{"type": "module"}')]
+)
+def test_modules_may_wait_at_their_top(skill, entry, package):
+    needs("npm")
+    text = "const word: string = await Promise.resolve('x'); export {};" + ANSWER % "word"
+    folder = skill({entry: text, "package.json": package})
+    program = Runtimes(builds()).prepare(folder, manifest("node", entry))
+    assert program.argv[1].endswith(".mjs")
+    assert call(program) == {"output": "x"}
+
+
+def test_a_change_is_transformed_again(skill):
+    needs("npm")
+    runtimes = Runtimes(builds())
+    answers = []
+    for word in ("one", "two", "one"):
+        folder = skill(
+            {
+                "main.ts": 'import { w } from "./w";' + ANSWER % "w",
+                "w.ts": f"export const w = '{word}'",
+            }
+        )
+        answers.append(call(runtimes.prepare(folder, manifest("node", "main.ts")))["output"])
+    assert answers == ["one", "two", "one"]
+
+
+def test_a_name_that_modules_forbid_is_said(skill, tmp_path):
+    needs("npm")
+    text = (
+        'import * as os from "os";\n'
+        "function f(arguments: string) { return arguments + (() => arguments)(); }\n"
+        "function g(...rest: number[]) { return arguments.length + rest.length; }\n"
+        + ANSWER
+        % '[f("a"), g(1, 2), { arguments: 1 }.arguments, typeof os.EOL]'
+    )
+    lines: list[str] = []
+    folder = skill({"main.ts": text})
+    program = Runtimes(builds()).prepare(folder, manifest("node", "main.ts"), progress=lines.append)
+    assert call(program) == {"output": ["aa", 4, 1, "string"]}
+    assert any("`main.ts`" in line and "compiled as a script" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("const a: = 1;\n", r"main\.ts:1:10: Unexpected"),
+        ('import x from "./missing";x()', "Could not resolve"),
+        ('import x from "../outside.json";console.log(x)', "leads outside"),
+        ('import x from "/etc/hostname.json";console.log(x)', "resolve|leads outside"),
+        ('import x from "./link.json";console.log(x)', "leads outside"),
+        ('import x from "./notes.txt";console.log(x)', "not a file that is compiled in"),
+        ('const x = require("../outside.json");console.log(x)', "leads outside"),
+        ('import("../outside.json")', "leads outside"),
+    ],
+)
+def test_typescript_that_cannot_be_used_is_said_with_its_place(skill, tmp_path, text, words):
+    needs("npm")
+    (tmp_path / "outside.json").write_text('{"secret": 1}')
+    folder = skill({"main.ts": text, "notes.txt": "x"})
+    if not os.path.lexists(f"{folder}/link.json"):
+        os.symlink(tmp_path / "outside.json", f"{folder}/link.json")
+    with pytest.raises(BuildFailed, match=words) as caught:
+        Runtimes(builds()).prepare(folder, manifest("node", "main.ts"))
+    assert "The TypeScript of `thing` cannot be used" in caught.value.message
+    assert "secret" not in caught.value.message
+
+
+def test_without_esbuild_a_newer_node_strips_the_types_itself(skill, tmp_path, env, request):
+    folder = skill({"main.ts": "const word: string = 'x';" + ANSWER % "word"})
+    offline = {**env, "NPM_CONFIG_REGISTRY": "http://127.0.0.1:9/"}
+    lines: list[str] = []
+    runtimes = Runtimes(str(tmp_path / "cache"), offline)
+    if "node24" not in request.node.name:
+        with pytest.raises(BuildFailed, match="packages of `esbuild` cannot be installed"):
+            runtimes.prepare(folder, manifest("node", "main.ts"))
+        return
+    program = runtimes.prepare(folder, manifest("node", "main.ts"), progress=lines.append)
+    assert program.argv[-1] == f"{folder}/main.ts"
+    assert call(program) == {"output": "x"}
+    assert lines[-1].startswith("Node strips the types at every call, since: The packages")

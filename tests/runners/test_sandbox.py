@@ -1,0 +1,378 @@
+"""What a program sees and may do, in both tiers: from the inside, by running one."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+
+import pytest
+
+from needs import needs
+from satchel.errors import Refused, Unsandboxed
+from satchel.runners import selfcheck
+from satchel.runners.base import Limits, Powers, Program
+from satchel.runners.launcher import Launcher
+from satchel.runners.sandbox import choose, dress
+from satchel.settings import load_settings
+
+SECRET = "not-for-everybody-4711"
+
+
+@pytest.fixture(params=["bwrap", "landlock"])
+def tier(request):
+    if request.param == "bwrap":
+        needs("bwrap")
+    return request.param
+
+
+@pytest.fixture
+def skill(tmp_path):
+    folder = tmp_path / "skill"
+    folder.mkdir()
+    (folder / "data.txt").write_text("of the skill")
+    return folder
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    (folder / "old.txt").write_text("of the user")
+    return folder
+
+
+def python(folder, code: str) -> Program:
+    made = selfcheck.python_program(str(folder), {})
+    return Program((*made.argv[:3], "-c", code), str(folder), "python", read=made.read)
+
+
+def run(folder, tier, code, powers=Powers(), limits=Limits()):  # noqa: B008
+    """The lines that a program writes; what it does not catch is the end of the test."""
+    said, trouble = selfcheck.run(dress(python(folder, code), powers, limits, tier))
+    assert not trouble, trouble
+    return said.splitlines()
+
+
+TRY = """
+import os
+def tried(what):
+    try:
+        what()
+    except OSError as exc:
+        print(exc.strerror)
+    else:
+        print("done")
+def write(path):
+    with open(path, "w") as file:
+        file.write("x")
+"""
+
+
+@pytest.mark.req("E4")
+def test_environment_is_made_from_nothing(skill, tier, monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("LC_TIME", "C")
+    monkeypatch.setenv("TZ", "Asia/Shanghai")
+    code = "import os, json; print(json.dumps(dict(os.environ))); print(os.getcwd())"
+    env, cwd = run(skill, tier, code)
+    env = json.loads(env)
+    known = {"PATH", "HOME", "TMPDIR", "SATCHEL_SCRATCH", "SATCHEL_SKILL_DIR", "LANG", "LANGUAGE"}
+    assert {name for name in env if not name.startswith("LC_")} <= known | {"TZ", "PWD"}
+    assert env["TZ"] == "Asia/Shanghai"
+    assert env["HOME"] == env["TMPDIR"] == env["SATCHEL_SCRATCH"] == cwd
+    assert env["SATCHEL_SKILL_DIR"] == str(skill)
+
+
+def test_declared_secrets_reach_the_program_and_nobody_else(skill, tier, monkeypatch):
+    monkeypatch.setenv("OTHER_SECRET", SECRET + "-other")
+    code = (
+        "import os; print(os.environ['API_KEY'], os.environ.get('OTHER_SECRET')); "
+        "import sys; sys.stdout.flush(); sys.stdin.read()"
+    )
+    powers = Powers(secrets=(("API_KEY", SECRET),))
+    launcher = Launcher()
+    process = launcher.start(dress(python(skill, code), powers, Limits(), tier))
+    try:
+        assert os.read(process.stdout, 100).decode().split() == [SECRET, "None"]
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            for kind in ("cmdline", "environ"):
+                if SECRET.encode() not in _proc(pid, kind) or int(pid) == os.getpid():
+                    continue
+                # Its own environment is where it belongs.
+                assert kind == "environ"
+                assert b"python" in _proc(pid, "comm")
+                assert b"sys.stdin.read" in _proc(pid, "cmdline")
+    finally:
+        process.close()
+        launcher.close()
+
+
+def _proc(pid: str, kind: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/{kind}", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def test_scratch_may_be_written_and_is_gone_afterwards(skill, tier):
+    code = TRY + (
+        "import subprocess, tempfile, shutil\n"
+        "with tempfile.NamedTemporaryFile() as file:\n"
+        "    file.write(b'x')\n"
+        "own = os.environ['HOME'] + '/copy'\n"
+        "print(shutil.copy(os.environ['SATCHEL_SKILL_DIR'] + '/data.txt', own) == own)\n"
+        "os.symlink(own, own + '-link'); os.rename(own, own + '-2')\n"
+        "print(subprocess.run(['cat', own + '-2'], capture_output=True, text=True).stdout)\n"
+        "print(os.environ['HOME'])\n"
+    )
+    copied, content, scratch = run(skill, tier, code)
+    assert (copied, content) == ("True", "of the skill")
+    assert scratch == "/tmp" or not os.path.exists(scratch)
+
+
+def test_nothing_is_left_of_the_users_rights(skill, tier):
+    code = "print(open('/proc/self/status').read())"
+    status = dict(line.split(":\t", 1) for line in run(skill, tier, code) if ":\t" in line)
+    for name in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+        assert int(status[name], 16) == 0
+    assert status["NoNewPrivs"] == "1"
+    assert status["Seccomp"] == "2"
+
+
+def test_what_a_runtime_names_and_is_not_there_is_no_trouble(skill, tier):
+    program = python(skill, "print('runs')")
+    program = program._replace(read=(*program.read, "/not/here", str(skill / "data.txt" / "x")))
+    said, trouble = selfcheck.run(dress(program, Powers(), Limits(), tier))
+    assert (said.strip(), trouble) == ("runs", "")
+
+
+def test_skill_folder_is_read_only(skill, tier):
+    path = f"{skill}/data.txt"
+    code = TRY + f"print(open({path!r}).read())\ntried(lambda: write({path!r}))\n"
+    code += f"tried(lambda: write({path + '2'!r}))"
+    first, *others = run(skill, tier, code)
+    assert first == "of the skill"
+    assert set(others) <= {"Permission denied", "Read-only file system"}
+    assert sorted(os.listdir(skill)) == ["data.txt"]
+
+
+def test_workspace_is_unseen_unless_declared(skill, workspace, tier):
+    code = TRY + f"tried(lambda: open({str(workspace / 'old.txt')!r}))"
+    assert run(skill, tier, code)[0] in {"No such file or directory", "Permission denied"}
+
+
+def test_workspace_may_be_read_when_declared(skill, workspace, tier):
+    code = TRY + "print(open('old.txt').read())\ntried(lambda: write('new.txt'))\n"
+    code += "print(os.getcwd() == os.environ['SATCHEL_WORKSPACE'])"
+    lines = run(skill, tier, code, Powers(workspace=str(workspace)))
+    assert lines[0] == "of the user"
+    assert lines[1] in {"Permission denied", "Read-only file system"}
+    assert lines[2] == "True"
+
+
+def test_workspace_may_be_written_when_declared(skill, workspace, tier):
+    code = TRY + "tried(lambda: write('new.txt'))\ntried(lambda: os.remove('old.txt'))"
+    assert run(skill, tier, code, Powers(str(workspace), writable=True)) == ["done", "done"]
+    assert os.listdir(workspace) == ["new.txt"]
+
+
+@pytest.mark.parametrize("place", ["skills/mine", "mine"])
+def test_skill_in_a_writable_workspace_stays_as_it_is(workspace, tier, place):
+    folder = workspace / place
+    folder.mkdir(parents=True)
+    (folder / "data.txt").write_text("of the skill")
+    (workspace / "reports").mkdir()
+    code = TRY + (
+        f"tried(lambda: write('{place}/data.txt'))\n"
+        f"tried(lambda: write('{place}/planted'))\n"
+        f"tried(lambda: os.rename('{place}', 'away'))\n"
+        f"tried(lambda: os.rename('{place.split('/')[0]}', 'away'))\n"
+        "tried(lambda: write('reports/new.txt'))\n"
+    )
+    *refused, report = run(folder, tier, code, Powers(str(workspace), writable=True))
+    assert "done" not in refused
+    assert report == "done"
+    assert (folder / "data.txt").read_text() == "of the skill"
+
+
+def test_what_is_believed_later_is_guarded(skill, workspace):
+    needs("bwrap")
+    (workspace / ".git/hooks").mkdir(parents=True)
+    (workspace / "satchel.lock").write_text("{}")
+    code = TRY + (
+        "tried(lambda: write('.git/hooks/pre-commit'))\n"
+        "tried(lambda: os.rename('.git', '.old'))\n"
+        "tried(lambda: os.replace('old.txt', 'satchel.lock'))\n"
+        "tried(lambda: write('.git/index'))\n"
+        "tried(lambda: write('new.txt'))\n"
+    )
+    lines = run(skill, "bwrap", code, Powers(str(workspace), writable=True))
+    assert "done" not in lines[:3]
+    assert lines[3:] == ["done", "done"]
+
+
+def test_a_workspace_inside_the_skill_is_not_writable(skill, tier):
+    code = TRY + "tried(lambda: write('new.txt'))"
+    assert run(skill, tier, code, Powers(str(skill), writable=True)) != ["done"]
+
+
+def test_temporary_folder_as_workspace(skill, tier, monkeypatch):
+    monkeypatch.setenv("HOME", "/nowhere")
+    monkeypatch.delenv("SATCHEL_HOME", raising=False)
+    code = TRY + "print(os.getcwd())\ntried(lambda: write(os.environ['TMPDIR'] + '/x'))"
+    assert run(skill, tier, code, Powers(workspace="/tmp")) == ["/tmp", "done"]
+
+
+def test_network_is_open_when_declared(skill, tier):
+    with socket.socket() as host, socket.socket(socket.AF_UNIX) as abstract:
+        host.bind(("127.0.0.1", 0))
+        host.listen()
+        name = f"satchel-test-{os.getpid()}-{tier}"
+        abstract.bind("\0" + name)
+        abstract.listen()
+        code = TRY + (
+            "import socket\n"
+            f"tried(lambda: socket.create_connection({host.getsockname()!r}, 3))\n"
+            f"tried(lambda: socket.socket(socket.AF_UNIX).connect('\\0{name}'))\n"
+            "print(os.path.exists('/etc/resolv.conf') and bool(open('/etc/resolv.conf').read))\n"
+        )
+        lines = run(skill, tier, code, Powers(network=True))
+    assert lines[0] == "done"
+    assert lines[1] == "Operation not permitted", "the host's abstract sockets stay out"
+    assert lines[2] == "True"
+
+
+def test_bwrap_lets_a_program_talk_to_its_own_children(skill):
+    needs("bwrap")
+    code = (
+        "import os, socket\n"
+        "own = socket.socket(socket.AF_UNIX); own.bind(os.environ['TMPDIR'] + '/s'); own.listen()\n"
+        "if os.fork() == 0:\n"
+        "    there = socket.socket(socket.AF_UNIX); there.connect(os.environ['TMPDIR'] + '/s')\n"
+        "    there.send(b'hello'); os._exit(0)\n"
+        "print(own.accept()[0].recv(5).decode())\n"
+    )
+    for network in (False, True):
+        assert run(skill, "bwrap", code, Powers(network=network)) == ["hello"]
+
+
+def test_sizes_are_limited(skill, tier):
+    limits = Limits(file_size=1024 * 1024)
+    code = TRY + (
+        "def fill(name):\n"
+        "    with open(os.environ['TMPDIR'] + '/' + name, 'wb') as file:\n"
+        "        for _ in range(15):\n"
+        "            file.write(bytes(65536))\n"
+        "def large():\n"
+        "    with open(os.environ['TMPDIR'] + '/large', 'wb') as file:\n"
+        "        file.truncate(2 * 1024 * 1024)\n"
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "tried(large)\n"
+        "for number in range(6):\n"
+        "    tried(lambda: fill(str(number)))\n"
+    )
+    large, *small = run(skill, tier, code, limits=limits)
+    assert large == "File too large"
+    if tier == "bwrap":  # in memory: four of the largest files, no more
+        assert small[0] == "done"
+        assert small[-1] == "No space left on device"
+
+
+def test_nothing_else_in_bwrap_is_writable(skill):
+    needs("bwrap")
+    code = TRY + (
+        "for path in ('/x', '/dev/x', '/usr/x', '/etc/x', '/proc/self/comm', '/run/x'):\n"
+        "    tried(lambda: write(path))\n"
+        "print(os.getuid() != 0, sorted(os.listdir('/')))\n"
+    )
+    *refused, inside = run(skill, "bwrap", code)
+    assert "done" not in refused
+    assert inside.startswith("True")
+    assert not {"'home'", "'run'", "'sys'", "'var'"} & set(inside.split())
+
+
+def test_a_link_to_the_skill_works_like_the_skill(skill, tier, tmp_path):
+    link = tmp_path / "linked"
+    link.symlink_to(skill)
+    code = "import os; print(open(os.environ['SATCHEL_SKILL_DIR'] + '/data.txt').read())"
+    assert run(link, tier, code) == ["of the skill"]
+
+
+@pytest.mark.parametrize("seen", ["home", "above", "root", "read"])
+def test_nobody_sees_a_whole_home(skill, tier, tmp_path, monkeypatch, seen):
+    home = tmp_path / "people" / "ada"
+    home.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    program = python(skill, "")
+    places = {"home": str(home), "above": str(home.parent), "root": "/"}
+    powers = Powers(workspace=places.get(seen, ""))
+    if seen == "read":
+        program = program._replace(read=(*program.read, str(home)))
+    with pytest.raises(Refused, match="must not see"):
+        dress(program, powers, Limits(), tier)
+
+
+def test_what_cannot_be_confined_does_not_start(skill):
+    for code, why in ((b"", "no BPF program"), (b"1234567", "damaged"), (bytes(8), "seccomp")):
+        launch = dress(python(skill, "print('started')"), Powers(), Limits(), "landlock")
+        said, trouble = selfcheck.run(launch._replace(seccomp=code))
+        assert said == ""
+        assert why in trouble
+
+
+def standing(tier, holds):
+    return selfcheck.Standing(tier, holds, "" if holds else "not here", {})
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "wanted", "holding", "own", "chosen"),
+    [
+        ("required", "auto", {"bwrap", "landlock"}, False, "bwrap"),
+        ("required", "auto", {"landlock"}, False, "landlock"),
+        ("required", "landlock", {"bwrap", "landlock"}, False, "landlock"),
+        ("required", "auto", set(), True, None),
+        ("required", "bwrap", {"landlock"}, True, None),
+        ("own", "auto", set(), True, "none"),
+        ("own", "auto", set(), False, None),
+        ("own", "auto", {"landlock"}, True, "landlock"),
+        ("off", "auto", {"bwrap"}, False, "none"),
+    ],
+)
+def test_which_tier(sandbox, wanted, holding, own, chosen):
+    settings = load_settings(env={"HOME": "/nowhere"}, sandbox=sandbox, sandbox_tier=wanted)
+
+    def ask(tier):
+        return standing(tier, tier in holding)
+
+    if chosen is None:
+        with pytest.raises(Unsandboxed, match="not here") as caught:
+            choose(settings, own=own, ask=ask)
+        assert "SATCHEL_SANDBOX" in caught.value.hint
+    else:
+        assert choose(settings, own=own, ask=ask) == chosen
+
+
+def test_a_project_cannot_switch_the_sandbox_off(tmp_path):
+    (tmp_path / "satchel.toml").write_text('sandbox = "off"\nsandbox_tier = "landlock"\n')
+    settings = load_settings(str(tmp_path), env={"HOME": str(tmp_path)})
+    assert (settings.sandbox, settings.sandbox_tier) == ("required", "auto")
+    assert {value for code, _, value in settings.remarks if code == "setting-refused"} == {
+        "sandbox",
+        "sandbox_tier",
+    }
+
+
+def test_the_probe_is_made_once(tier):
+    first = selfcheck.probe(tier)
+    assert first.holds, first.why
+    assert selfcheck.probe(tier) is first
+
+
+def test_the_control_gets_out():
+    found = selfcheck.bare(only=("read-secret", "signal-host", "tcp-connect"))
+    assert not found.holds
+    assert set(found.rows.values()) == {"escaped"}
+    assert sys.platform == "linux"

@@ -1,0 +1,252 @@
+"""A program that is kept answers line after line, and is replaced before it can do harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+
+import pytest
+
+from needs import needs
+from runners.leftovers import below, eventually
+from satchel.runners import pool as pool_module
+from satchel.runners import workers
+from satchel.runners.base import Limits, Powers, Program, RunRequest
+from satchel.runners.pool import Pool
+from satchel.trace import Trace
+
+FLAGS = ("-E", "-s", "-B", "-X", "utf8")
+LOOP = """import json, os, sys, time
+asked = 0
+for line in sys.stdin:
+    arguments = json.loads(line)["arguments"]
+    asked += 1
+    out = [os.getpid(), asked, arguments.get("token"), os.environ.get("KEY")]
+    exec(arguments.get("do", ""))
+    print(json.dumps({"output": json.dumps(out), "error": ""}), flush=True)
+    exec(arguments.get("then", ""))
+"""
+
+
+@pytest.fixture(params=["bwrap", "landlock", "none"])
+def tier(request) -> str:
+    if request.param == "bwrap":
+        needs("bwrap")
+    return request.param
+
+
+@pytest.fixture
+def trace() -> Trace:
+    return Trace()
+
+
+@pytest.fixture
+def pool(tier, trace):
+    made = Pool(tier=tier, processes=8, trace=trace)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def program(tmp_path) -> Program:
+    folder = tmp_path / "skill"
+    folder.mkdir()
+    script = folder / "main.py"
+    script.write_text(LOOP)
+    argv = (sys.executable, *FLAGS, str(script))
+    read = (sys.prefix, sys.base_prefix)
+    return Program(argv, str(folder), "python", read, script=str(script), key="1")
+
+
+def request(program: Program, *, count: int = 1, limits: Limits | None = None, **arguments):
+    asked = RunRequest("warm", "t", arguments, program, workers=count)
+    return asked._replace(limits=limits) if limits else asked
+
+
+def ask(pool: Pool, asked: RunRequest):
+    result = pool.run(asked)
+    assert result.fault is None, result
+    assert result.way == "warm"
+    return json.loads(result.output)
+
+
+def test_one_process_answers_many_calls(pool, program):
+    said = [ask(pool, request(program, token=number)) for number in range(20)]
+    assert len({pid for pid, *_ in said}) == 1
+    assert [asked for _, asked, _, _ in said] == list(range(1, 21))
+    assert [token for *_, token, _ in said] == list(range(20))
+    assert pool.counts()["kept"] == 1
+
+
+def test_calls_at_once_have_workers_of_their_own_and_no_more_than_declared(pool, program):
+    said = []
+
+    def call(number: int) -> None:
+        asked = request(program, count=3, token=number, do="time.sleep(0.05)")
+        said.append((number, ask(pool, asked)))
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(number for number, _ in said) == list(range(12))
+    assert all(number == token for number, (_, _, token, _) in said)
+    assert 2 <= pool.counts()["kept"] <= 3
+
+
+@pytest.mark.parametrize("tier", ["none"], indirect=True)
+def test_answers_in_pieces_long_requests_and_words_on_standard_error(pool, program):
+    limits = Limits(output=1_000_000)
+    assert ask(pool, request(program, token="x" * 300_000, limits=limits))[2] == "x" * 300_000
+    write = "os.write(2, {!r})"
+    later = "time.sleep(0.05); " + write.format(b"after")
+    said = pool.run(request(program, do=write.format(b"before"), then=later))
+    assert said.stderr == "before"
+    time.sleep(0.3)
+    assert pool.run(request(program)).stderr == "after"
+    assert pool.counts()["kept"] == 1
+
+
+FAULTS = {
+    "hangs": ("time.sleep(60)", "timeout"),
+    "ends": ("sys.exit(0)", "no-reply"),
+    "ends with a status": ("sys.exit(3)", "exit-code"),
+    "crashes": ("os.kill(os.getpid(), 11)", "crashed"),
+    "two replies": ('print(\'{"output": "", "error": ""}\')', "two-replies"),
+    "not JSON": ("print('words', flush=True); time.sleep(0.2)", "not-json"),
+    "too long": ("print('x' * 5000000, flush=True)", "too-long"),
+    "closes its output": ("os.close(1); time.sleep(60)", "no-reply"),
+    "memory": ("kept = bytearray(300 << 20); time.sleep(60)", "memory"),
+}
+
+
+@pytest.mark.req("E4")
+@pytest.mark.parametrize("name", FAULTS, ids=lambda name: name.replace(" ", "-"))
+@pytest.mark.parametrize("tier", ["bwrap", "none"], indirect=True)
+def test_after_a_fault_there_is_a_new_worker(name, pool, program, tier):
+    do, fault = FAULTS[name]
+    if name == "closes its output" and tier == "bwrap":
+        fault = "timeout"  # bwrap itself holds the pipe open
+    assert ask(pool, request(program))[1] == 1
+    limits = Limits(timeout=0.5 if fault == "timeout" else 5.0, memory=128 << 20)
+    began = time.monotonic()
+    result = pool.run(request(program, do=do, limits=limits))
+    assert (result.fault, result.way) == (fault, "warm"), result
+    assert time.monotonic() - began < limits.timeout + 0.25
+    assert result.detail
+    second = ask(pool, request(program))
+    assert second[1] == 1
+    assert pool.counts()["kept"] == 1
+
+
+def test_what_a_worker_writes_unasked_is_nobodys_answer(pool, program, trace):
+    late = 'time.sleep(0.05)\nprint(\'{"output": "stale", "error": ""}\', flush=True)'
+    ask(pool, request(program, then=late))
+    time.sleep(0.3)
+    assert ask(pool, request(program, token="mine"))[1:3] == [1, "mine"]
+    (event,) = trace.events
+    assert event.values == {"what": "worker", "reason": "it wrote more after a reply"}
+
+
+def test_a_worker_that_died_while_idle_costs_no_call(pool, program, trace):
+    ask(pool, request(program, then="os._exit(0)"))
+    (worker,) = pool.kept()
+    assert eventually(lambda: not worker.is_well())
+    assert ask(pool, request(program))[1] == 1
+    assert [event.values["reason"] for event in trace.events] == ["it ended while it was idle"]
+
+
+@pytest.mark.parametrize("tier", ["none"], indirect=True)
+def test_changed_programs_powers_and_limits_get_new_workers(pool, program):
+    ask(pool, request(program))
+    other = program._replace(key="2")
+    assert ask(pool, request(other))[1] == 1
+    assert ask(pool, request(other))[1] == 2
+    secret = request(other)._replace(powers=Powers(secrets=(("KEY", "one"),)))
+    assert ask(pool, secret)[1:] == [1, None, "one"]
+    changed = secret._replace(powers=Powers(secrets=(("KEY", "two"),)))
+    assert ask(pool, changed)[1:] == [1, None, "two"]
+    assert ask(pool, changed._replace(limits=Limits(memory=1 << 30)))[1] == 1
+    # How long it may take is the host's business alone.
+    assert ask(pool, changed._replace(limits=Limits(memory=1 << 30, timeout=3)))[1] == 2
+    assert pool.counts()["kept"] == 1
+
+
+def test_a_worker_is_replaced_by_count(pool, program, monkeypatch):
+    monkeypatch.setattr(workers, "CALLS", 3)
+    assert [ask(pool, request(program))[1] for _ in range(7)] == [1, 2, 3, 1, 2, 3, 1]
+
+
+def test_a_worker_is_replaced_by_age(pool, program, monkeypatch):
+    monkeypatch.setattr(workers, "AGE", 0.2)
+    ask(pool, request(program))
+    time.sleep(0.3)
+    assert ask(pool, request(program))[1] == 2  # this call still had it
+    assert ask(pool, request(program))[1] == 1
+
+
+def test_a_worker_is_replaced_by_memory(pool, program, monkeypatch):
+    monkeypatch.setattr(workers, "LOOK", 1)
+    limits = Limits(memory=200 << 20)
+    assert ask(pool, request(program, limits=limits))[1] == 1
+    fill = "kept = bytearray(170 << 20); kept[::4096] = b'x' * len(kept[::4096])"
+    assert ask(pool, request(program, limits=limits, do=fill))[1] == 2
+    assert ask(pool, request(program, limits=limits))[1] == 1
+
+
+def test_idle_workers_are_ended(pool, program, monkeypatch):
+    ask(pool, request(program))
+    (worker,) = pool.kept()
+    assert pool.sweep()
+    monkeypatch.setattr(pool_module, "IDLE", -1.0)
+    assert not pool.sweep()
+    assert pool.counts()["kept"] == 0
+    assert eventually(lambda: not alive(worker_pid(worker)))
+    monkeypatch.undo()
+    assert ask(pool, request(program))[1] == 1
+
+
+def test_a_call_can_be_taken_back(pool, program):
+    read, write = os.pipe()
+
+    class Cancel:
+        def fileno(self) -> int:
+            return read
+
+    try:
+        ask(pool, request(program)._replace(cancel=Cancel()))
+        threading.Timer(0.2, os.write, (write, b"!")).start()
+        began = time.monotonic()
+        hung = request(program, do="time.sleep(60)")._replace(cancel=Cancel())
+        assert pool.run(hung).fault == "cancelled"
+        assert time.monotonic() - began < 1.5
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+def test_no_descriptor_and_no_process_is_left(pool, program):
+    ask(pool, request(program))
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(100):
+        if number % 10:
+            ask(pool, request(program))
+        else:
+            assert pool.run(request(program, do="sys.exit(1)")).fault == "exit-code"
+    assert len(os.listdir("/proc/self/fd")) == before
+    (worker,) = pool.kept()
+    pid = worker_pid(worker)
+    pool.close()
+    assert eventually(lambda: not alive(pid))
+
+
+def worker_pid(worker) -> int:
+    return worker.process.pid
+
+
+def alive(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}") and bool(below(pid) or os.path.exists(f"/proc/{pid}/exe"))

@@ -1,0 +1,115 @@
+"""A toolset over tool skills, with a small engine of its own that really starts programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from satchel import Library
+from satchel.library import TrustBook, default_locations
+from satchel.runners.base import Program, RunResult
+from satchel.settings import load_settings
+from satchel.testing import make_tool_skill
+from satchel.tools import make_toolset
+from satchel.trace import Trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from satchel.runners.base import RunRequest
+
+
+class PlainEngine:
+    """Runs Python programs as ordinary children: no sandbox, one process a call."""
+
+    def __init__(self) -> None:
+        self.requests: list[RunRequest] = []
+        self.prepared: list[tuple[str, str]] = []
+
+    def prepare(self, folder: str, manifest: Any, digest: str = "") -> Program:
+        self.prepared.append((folder, digest))
+        entry = os.path.join(folder, manifest.entry)
+        return Program((sys.executable, entry), folder, manifest.runtime)
+
+    def run(self, request: RunRequest) -> RunResult:
+        self.requests.append(request)
+        asked: dict[str, Any] = {"arguments": dict(request.arguments)}
+        if request.several:
+            asked["tool"] = request.tool
+        powers = request.powers
+        began = time.monotonic()
+        try:
+            done = subprocess.run(
+                request.program.argv,
+                input=json.dumps(asked) + "\n",
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd=powers.workspace or request.program.folder,
+                env={"PATH": os.environ["PATH"], **dict(powers.secrets)},
+                timeout=request.limits.timeout,
+            )
+        except subprocess.TimeoutExpired:
+            return RunResult(fault="timeout", detail="no answer in time")
+        ran = (time.monotonic() - began) * 1000
+        if done.returncode:
+            return RunResult(
+                fault="exit-code", stderr=done.stderr, exit_code=done.returncode, ran_ms=ran
+            )
+        reply = json.loads(done.stdout)
+        return RunResult(
+            reply.get("output", ""),
+            reply.get("error", ""),
+            reply.get("data"),
+            stderr=done.stderr,
+            exit_code=0,
+            ran_ms=ran,
+        )
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
+class Workbench:
+    """A project with tool skills."""
+
+    def __init__(self, tmp_path: Path, *, env: dict[str, str] | None = None, **given: Any) -> None:
+        self.project = str(tmp_path / "project")
+        os.makedirs(os.path.join(self.project, "skills"), exist_ok=True)
+        home = {"HOME": str(tmp_path / "home"), "SATCHEL_HOME": str(tmp_path / "satchel")}
+        given = {"trust": "all", "builtin": False, "packaged": False, **given}
+        self.settings = load_settings(self.project, env={**home, **(env or {})}, **given)
+        self.trace = Trace()
+        self.library = Library(
+            default_locations(self.settings), trust=TrustBook(None), trace=self.trace
+        )
+        self.engine = PlainEngine()
+        self.tools = make_toolset(self.library, self.settings, engine=self.engine)
+
+    def skill(self, name: str = "demo", program: str = "", **given: Any) -> str:
+        """Write a tool skill of the project."""
+        return make_tool_skill(os.path.join(self.project, "skills"), name, program, **given)
+
+    def write(self, path: str, text: str | bytes = "text\n") -> str:
+        """Write a file of the project; returns its full path."""
+        full = os.path.join(self.project, path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full, "wb") as file:
+            file.write(text.encode() if isinstance(text, str) else text)
+        return full
+
+
+def answering(code: str) -> str:
+    """A program whose `run(a)` has this body; it returns a reply."""
+    lines = "\n".join(f"    {line}" for line in code.strip().splitlines())
+    return (
+        "import json, os, sys\n\n"
+        "def run(a):\n"
+        f"{lines}\n\n"
+        "request = json.loads(sys.stdin.readline())\n"
+        "print(json.dumps(run(request['arguments'])))\n"
+    )
