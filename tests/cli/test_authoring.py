@@ -90,7 +90,7 @@ def test_check_says_what_is_open_and_how_to_tick_it(empty):
     assert done.status == 1
     assert "✗ word-count  tool" in done.out
     assert (
-        "✗ error description-verb (skill.yaml:2): The description of `word_count_count` begins "
+        "✗ error description-verb (skill.yaml:3): The description of `word_count_count` begins "
         "with `A counter`" in done.out
     )
     assert "→ Begin with what it does: Reads …, Counts …" in done.out

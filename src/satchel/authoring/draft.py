@@ -42,6 +42,8 @@ class DraftTool(NamedTuple):
     line: int = 0
     schema: dict[str, Any] | None = None
     """None when the manifest cannot be used."""
+    told: int = 0
+    """Line of its description, as far as that is known."""
 
 
 class Draft(NamedTuple):
@@ -75,6 +77,7 @@ def draft_of(reading: Reading) -> Draft:
                 tuple(Shown(*one) for one in tool.docs.examples),
                 tool.line,
                 tool.schema(),
+                0 if manifest.several else reading.lines.get("description", 0),
             )
             for tool in manifest.tools
         )

@@ -80,7 +80,7 @@ def judge_descriptions(sheet: Sheet, tools: Sequence[DraftTool], libraries: froz
     sheet.judge(
         "description-verb",
         (
-            (tool.line, {"name": tool.name, "start": _start(tool.description)})
+            (tool.told or tool.line, {"name": tool.name, "start": _start(tool.description)})
             for tool in told
             if not words.begins_with_verb(tool.description)
         ),
@@ -88,7 +88,7 @@ def judge_descriptions(sheet: Sheet, tools: Sequence[DraftTool], libraries: froz
     sheet.judge(
         "description-limit",
         (
-            (tool.line, {"name": tool.name})
+            (tool.told or tool.line, {"name": tool.name})
             for tool in told
             if not words.says_limit(tool.description)
         ),
@@ -101,7 +101,7 @@ def judge_descriptions(sheet: Sheet, tools: Sequence[DraftTool], libraries: froz
         sheet.judge(
             rule,
             (
-                (tool.line, {"name": tool.name, "word": word[:60]})
+                (tool.told or tool.line, {"name": tool.name, "word": word[:60]})
                 for tool, word in zip(told, odd, strict=True)
                 if word
             ),
@@ -112,7 +112,7 @@ def _lengths(tools: Sequence[DraftTool]) -> Iterator[Slip]:
     for tool in tools:
         length, (least, most) = words.length_of(tool.description), words.bounds_of(tool.description)
         if not least <= length <= most:
-            yield tool.line, {
+            yield tool.told or tool.line, {
                 "name": tool.name, "length": str(length), "least": str(least), "most": str(most),
             }  # fmt: skip
 

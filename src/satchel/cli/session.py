@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -44,6 +44,8 @@ class Session:
     def __init__(self, project: str = ".", colour: bool | None = None) -> None:
         self.project = project
         self.colour = colour
+        self.given: dict[str, Any] = {}
+        """Settings that a command decides itself; they win."""
         self._satchel: Satchel | None = None
 
     @property
@@ -58,7 +60,7 @@ class Session:
                     say("There is no folder `{path}`", path=self.project),
                     say("Give `--project` a folder that exists"),
                 )
-            self._satchel = Satchel.for_project(folder)
+            self._satchel = Satchel.for_project(folder, **self.given)
         return self._satchel
 
     @property

@@ -59,6 +59,7 @@ def try_(
     """The answer on stdout, the rest on stderr."""
     from satchel.authoring.trial import find_tool, read_arguments, try_tool
 
+    session.given["fork_server"] = False  # one call: nothing is saved by preparing for a second
     satchel = session.satchel
     _show_builds(session)
     try:

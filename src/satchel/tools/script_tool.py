@@ -194,6 +194,8 @@ class ScriptTool:
             data["data"] = result.data
         if result.truncated:
             data["truncated"] = result.truncated
+        if result.stderr:
+            data["stderr"] = result.stderr[-_SHOWN_STDERR:]  # for people: never in the text
         stats: dict[str, Any] = {
             "waited_ms": round(result.waited_ms, 1),
             "ran_ms": round(result.ran_ms, 1),
@@ -235,8 +237,6 @@ class ScriptTool:
     ) -> Envelope:
         """What the program itself calls an error; its words say what to do."""
         message = one_line(result.error, _LONGEST_ERROR)
-        if result.stderr:
-            data["stderr"] = result.stderr[-_SHOWN_STDERR:]
         reply = call.fail("EXECUTION_ERROR", message, "", data)
         framed = self._framed(result.error[:_LONGEST_ERROR], "error")[0]
         if result.output:
@@ -254,8 +254,6 @@ class ScriptTool:
         """The program did not do its part."""
         fault = str(result.fault)
         data["fault"] = fault
-        if result.stderr:
-            data["stderr"] = result.stderr[-_SHOWN_STDERR:]
         why = _FAULTS.get(fault, "its program failed")
         detail = f" ({one_line(result.detail, 300)})" if result.detail else ""
         code, step = "EXECUTION_ERROR", "This is a fault of the skill: tell the user, and go on"
