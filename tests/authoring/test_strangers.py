@@ -10,57 +10,7 @@ from wrong import write_good
 
 from satchel.authoring.check import check_folder
 from satchel.errors import NotFound
-
-MANIFEST = """\
-# ── 工具定义（必填）────────────────────────────────────────
-name: excel_read                          # 工具名，须以目录名为前缀
-description: "读取 Excel 工作表指定区域内容，返回行列数组。文件上限 20MB。"
-runtime: python                           # python | node | go | binary
-entry: main.py                            # 入口文件；go 填 main.go；binary 填可执行文件名
-
-parameters:
-  - name: path
-    type: string                          # string | integer | number | boolean
-    required: true
-    description: "Excel 文件路径（相对工作区）。示例：data/report.xlsx"
-
-  - name: sheet
-    type: string
-    required: false
-    default: ""
-    description: "工作表名，默认第一个 Sheet。示例：Sheet1"
-
-  - name: range
-    type: string
-    required: false
-    default: ""
-    description: "单元格区域，格式 A1:C10。默认读取全部。示例：A1:D20"
-
-docs:
-  when_to_use:
-    - 需要读取 .xlsx 文件中的表格数据时
-
-  when_not_to_use:
-    - CSV 文件请直接用 file_read
-
-  examples:
-    - scenario: "读取销售报表前 10 行"
-      arguments:
-        path: "data/sales.xlsx"
-        range: "A1:E10"
-"""
-PYTHON = """\
-import sys, json
-
-def run(arguments: dict) -> dict:
-    # 实现逻辑
-    return {"output": "结果", "error": ""}
-
-if __name__ == "__main__":
-    req = json.loads(sys.stdin.readline())
-    result = run(req.get("arguments", {}))
-    print(json.dumps(result, ensure_ascii=False))
-"""
+from seed import MANIFEST, PYTHON
 
 
 @pytest.mark.req("E5", "E9")

@@ -11,48 +11,8 @@ from hypothesis import strategies as st
 
 from satchel.skill.manifest import Files
 from satchel.skill.manifest_read import load_manifest, read_manifest
+from seed import MANIFEST as SEED
 
-SEED = """\
-# ── 工具定义（必填）────────────────────────────────────────
-name: excel_read                          # 工具名，须以目录名为前缀
-description: "读取 Excel 工作表指定区域内容，返回行列数组。文件上限 20MB。"
-runtime: python                           # python | node | go | binary
-entry: main.py                            # 入口文件；go 填 main.go；binary 填可执行文件名
-
-parameters:
-  - name: path
-    type: string                          # string | integer | number | boolean
-    required: true
-    description: "Excel 文件路径（相对工作区）。示例：data/report.xlsx"
-
-  - name: sheet
-    type: string
-    required: false
-    default: ""
-    description: "工作表名，默认第一个 Sheet。示例：Sheet1"
-
-  - name: range
-    type: string
-    required: false
-    default: ""
-    description: "单元格区域，格式 A1:C10。默认读取全部。示例：A1:D20"
-
-# ── 使用说明（供 LLM 和开发者阅读，可选但强烈建议）──────────
-docs:
-  when_to_use:
-    - 需要读取 .xlsx 文件中的表格数据时
-    - 用户上传了 Excel 报表需要分析时
-
-  when_not_to_use:
-    - CSV 文件请直接用 file_read
-    - 只需查看文件结构用 excel_info 更轻量
-
-  examples:
-    - scenario: "读取销售报表前 10 行"
-      arguments:
-        path: "data/sales.xlsx"
-        range: "A1:E10"
-"""
 LEAST = "name: demo_run\ndescription: Runs.\nruntime: python\nentry: main.py\n"
 
 

@@ -17,19 +17,7 @@ from satchel import Satchel
 from satchel.testing import make_tool_skill
 from satchel.tools import make_toolset
 from satchel.tools.engine import LocalEngine
-
-SEED = """\
-import sys, json
-
-def run(arguments: dict) -> dict:
-    # 实现逻辑
-    return {"output": "结果", "error": ""}
-
-if __name__ == "__main__":
-    req = json.loads(sys.stdin.readline())
-    result = run(req.get("arguments", {}))
-    print(json.dumps(result, ensure_ascii=False))
-"""
+from seed import PYTHON as SEED
 
 
 @pytest.fixture
