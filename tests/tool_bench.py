@@ -30,7 +30,7 @@ class PlainEngine:
         self.requests: list[RunRequest] = []
         self.prepared: list[tuple[str, str]] = []
 
-    def prepare(self, folder: str, manifest: Any, digest: str = "") -> Program:
+    def prepare(self, folder: str, manifest: Any, digest: str = "", **_more: Any) -> Program:
         self.prepared.append((folder, digest))
         entry = os.path.join(folder, manifest.entry)
         return Program((sys.executable, entry), folder, manifest.runtime)

@@ -110,8 +110,8 @@ def tell_why(
     if listed_one:
         chapters.append(_in_catalogue(skill, account, standing))
     asks = skill.ref in snapshot.asking or (tools is not None and skill.ref in tools.asking)
-    offered, loaded, failed, ran = _past(skill.name, trace)
-    chapters.append(_use(skill, offered, loaded, failed, ran if source is not None else None))
+    past = _past(skill.name, trace)
+    chapters.append(_use(skill, past if source is not None else past._replace(ran=None)))
     facts: dict[str, Any] = {
         "found": True,
         "state": skill.state,
@@ -125,12 +125,12 @@ def tell_why(
         "asks_again": asks,
         "refused": refusal.message if refusal is not None else None,
         "catalogue": {"budget": account.budget, "used": account.used, "total": account.total},
-        "last_offered": offered,
-        "last_loaded": loaded,
-        "last_failure": failed,
+        "last_offered": past.offered,
+        "last_loaded": past.loaded,
+        "last_failure": past.failed,
     }
     if source is not None:
-        facts.update(source.to_dict(), last_ran=ran)
+        facts.update(source.to_dict(), last_ran=past.ran)
     return Story(
         skill.name,
         say("offered, but refused when it is loaded")
@@ -142,7 +142,7 @@ def tell_why(
         else _verdict(skill, standing, trust_off=bool(way_to_ask), asks=asks),
         tuple(chapters),
         tuple(dict.fromkeys(problem.fix for problem in lost))
-        or tuple(_advice(skill, standing, way_to_ask, refusal)),
+        or tuple(_advice(skill, standing, way_to_ask, refusal, source, past.open_failure)),
         facts,
     )
 
@@ -169,8 +169,8 @@ def _its_tools(source: ToolSkill, lost: Sequence[Problem]) -> Chapter:
         say("runs `{entry}` ({runtime})", entry=manifest.entry, runtime=manifest.runtime),
     ]
     wants = source.wants
-    nothing = say("nothing beside its own folder")
-    lines.append(say("may use: {what}", what=listed(wants) if wants else nothing))
+    nothing = say("may use nothing beside its own folder")
+    lines.append(say("may {what}", what=listed(wants)) if wants else nothing)
     lines += [_told(problem) for problem in lost]
     if lost:
         return Chapter(say("Its tools"), tuple(lines), "bad")
@@ -262,60 +262,81 @@ def _in_catalogue(skill: Skill, account: Account, standing: str) -> Chapter:
     )
 
 
-def _past(
-    name: str, trace: Trace
-) -> tuple[float | None, float | None, dict[str, Any] | None, float | None]:
-    """When it was last offered and loaded, how it last failed, and when its program last ran."""
+class _Past(NamedTuple):
+    """What the trace remembers of a skill."""
+
     offered: float | None = None
     loaded: float | None = None
-    ran: float | None = None
     failed: dict[str, Any] | None = None
+    ran: float | None = None
+    ended: str = ""
+    """How its program's last run ended: `well`, `error` or the name of a fault."""
+    well: float | None = None
+    """When its program last answered, if with an error."""
+
+    @property
+    def open_failure(self) -> dict[str, Any] | None:
+        """The last failure, when it is the skill's own and nothing went well after it."""
+        failed = self.failed
+        if failed is None or failed["time"] < (self.well or 0):
+            return None
+        return failed if "fix" in failed or self.ended not in ("", "well", "error") else None
+
+
+def _past(name: str, trace: Trace) -> _Past:
+    past = _Past()
     waiting: dict[str, float] = {}
-    for row in trace.history():
+    for row in trace.history():  # the newest first
         kind = row.get("kind")
-        if kind == "offered" and offered is None:
+        if kind == "offered" and past.offered is None:
             digest = str(row.get("digest"))
             waiting.setdefault(digest, float(row["t"]))
             if "full" in row:  # the row that names the skills; later ones repeat its digest
                 if any(name in row.get(key, ()) for key in ("full", "shortened", "named")):
-                    offered = waiting[digest]
+                    past = past._replace(offered=waiting[digest])
                 waiting.pop(digest)
-        elif kind == "loaded" and loaded is None and name in row.get("skills", ()):
-            loaded = float(row["t"])
-        elif kind == "ran" and ran is None and name in row.get("skills", ()):
-            ran = float(row["t"])
-        elif kind == "failed" and failed is None and name in row.get("skills", ()):
+        elif name not in row.get("skills", ()):
+            continue
+        elif kind == "loaded" and past.loaded is None:
+            past = past._replace(loaded=float(row["t"]))
+        elif kind == "ran" and past.well is None:
+            moment, ended = float(row["t"]), str(row.get("ended", ""))
+            if past.ran is None:
+                past = past._replace(ran=moment, ended=ended)
+            if ended in ("well", "error"):
+                past = past._replace(well=moment)
+        elif kind == "failed" and past.failed is None:
             failed = {
                 "time": float(row["t"]),
                 "code": row.get("code"),
                 "message": row.get("reason"),
             }
-        if offered and loaded and failed and ran:
+            past = past._replace(failed={**failed, "fix": row["fix"]} if row.get("fix") else failed)
+        if past.offered and past.loaded and past.failed and past.well:
             break
-    return offered, loaded, failed, ran
+    return past
 
 
-def _use(
-    skill: Skill,
-    offered: float | None,
-    loaded: float | None,
-    failed: dict[str, Any] | None,
-    ran: float | None,
-) -> Chapter:
+def _use(skill: Skill, past: _Past) -> Chapter:
     lines: list[str] = []
+    failed = past.failed
     if not skill.is_tool:
         lines = [
-            say("last offered to a model: {when}", when=_when(offered)),
-            say("last loaded: {when}", when=_when(loaded)),
+            say("last offered to a model: {when}", when=_when(past.offered)),
+            say("last loaded: {when}", when=_when(past.loaded)),
         ]
-    if skill.is_tool or ran is not None:
-        lines.append(say("its program last ran: {when}", when=_when(ran)))
+    if skill.is_tool or past.ran is not None:
+        lines.append(say("its program last ran: {when}", when=_when(past.ran)))
     if failed is not None:
         told = say(
-            "last failure: {when}, {message}", when=_when(failed["time"]), message=failed["message"]
+            "last failure: {when}, {message}",
+            when=_when(failed["time"]),
+            message=" ".join(str(failed["message"]).split()),
         )
-        if loaded is not None and failed["time"] < loaded:
+        if past.loaded is not None and failed["time"] < past.loaded:
             told += say(" (before the last load)")
+        elif past.well is not None and failed["time"] < past.well:
+            told += say(" (it has run well since)")
         lines.append(told)
     return Chapter(say("When it was used"), tuple(lines))
 
@@ -327,7 +348,12 @@ def _when(moment: float | None) -> str:
 
 
 def _advice(
-    skill: Skill, standing: str, way_to_ask: str, refusal: SatchelError | None
+    skill: Skill,
+    standing: str,
+    way_to_ask: str,
+    refusal: SatchelError | None,
+    source: ToolSkill | None,
+    failed: dict[str, Any] | None,
 ) -> list[str]:
     if skill.state == "untrusted" and way_to_ask:
         return [way_to_ask]
@@ -343,8 +369,15 @@ def _advice(
     if refusal is not None:
         return [refusal.hint]
     advice = [problem.fix for problem in skill.problems if _is_advised(skill, problem)]
-    if skill.is_tool and not advice:
-        advice.append(say("Nothing to mend. Call one of its tools: `satchel try NAME`"))
+    if failed is not None and failed.get("fix"):
+        advice.insert(0, str(failed["fix"]))
+    if skill.is_tool and source is not None and not advice:
+        tool = source.tools[0]
+        advice.append(
+            say("Its last call failed. See how: `satchel try {tool}`", tool=tool)
+            if failed is not None
+            else say("Nothing to mend. Call one of its tools: `satchel try {tool}`", tool=tool)
+        )
     if standing == "unlisted":
         advice.append(
             say(
@@ -388,13 +421,25 @@ def _unknown(name: str, snapshot: Snapshot, tools: ToolSnapshot | None) -> Story
 
 
 def problems_named(name: str, problems: Iterable[Problem]) -> list[Problem]:
-    """What is wrong in a folder of that name."""
-    return [
+    """What is wrong in a folder of that name, or in the one whose tools would be called so."""
+    every = list(problems)
+    found = [
         problem
-        for problem in problems
+        for problem in every
         if f"{os.sep}{name}{os.sep}" in problem.path + os.sep
         or os.path.basename(problem.path) == name
     ]
+    return found or [problem for problem in every if _would_offer(problem, name)]
+
+
+def _would_offer(problem: Problem, tool: str) -> bool:
+    """Whether a problem is of a skill.yaml that may declare a tool: `folder_action` or so."""
+    folder, file = os.path.split(problem.path)
+    if not file.startswith("skill.y"):
+        return False
+    stem = os.path.basename(folder).replace("-", "_")
+    words = tool.replace("-", "_").replace(".", "_")
+    return words == stem or words.startswith(f"{stem}_")
 
 
 def names_like(name: str, skills: Sequence[Skill]) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from wrong import WRONG, write_good
 
@@ -9,6 +11,7 @@ from satchel.authoring.check import check_folder
 from satchel.authoring.check_tool import dependencies
 from satchel.authoring.rules import RULES, rules_of
 from satchel.authoring.scaffold import KINDS
+from satchel.errors import NotFound
 
 pytestmark = pytest.mark.req("E5", "E9")
 NOT_RUN = {"answers", "refuses", "go-builds", "listed", "texts-language"}
@@ -65,6 +68,44 @@ def test_the_libraries_of_a_skill_are_known_by_what_it_asks_for(tmp_path):
     assert dependencies(str(skill.folder)) == {"table-forge", "rows", "colrow", "sheets"}
     skill.write("package.json", "[")
     assert "colrow" not in dependencies(str(skill.folder))
+
+
+def test_packages_are_judged_line_by_line(tmp_path):
+    skill = write_good(tmp_path, "python")
+    skill.write("requirements.txt", "tableforge==2.0\n\n-e .\nhttps://example.org/a.whl\n")
+    (report,) = check_folder(str(skill.folder))
+    slips = [one for one in report.verdicts if one.state == "fail"]
+    assert [(one.rule, one.line) for one in slips] == [("packages", 3), ("packages", 4)]
+    assert slips[0].message == "`requirements.txt` may only name packages: `-e .`"
+    node = write_good(tmp_path / "node", "typescript")
+    node.write("package.json", '{\n  "dependencies": {\n    "rows": "file:../rows"\n  }\n}\n')
+    (report,) = check_folder(str(node.folder))
+    (slip,) = [one for one in report.verdicts if one.state == "fail"]
+    assert (slip.rule, slip.line) == ("packages", 3)
+
+
+def test_a_program_that_does_not_parse_says_so_once(tmp_path):
+    skill = write_good(tmp_path, "python")
+    skill.edit("def main():", "def main(:", "main.py")
+    (report,) = check_folder(str(skill.folder))
+    (slip,) = [one for one in report.verdicts if one.state == "fail"]
+    assert (slip.rule, slip.fix) == ("program-parses", "Correct that line")
+    assert slip.path.endswith("main.py")
+
+
+def test_a_binary_says_how_it_is_made_again(tmp_path):
+    skill = write_good(tmp_path, "binary")
+    os.utime(skill.folder / "main.c", (4e9, 4e9))
+    (report,) = check_folder(str(skill.folder))
+    (slip,) = [one for one in report.verdicts if one.state == "fail"]
+    assert (slip.severity, slip.fix) == ("warning", "Run `cc -O2 -o skill main.c`")
+
+
+def test_a_skill_yml_is_to_be_renamed(tmp_path):
+    skill = write_good(tmp_path, "python")
+    (skill.folder / "skill.yaml").rename(skill.folder / "skill.yml")
+    with pytest.raises(NotFound, match=r"skill\.yml"):
+        check_folder(str(skill.folder))
 
 
 def test_texts_in_another_language_than_asked_for(tmp_path):

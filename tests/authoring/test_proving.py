@@ -18,7 +18,7 @@ from satchel.authoring.examples import run_cases
 from satchel.authoring.proving import is_listed, prover
 from satchel.authoring.scaffold import KINDS
 from satchel.authoring.trial import find_tool, read_arguments, try_tool
-from satchel.errors import InvalidInput, NotFound
+from satchel.errors import InvalidInput, NotFound, Refused
 
 if TYPE_CHECKING:
     from wrong import Skill
@@ -97,7 +97,9 @@ def test_an_error_of_a_running_program_has_a_form_too(satchel, message, said):
     skill.edit('"error": str(exc)}', f'"error": str({message!r})}}', "main.py")
     report = _report(satchel, skill)
     assert report.failing == {"refuses"}
-    assert all(said in one.message for one in report.verdicts if one.state == "fail")
+    wrong = [one for one in report.verdicts if one.state == "fail"]
+    assert all(said in one.message for one in wrong)
+    assert all("exit with 0" not in one.fix and one.fix for one in wrong)
 
 
 @pytest.mark.req("E9")
@@ -114,7 +116,7 @@ def test_dependencies_that_cannot_be_had_are_an_answer(satchel):
     skill = _new(satchel, "python")
     skill.write("requirements.txt", "-e .\n")
     report = _report(satchel, skill)
-    assert report.failing == {"answers"}
+    assert report.failing == {"packages"}
     assert any(one.reason == "the program cannot be built" for one in report.verdicts)
 
 
@@ -149,6 +151,29 @@ def test_nothing_is_run_unless_it_is_asked_for(satchel, tmp_path):
     assert not mark.exists()
     # And when it is, the sandbox holds it.
     _report(satchel, skill)
+    assert not mark.exists()
+
+
+@pytest.mark.req("E9")
+def test_a_strangers_program_is_neither_built_nor_run(satchel, tmp_path):
+    mark = Path(satchel.settings.project) / "ran"
+    skill = _new(satchel, "python")
+    skill.edit('"""Counts', f'import os\nos.mkdir({str(mark)!r})\n"""Counts', "main.py")
+    distrusting = Satchel.for_project(satchel.settings.project, builtin=False)
+    unrun: list = []
+    (report,) = check_folder(str(skill.folder), prove=prover(distrusting, unrun))
+    reasons = {one.rule: one.reason for one in report.verdicts if one.open}
+    assert set(reasons) == {"answers", "refuses"}
+    assert reasons["answers"] == (
+        "not run: the skill is not trusted; read it with `satchel show word-count`, then"
+        " `satchel trust word-count`"
+    )
+    assert unrun == ["refused"]
+    with pytest.raises(Refused):
+        bench_of(distrusting, str(skill.folder))
+    outside = write_good(tmp_path / "elsewhere", "python")
+    with pytest.raises(Refused, match="not one of this project's skills"):
+        bench_of(distrusting, str(outside.folder))
     assert not mark.exists()
 
 

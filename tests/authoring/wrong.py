@@ -116,6 +116,27 @@ def binary_that_may_not_run(skill: Skill) -> None:
     (skill.folder / "skill").chmod(0o644)
 
 
+@wrong("binary", "binary-fresh")
+def binary_older_than_its_source(skill: Skill) -> None:
+    made = (skill.folder / "skill").stat().st_mtime
+    os.utime(skill.folder / "main.c", (made + 60, made + 60))
+
+
+@wrong("python", "packages")
+def requirements_with_an_address(skill: Skill) -> None:
+    skill.write("requirements.txt", "tableforge==2.0\n-e .\nhttps://example.org/a.whl\n")
+
+
+@wrong("typescript", "packages")
+def package_from_a_folder(skill: Skill) -> None:
+    skill.write("package.json", '{\n  "dependencies": {\n    "rows": "file:../rows"\n  }\n}\n')
+
+
+@wrong("typescript", "packages")
+def package_json_that_is_none(skill: Skill) -> None:
+    skill.write("package.json", "{")
+
+
 @wrong("python", "entry-exists")
 def entry_is_a_folder(skill: Skill) -> None:
     skill.edit("entry: main.py", "entry: lib.py")

@@ -31,9 +31,9 @@ def test_from_nothing_to_a_tool_that_is_done(empty):
     tried = empty.run("try", "word-count", "--arg", "text=to be")
     assert (tried.status, tried.out) == (0, "lines: 1\nwords: 2\ncharacters: 5\n")
     assert 'request: {"arguments": {"text": "to be", "path": ""}}' in tried.err.replace("\n  ", " ")
-    for title in ("response:", "time:", "sandbox:", "limits:", "denied:"):
+    for title in ("response:", "time:", "sandbox:", "limits:", "allowed:"):
         assert title in tried.err
-    checked = empty.run("check", "word-count", "--run")
+    checked = empty.run("check", "word-count", "--run", "--verbose")
     assert checked.status == 0, checked.out
     assert "✓ A call is answered with output" in checked.out
     assert "– A Go program has a `go.mod`" in checked.out
@@ -104,6 +104,73 @@ def test_check_says_what_is_open_and_how_to_tick_it(empty):
 
 
 @pytest.mark.req("E9")
+def test_check_is_short_unless_all_of_it_is_asked_for(empty):
+    empty.run("new", "word-count", "--kind", "python")
+    done = empty.run("check", "word-count")
+    assert done.out.count("\n") == 1
+    assert "boxes ticked, " in done.err
+    assert "(`--verbose` shows them)" in done.err
+    assert "No program was run: `--run` does that, in the sandbox" in done.err
+    assert empty.run("check", "word-count", "--verbose").out.count("\n") > 30
+    _edit(empty, "word-count/skill.yaml", 'default: ""', 'default: "')
+    broken = empty.run("check", "word-count")
+    assert broken.status == 1
+    assert broken.out.count("✗ error") == 1
+    assert "0 boxes ticked, 1 open, the others wait for that" in broken.err
+
+
+@pytest.mark.req("E9")
+def test_what_cannot_be_run_here_is_not_done(empty):
+    needs("bwrap")
+    empty.run("new", "word-count", "--kind", "python")
+    for text in ('"to be or not to be"', '"roses are red\\nviolets are blue\\n"'):
+        _edit(empty, "word-count/skill.yaml", f"text: {text}", "path: data/sales.txt")
+    done = empty.run("check", "word-count", "--run")
+    assert done.status == 8, done.out
+    assert "no example was run: needs data/sales.txt" in done.out
+
+
+def test_a_name_that_changes_is_said(empty):
+    done = empty.run("new", "Word_Tools")
+    assert done.status == 0
+    assert "The name became `word-tools`" in done.err
+    refused = empty.run("new", "单词统计")
+    assert refused.status == 2
+    assert "no letter from a to z" in refused.err
+    assert not (empty.project / ".agents/skills/my-skill").exists()
+    empty.run("new", "counter", "--kind", "PYTHON")
+    again = empty.run("new", "counter", "--kind", "python")
+    assert "edit `.agents/skills/counter/skill.yaml`" in again.err
+    for word in ("ts", "node", "javascript", "typscript"):
+        wrong = empty.run("new", "x", "--kind", word)
+        assert wrong.status == 2
+        assert "Did you mean `--kind typescript`?" in wrong.err
+
+
+def test_a_binary_is_compiled_after_each_change(empty):
+    needs("cc")
+    done = empty.run("new", "words", "--kind", "binary")
+    assert "Compile it after each change: `cc -O2 -o skill main.c` in" in " ".join(done.err.split())
+    os.utime(empty.project / ".agents/skills/words/main.c", (4e9, 4e9))
+    checked = empty.run("check", "words")
+    assert checked.status == 0
+    assert "▲ warning binary-fresh (main.c): `main.c` is newer than `skill`" in checked.out
+
+
+def test_a_skill_yml_is_seen_and_named(empty):
+    empty.run("new", "words", "--kind", "python")
+    folder = empty.project / ".agents/skills/words"
+    (folder / "skill.yaml").rename(folder / "skill.yml")
+    for words in (("show", "words"), ("check", "words"), ("check", str(folder)), ("doctor",)):
+        done = empty.run(*words)
+        assert done.status != 0, words
+        assert "Rename it to `skill.yaml`" in " ".join((done.out + done.err).split()), words
+    assert "1 broken" in empty.run("list").err
+    (folder / "skill.yml").rename(folder / "skill.yaml")
+    assert empty.run("check", "words").status == 0
+
+
+@pytest.mark.req("E9")
 def test_strict_counts_warnings(empty):
     empty.run("new", "words")
     _edit(empty, "words/SKILL.md", "name: words", "name: other")
@@ -156,7 +223,7 @@ def test_an_empty_project_has_nothing_to_check(empty):
 
 @pytest.mark.req("E9")
 def test_a_packaged_skill_is_checked_by_name(empty):
-    done = empty.run("check", "--packaged", "excel")
+    done = empty.run("check", "--packaged", "excel", "--verbose")
     assert done.status == 0, done.out
     assert "✓ `SKILL_<NAME>_ENABLED` turns it off" in done.out
     assert empty.run("check", "--packaged", "nothing").status == 3
@@ -186,6 +253,13 @@ def test_a_strangers_tool_is_not_run(empty):
     tested = empty.run("test", "word-count")
     assert tested.status == 4
     assert "is not trusted, so its program is not run" in tested.err
+    checked = empty.run("check", "word-count", "--run")
+    assert checked.status == 4
+    assert (
+        "not run: the skill is not trusted; read it with `satchel show word-count`, then `satchel"
+        " trust word-count`" in " ".join(checked.out.split())
+    )
+    assert empty.run("check", "word-count").status == 0
 
 
 def test_an_example_without_its_file_makes_a_test_incomplete(empty):

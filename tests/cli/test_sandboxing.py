@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -20,7 +22,9 @@ def test_table_shows_every_attempt_and_fits(empty, columns):
     assert len(rows) >= 25
     assert max(map(width_of, (head, *rows))) <= int(columns)
     assert "GOT OUT" not in done.out
-    assert "bwrap holds" in done.err
+    first, second, *_ = done.err.splitlines()
+    assert first == "✓ Tool skills run in the sandbox `bwrap`"
+    assert "bwrap holds" in second
     assert "landlock holds" in done.err
 
 
@@ -40,4 +44,47 @@ def test_one_tier_as_json(empty):
 def test_a_sandbox_that_is_switched_off_is_said(empty):
     done = empty.run("sandbox", "check", "--tier", "landlock", SATCHEL_SANDBOX="off")
     assert done.status == 0
-    assert "run without it all the same" in done.err
+    assert done.err.startswith("! Tool skills run without a sandbox: `sandbox` is `off`")
+
+
+def test_the_dash_is_explained(empty):
+    done = empty.run("sandbox", "check", "--tier", "landlock")
+    dashes = sum(row.split()[1] == "—" for row in done.out.splitlines()[1:])
+    assert ("`—`: not even possible here" in done.err) is bool(dashes)
+    assert (f"({dashes} of {len(done.out.splitlines()) - 1})" in done.err) is bool(dashes)
+
+
+_WITHOUT_BWRAP = (
+    "import sys, satchel.runners.bwrap as bwrap\n"
+    "bwrap._PLACES = ()\n"
+    "from satchel.cli.main import run\n"
+    "sys.exit(run(['sandbox', 'check']))\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("setting", "first"),
+    [
+        ("required", "✗ No sandbox holds here, so no tool skill runs"),
+        ("own", "✗ No sandbox holds here: only your own tool skills run, without one"),
+    ],
+)
+def test_no_sandbox_is_the_first_thing_said(empty, setting, first):
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_BWRAP],
+        cwd=empty.project,
+        env=empty.env(SATCHEL_SANDBOX_TIER="bwrap", SATCHEL_SANDBOX=setting),
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == first
+    assert "bwrap: bubblewrap is not installed" in done.stderr
+    assert "hint: Install bubblewrap" in done.stderr
+
+
+def test_chinese(empty):
+    done = empty.run("sandbox", "check", "--tier", "landlock", SATCHEL_LANG="zh")
+    assert "成功" in done.out
+    assert "landlock 守得住" in done.err

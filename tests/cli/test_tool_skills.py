@@ -113,7 +113,8 @@ def test_an_import_says_what_the_program_may_use(bench, tmp_path):
     make_tool_skill(tmp_path / "elsewhere", "image", more=WANTS)
     done = bench.run("import", str(tmp_path / "elsewhere" / "image"), "--dry-run")
     assert done.status == 0
-    assert "its program may use: network, files: write, secret: API_KEY" in done.err
+    told = "its program may: use the network, read and change the project's files, get the secret"
+    assert f"{told} `API_KEY`" in " ".join(done.err.split())
     assert bench.run("import", str(tmp_path / "elsewhere" / "image"), "--yes").status == 0
     assert "image_run" in bench.run("list").out
     assert bench.run("verify").status == 0

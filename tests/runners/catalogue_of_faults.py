@@ -94,6 +94,10 @@ CASES = (
          "two-replies"),
     Case("more after the line", ("read", out(GOOD + b"\ndone")), "two-replies"),
     Case("a flood after the line", ("read", out(GOOD + b"\n"), "flood:1"), "two-replies"),
+    # what came first is said first
+    Case("a word before the reply", ("read", out(b"debug: starting\n" + GOOD + b"\n")), "not-json"),
+    Case("a number before the reply", ("read", out(b"5\n" + GOOD + b"\n")), "not-json"),
+    Case("a reply over several lines", ("read", out(b'{\n  "output": "fine"\n}\n')), "not-json"),
     # how it ends
     Case("segfault", ("read", "kill:11"), "crashed"),
     Case("abort", ("read", "kill:6"), "crashed"),

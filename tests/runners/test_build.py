@@ -11,11 +11,13 @@ import sys
 import textwrap
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from satchel.errors import BuildFailed
-from satchel.runners.build import ToolFailed, Workshop, is_whole, last_lines
+from satchel.errors import BuildFailed, Changed
+from satchel.runners.base import BuildStopped
+from satchel.runners.build import AT_ONCE, ToolFailed, Workshop, is_whole, last_lines
 
 SRC = os.path.join(os.path.dirname(__file__), "..", "..", "src")
 
@@ -235,3 +237,105 @@ def test_a_tool_that_is_interrupted_leaves_no_process(shop, tmp_path):
     time.sleep(0.1)
     left = subprocess.run(["pgrep", "-f", "sleep 61[.]7"], capture_output=True, check=False)
     assert left.stdout == b""
+
+
+# --- given up, and not kept ---------------------------------------------------------------
+
+
+class Cancel:
+    """Taken back by `now`."""
+
+    def __init__(self):
+        self._read, self._write = os.pipe()
+
+    def fileno(self):
+        return self._read
+
+    def now(self):
+        os.write(self._write, b"!")
+
+    def close(self):
+        os.close(self._read)
+        os.close(self._write)
+
+
+@pytest.fixture
+def cancel():
+    made = Cancel()
+    yield made
+    made.close()
+
+
+SLEEP = [sys.executable, "-c", "import time; time.sleep(30)"]
+
+
+@pytest.mark.req("E3")
+@pytest.mark.parametrize("fault", ["cancelled", "timeout"])
+def test_a_build_that_nobody_waits_for_is_given_up(tmp_path, cancel, fault):
+    cache = str(tmp_path / "cache")
+    shop = Workshop(cache, cancel=cancel)
+    if fault == "timeout":
+        shop = Workshop(cache, seconds=0.5)
+    threading.Timer(0.5, cancel.now).start()
+    began = time.monotonic()
+
+    def build(aside, _path):
+        shop.run(SLEEP, cwd=aside)
+        return []
+
+    with pytest.raises(BuildStopped) as stopped:
+        shop.make("kind", "key", build, quiet)
+    assert stopped.value.fault == fault
+    assert time.monotonic() - began < 5
+    assert os.listdir(tmp_path / "cache" / "unfinished") == []
+    assert Workshop(str(tmp_path / "cache")).make("kind", "key", one_file, quiet)
+
+
+@pytest.mark.req("E3")
+def test_waiting_for_another_builder_can_be_given_up(tmp_path):
+    other = start(tmp_path, "3")
+    wait_for(tmp_path / "log")
+    began = time.monotonic()
+    with pytest.raises(BuildStopped):
+        Workshop(str(tmp_path / "cache"), seconds=0.3).make("kind", "key", one_file, quiet)
+    assert time.monotonic() - began < 2
+    assert "whole" in other.communicate()[0]
+
+
+@pytest.mark.req("E3")
+def test_few_builds_run_at_once_and_one_may_need_another(tmp_path):
+    shop = Workshop(str(tmp_path / "cache"))
+    under_way, most, lines = [], [], []
+
+    def build(key):
+        def inner(aside, path):
+            under_way.append(key)
+            most.append(len(under_way))
+            shop.make("part", "shared", one_file, quiet)
+            time.sleep(0.1)
+            under_way.remove(key)
+            return one_file(aside, path)
+
+        return shop.make("kind", key, inner, lines.append)
+
+    with ThreadPoolExecutor(6) as pool:
+        assert len(set(pool.map(build, "abcdef"))) == 6
+    assert max(most) == AT_ONCE
+    assert "Other skills are being prepared: waiting for them" in lines
+
+
+def test_what_is_not_confirmed_is_not_kept(tmp_path):
+    def refuse():
+        raise Changed("The skill changed meanwhile", "Call it again")
+
+    shop = Workshop(str(tmp_path / "cache"), confirm=refuse)
+    with pytest.raises(Changed):
+        shop.make("kind", "key", one_file, quiet)
+    assert not is_whole(shop.path("kind", "key"))
+    assert os.listdir(tmp_path / "cache" / "unfinished") == []
+
+
+def test_a_slow_tool_is_told_everything(shop, tmp_path):
+    code = "import sys, time; time.sleep(0.4); print(len(sys.stdin.read()))"
+    told = shop.run([sys.executable, "-c", code], cwd=str(tmp_path), stdin="x" * 300_000)
+    assert told.strip() == "300000"

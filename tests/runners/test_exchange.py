@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import satchel
 from satchel.runners.base import Launch, Limits, Program, RunRequest
 from satchel.runners.exchange import exchange, result_of
-from satchel.runners.reply import DEPTH, read_reply, request_line, shorten
+from satchel.runners.reply import DEPTH, misplaced, read_reply, request_line, shorten
 
 GOOD = b'{"output": "fine", "error": ""}\n'
 LIMITS = Limits(timeout=5)
@@ -429,8 +429,21 @@ def test_details_say_where():
 
 def test_words_for_people_are_sent_where_they_belong():
     detail = read_reply(b"Loading \x1b[1mmodel", 10).detail
-    assert detail.endswith("(what is meant for people belongs on standard error)")
+    assert detail.startswith("it wrote something that is not its reply: `Loading ")
+    assert detail.endswith("; send it to stderr")
     assert "\x1b" not in detail
+
+
+def test_what_was_written_first_is_said_first():
+    stray = "it wrote something that is not its reply: `{}`; send it to stderr"
+    assert misplaced(b"debug: starting") == ("not-json", stray.format("debug: starting"))
+    assert misplaced(b"[1, 2]") == ("not-json", stray.format("[1, 2]"))
+    spread = "its reply is spread over several lines; write it in one"
+    for first in (b"{", b'{"output": "a",', b'{"output":'):
+        assert misplaced(first) == ("not-json", spread)
+    # These were meant as replies: that there are two is what is wrong.
+    assert misplaced(b'{"output": "a"}') is None
+    assert misplaced(b'{"ouput": "a"}') is None
 
 
 def test_shortening_counts_characters():

@@ -566,6 +566,15 @@ def test_where_there_is_no_launcher_a_group_is_ended(code, fault, mark, tmp_path
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.parametrize("wrong", [{"tier": "bwrap"}, {"cwd": "/nowhere"}])
+def test_where_there_is_no_launcher_no_scratch_folder_is_left(wrong, tmp_path):
+    (tmp_path / "scratch").mkdir()
+    launch = Launch(("/bin/true",), (), "/", scratch=str(tmp_path / "scratch"))._replace(**wrong)
+    with pytest.raises(CannotStart):
+        PlainLauncher().start(launch)
+    assert not (tmp_path / "scratch").exists()
+
+
 def test_where_there_is_no_launcher_there_is_no_sandbox():
     starter = PlainLauncher()
     with pytest.raises(CannotStart, match="no sandbox"):

@@ -117,6 +117,25 @@ def test_a_program_that_is_not_there_is_said(pool, make, workers):
     assert "/nowhere/python" in result.detail
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_bwraps_own_failure_is_told_from_a_program_that_claims_it(make, workers):
+    needs("bwrap")
+    claims = "import sys\nsys.stderr.write('bwrap: not me\\n')\nsys.exit(1)\n"
+    program = make("a", claims, script=False)
+    pool = Pool(tier="bwrap", processes=2)
+    try:
+        told = pool.run(RunRequest("a", "a", {}, program, workers=workers))
+        assert (told.fault, told.exit_code) == ("exit-code", 1)
+        assert "bwrap" not in told.detail
+        gone = program._replace(argv=("/nowhere/python", "x"))
+        told = pool.run(RunRequest("b", "b", {}, gone, workers=workers))
+        assert (told.fault, told.exit_code) == ("cannot-start", None)
+        assert told.detail.startswith("bwrap: ")
+        assert "/nowhere/python" in told.detail
+    finally:
+        pool.close()
+
+
 def test_waiting_is_bounded_and_reported(pool, make):
     program = make("slow", ONCE, script=False)
     results: list[RunResult] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 
@@ -220,4 +221,29 @@ def test_many_threads_get_their_turns_and_no_more_than_there_are_slots():
         thread.join()
     assert sorted(done) == list(range(200))
     assert most[0] <= 5
+    assert queue.counts() == (0, 0, 0)
+
+
+@pytest.mark.parametrize("cancellable", [False, True])
+@pytest.mark.parametrize("turn_came", [False, True])
+def test_an_interrupt_while_waiting_gives_the_place_back(cancel, *, cancellable, turn_came):
+    queue = FairQueue(2)
+    (held,) = [enter(queue, "a")]
+
+    def interrupt(*_given):
+        if turn_came:
+            queue.leave(held)  # the turn comes, and with it the interrupt
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            queue.enter("a", 5.0, cancel if cancellable else None)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    if not turn_came:
+        queue.leave(held)
+    assert queue.counts() == (0, 0, 0)
+    queue.leave(enter(queue, "a", 0.1))
     assert queue.counts() == (0, 0, 0)

@@ -133,6 +133,25 @@ def test_scratch_may_be_written_and_is_gone_afterwards(skill, tier):
     assert scratch == "/tmp" or not os.path.exists(scratch)
 
 
+@pytest.mark.parametrize(
+    ("folder", "workspace", "scratch"),
+    [
+        ("/opt/skill", "", "/tmp"),
+        ("/opt/skill", "/srv/work", "/tmp"),
+        ("/opt/skill", "/tmp/work", "/scratch"),
+        ("/tmp/skill", "/srv/work", "/scratch"),
+        ("/tmp/skill", "/scratch/work", "/satchel-scratch"),
+    ],
+)
+def test_nothing_is_bound_into_the_scratch_folder(folder, workspace, scratch):
+    """Folders above a bound path are made inside: what is kept in them is no longer emptied."""
+    asked = Program(("/bin/true",), folder, "binary")
+    launch = dress(asked, Powers(workspace), tier="bwrap")
+    words = launch.arguments.split(b"\0")
+    assert words[words.index(b"--tmpfs") + 1] == scratch.encode()
+    assert words[words.index(b"SATCHEL_SCRATCH") + 1] == scratch.encode()
+
+
 def test_nothing_is_left_of_the_users_rights(skill, tier):
     code = "print(open('/proc/self/status').read())"
     status = dict(line.split(":\t", 1) for line in run(skill, tier, code) if ":\t" in line)
@@ -198,20 +217,38 @@ def test_skill_in_a_writable_workspace_stays_as_it_is(workspace, tier, place):
     assert (folder / "data.txt").read_text() == "of the skill"
 
 
-def test_what_is_believed_later_is_guarded(skill, workspace):
-    needs("bwrap")
-    (workspace / ".git/hooks").mkdir(parents=True)
-    (workspace / "satchel.lock").write_text("{}")
+def test_what_is_believed_later_is_guarded(skill, workspace, tier):
+    for name in (".git/hooks", ".agents/skills/good", "reports"):
+        (workspace / name).mkdir(parents=True)
+    (workspace / ".agents/skills/good/SKILL.md").write_text("approved")
+    (workspace / ".agents/satchel.lock").write_text("{}")
+    (workspace / ".git/config").write_text("[core]\n")
+    names = (".agents/skills", ".agents/satchel.lock", "skills", "satchel.lock")
+    powers = Powers(str(workspace), writable=True, guard=tuple(f"{workspace}/{n}" for n in names))
     code = TRY + (
         "tried(lambda: write('.git/hooks/pre-commit'))\n"
-        "tried(lambda: os.rename('.git', '.old'))\n"
-        "tried(lambda: os.replace('old.txt', 'satchel.lock'))\n"
+        "tried(lambda: write('.git/config'))\n"
+        "tried(lambda: write('.git/commondir'))\n"
         "tried(lambda: write('.git/index'))\n"
+        "tried(lambda: os.rename('.git', '.old'))\n"
+        "tried(lambda: os.rename('.agents', '.old'))\n"
+        "tried(lambda: os.mkdir('.agents/skills/planted'))\n"
+        "tried(lambda: write('.agents/skills/good/SKILL.md'))\n"
+        "tried(lambda: write('.agents/satchel.lock'))\n"
+        "tried(lambda: os.replace('old.txt', '.agents/satchel.lock'))\n"
+        "tried(lambda: os.link('.git/config', 'reports/config'))\n"
+        "tried(lambda: write('reports/new.txt'))\n"
+        "tried(lambda: write('old.txt'))\n"
         "tried(lambda: write('new.txt'))\n"
     )
-    lines = run(skill, "bwrap", code, Powers(str(workspace), writable=True))
-    assert "done" not in lines[:3]
-    assert lines[3:] == ["done", "done"]
+    *refused, below, old, new = run(skill, tier, code, powers)
+    assert len(refused) == 11
+    assert "done" not in refused
+    assert (below, old) == ("done", "done")
+    # Landlock grants whole trees: beside something guarded nothing new can be made.
+    assert new == ("done" if tier == "bwrap" else "Permission denied")
+    assert (workspace / ".agents/skills/good/SKILL.md").read_text() == "approved"
+    assert (workspace / ".git/config").read_text() == "[core]\n"
 
 
 def test_a_workspace_inside_the_skill_is_not_writable(skill, tier):

@@ -260,6 +260,35 @@ def test_what_is_said_and_does_no_harm(text, code, severity):
     assert reading.problems[0].severity == severity
 
 
+MISSPELT = "parametres: [{name: path, type: string}]\nfiles: {read: [path]}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "better"),
+    [
+        ("runtime:", "runtme:", "runtime"),
+        ("description:", "Description:", "description"),
+        ("entry: main.py", f"entry: main.py\n{MISSPELT}", "parameters"),
+    ],
+)
+def test_a_misspelt_key_is_said_once_and_read_as_it_is_meant(old, new, better):
+    reading = read(LEAST.replace(old, new))
+    assert reading.manifest is None
+    (problem,) = reading.problems
+    assert (problem.code, problem.severity) == ("tool-key-misspelt", "error")
+    assert problem.values["better"] == better
+    assert problem.fix == f"Write `{better}`"
+
+
+def test_what_follows_from_a_slip_is_not_said_as_well():
+    more = "parameters: [{name: path, type: strng}]\nfiles: {read: [path]}\n"
+    assert [one.code for one in read(LEAST + more).problems] == ["parameter-type"]
+    assert [one.code for one in read(LEAST.replace("demo_run", "") + more).problems] == [
+        "tool-key-missing",
+        "parameter-type",
+    ]
+
+
 def test_bytes_that_are_no_text():
     for data in (b"\x7fELF\x02", b"\xff" * 200, b"\x00" * 50, bytes(range(256))):
         assert read_manifest(data, "demo").manifest is None

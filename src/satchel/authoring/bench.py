@@ -1,14 +1,18 @@
-"""A tool skill on the workbench: its program is run as it is, in the sandbox, whoever trusts it.
+"""A tool skill on the workbench: its program is run as it is, in the sandbox, once it is trusted.
 
 An agent's call goes through the toolset, which checks arguments and trust first. An author also
-wants to know what the program does with what the toolset would never hand it.
+wants to know what the program does with what the toolset would never hand it. Trust is asked for
+here all the same: whoever checks a skill may not have written it.
 """
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from satchel.errors import InvalidInput
+from satchel._language import say
+from satchel.authoring.permission import check_runnable
+from satchel.errors import InvalidInput, Refused
 from satchel.skill.manifest_read import load_manifest
 
 if TYPE_CHECKING:
@@ -18,8 +22,16 @@ if TYPE_CHECKING:
     from satchel.runners.base import Program, RunResult
     from satchel.skill.manifest import Manifest, ToolDecl
 
-TRIAL_TIMEOUT = 30.0
-"""Seconds for one case, where the manifest does not say."""
+
+class Untrusted(Refused):
+    """Nobody approved the skill, so its program is not run."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            say("`{name}` is not trusted, so its program is not run", name=name),
+            say("Read it with `satchel show {name}`, then run `satchel trust {name}`", name=name),
+        )
+        self.name = name
 
 
 class Bench(NamedTuple):
@@ -43,7 +55,8 @@ class Bench(NamedTuple):
         Raises:
             Unsandboxed: there is no sandbox, and the user did not agree to go without.
         """
-        from satchel.runners.base import Limits, Powers, RunRequest
+        from satchel.runners.base import Powers, RunRequest
+        from satchel.tools.script_tool import limits_of
 
         access = self.manifest.files.access
         place = (workspace or self.satchel.settings.project) if access != "none" else ""
@@ -56,7 +69,7 @@ class Bench(NamedTuple):
                 self.program,
                 # The project itself is never written by a trial.
                 Powers(place, writable=writable, network=self.manifest.network),
-                Limits(timeout=self.manifest.timeout or TRIAL_TIMEOUT),
+                limits_of(self.manifest, self.satchel.settings),
                 several=self.manifest.several,
                 own=self.own,
             )
@@ -68,6 +81,7 @@ def bench_of(satchel: Satchel, folder: str, *, own: bool = False) -> Bench:
 
     Raises:
         InvalidInput: its skill.yaml cannot be used.
+        Refused: nobody trusts it.
         MissingRuntime: a Python, Node or Go is needed that is not here.
         BuildFailed: dependencies cannot be had, or it does not build.
     """
@@ -75,5 +89,29 @@ def bench_of(satchel: Satchel, folder: str, *, own: bool = False) -> Bench:
     if reading.manifest is None:
         first = next(one for one in reading.problems if one.severity == "error")
         raise InvalidInput(first.message, first.fix)
+    check_trust(satchel, folder)
     program = satchel.engine.prepare(folder, reading.manifest)
     return Bench(satchel, folder, reading.manifest, program, own)
+
+
+def check_trust(satchel: Satchel, folder: str) -> None:
+    """Nothing is built or run for a skill that an agent could not call.
+
+    Raises:
+        Refused: it is not trusted or not offered, or the library does not know the folder.
+        SatchelError: it is not what was locked or approved.
+    """
+    look = satchel.library.tools()
+    path = os.path.abspath(folder)
+    found = next((one for one in (*look.skills, *look.hidden) if one.skill.base_dir == path), None)
+    if found is None:
+        if satchel.settings.trust == "all":
+            return
+        raise Refused(
+            say("The folder is not one of this project's skills, so nobody trusts it"),
+            say("Bring it in with `satchel import {path}`, then run it by its name", path=path),
+        )
+    skill = found.skill
+    if skill.state == "untrusted" and skill.ref not in {*look.refused, *look.asking}:
+        raise Untrusted(skill.typed)
+    check_runnable(look, found)

@@ -2,12 +2,12 @@
 
 example   as the author wrote it: the answer has output
 refused   wrong arguments, as an agent sends them: they never reach the program
-program   the same handed to the program: it answers with an error, and does not crash
+program   the same handed to the program: it answers with an error, and does not crash. What it
+          does not know it may pass over: any answer to an unknown parameter will do
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from satchel._language import say
@@ -61,8 +61,27 @@ def _examples(manifest: Manifest, tool: ToolDecl) -> Iterator[Case]:
 
 
 def missing_of(case: Case, workspace: str) -> list[str]:
-    """Files that an example needs and the workspace does not have."""
-    return [path for path in case.needs if not os.path.exists(os.path.join(workspace, path))]
+    """Files that an example needs and the workspace does not have.
+
+    A path is a stranger's word, so it is looked at as a call's is: no link and no `..` leads out.
+
+    Raises:
+        ToolFailed: one leads outside, is no file, or is too large.
+    """
+    from satchel.tools.failures import ToolFailed
+    from satchel.tools.file_parameters import check_source
+    from satchel.tools.workspace import NOT_FOUND, Workspace
+
+    missing: list[str] = []
+    place = Workspace(workspace)
+    for path in case.needs:
+        try:
+            check_source(place, path)
+        except ToolFailed as exc:
+            if exc.failure is not NOT_FOUND:
+                raise
+            missing.append(path)
+    return missing
 
 
 def good_arguments(tool: ToolDecl) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from satchel._language import say
 from satchel.errors import NotFound, Refused
 from satchel.skill.manifest import FILE
+from satchel.skill.problems import Problem
 from satchel.skill.tree import skill_file
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ def check_folder(
     folder = os.path.abspath(folder)
     files = lists_of(folder)
     if not files:
+        if os.path.lexists(os.path.join(folder, "skill.yml")):
+            problem = Problem("tool-file-name")
+            raise NotFound(problem.message, problem.fix)
         raise NotFound(
             say("There is no SKILL.md and no skill.yaml in `{path}`", path=folder),
             say("Give the folder of a skill, or write one with `satchel new`"),

@@ -33,9 +33,12 @@ if TYPE_CHECKING:
     from satchel.authoring.draft import Draft, DraftTool
     from satchel.authoring.sheet import Slip
     from satchel.authoring.sources import Look
+    from satchel.errors import SatchelError
     from satchel.skill.manifest_read import Reading
 
 MAX_FILES = 10_000
+_SAME_TIME = 2.0
+"""Seconds between two files that were unpacked or checked out together, in any order."""
 _OWN_BOX = frozenset((
     "tool-name", "tool-name-prefix", "tool-runtime", "tool-entry-missing", "tool-entry-path",
 ))  # fmt: skip
@@ -53,6 +56,10 @@ _SYNONYMS = {
     "bun": "node", "golang": "go", "exe": "binary", "bin": "binary", "executable": "binary",
     "native": "binary", "rust": "binary", "c": "binary",
 }  # fmt: skip
+_NEED_SOURCE = (
+    "protocol-read", "protocol-write", "protocol-quiet", "error-wording", "error-inside",
+    "error-language", "no-uncaught",
+)  # fmt: skip
 _LACKS = {
     "no-step": "does not say what to do next",
     "vague": "does not say what is wrong",
@@ -85,6 +92,7 @@ def check_tool(folder: str, *, language: str = "") -> tuple[Sheet, Draft, Readin
     judge_language(sheet, draft.tools, language, say("no `--language` was given"))
     _judge_start(sheet, folder, draft, reading)
     _judge_docs(sheet, draft)
+    _judge_packages(sheet, folder, draft)
     _judge_code(sheet, folder, draft, language)
     _judge_files(sheet, draft)
     judge_line_ends(sheet, folder, FILE)
@@ -94,6 +102,8 @@ def check_tool(folder: str, *, language: str = "") -> tuple[Sheet, Draft, Readin
 def _judge_reading(sheet: Sheet, reading: Reading) -> None:
     rest = [problem for problem in reading.problems if problem.code not in _OWN_BOX]
     for rule, bad in (("manifest-valid", True), ("manifest-clean", False)):
+        if not bad and not reading.fields:
+            continue  # nobody knows what is in it
         sheet.judge(
             rule,
             (
@@ -151,7 +161,8 @@ def _judge_start(sheet: Sheet, folder: str, draft: Draft, reading: Reading) -> N
     there = bool(draft.entry) and entry_is_there(folder, draft.entry)
     sheet.judge("entry-exists", [] if there or not draft.entry else [(line, values)])
     if not known or not draft.entry:
-        sheet.skip(say("`runtime` or `entry` is not known"), "entry-fits", "entry-executable")
+        why = say("`runtime` or `entry` is not known")
+        sheet.skip(why, "entry-fits", "entry-executable", "binary-fresh")
         return
     ending = os.path.splitext(draft.entry)[1].lower()
     if draft.runtime == "binary":
@@ -160,12 +171,33 @@ def _judge_start(sheet: Sheet, folder: str, draft: Draft, reading: Reading) -> N
         fits = ending in ENDINGS[draft.runtime]
     sheet.judge("entry-fits", [] if fits else [(line, values)])
     if draft.runtime != "binary":
-        sheet.skip(say("only for the runtime `binary`"), "entry-executable")
+        sheet.skip(say("only for the runtime `binary`"), "entry-executable", "binary-fresh")
     elif not there:
-        sheet.skip(say("there is no entry"), "entry-executable")
+        sheet.skip(say("there is no entry"), "entry-executable", "binary-fresh")
     else:
+        _judge_fresh(sheet, folder, draft.entry)
         may = os.access(os.path.join(folder, draft.entry), os.X_OK)
         sheet.judge("entry-executable", [] if may or not fits else [(line, values)])
+
+
+def _judge_fresh(sheet: Sheet, folder: str, entry: str) -> None:
+    """A binary that is older than its source is not what its author sees."""
+    times = {
+        one.name: one.stat().st_mtime
+        for one in os.scandir(folder)
+        if one.name.endswith(_SOURCE_ONLY) and one.is_file(follow_symlinks=False)
+    }
+    if not times:
+        sheet.skip(say("its source is not in the folder"), "binary-fresh")
+        return
+    source = max(times, key=lambda name: (times[name], name))
+    made = os.stat(os.path.join(folder, entry)).st_mtime
+    remedy = say("Compile it again")
+    if source.endswith(".c"):
+        remedy = say("Run `{command}`", command=f"cc -O2 -o {entry} {source}")
+    values = {"source": source, "entry": entry, "remedy": remedy}
+    stale = times[source] > made + _SAME_TIME
+    sheet.judge("binary-fresh", [(0, values)] if stale else [], os.path.join(folder, source))
 
 
 def likely_runtime(value: str) -> str:
@@ -222,6 +254,49 @@ def _wrong_examples(tool: DraftTool) -> Iterator[Slip]:
 # --- the program --------------------------------------------------------------------------
 
 
+def _judge_packages(sheet: Sheet, folder: str, draft: Draft) -> None:
+    """What the program asks for, by the very readers that its build uses."""
+    from satchel.errors import BuildFailed
+    from satchel.runners.npm import read_lock, read_package
+    from satchel.runners.requirements import REQUIREMENTS, read_requirements
+
+    if draft.runtime not in RUNTIMES:
+        return
+    readers = {
+        "python": {REQUIREMENTS: read_requirements},
+        "node": {"package.json": read_package, "package-lock.json": read_lock},
+    }.get(draft.runtime, {})
+    there = [name for name in readers if os.path.lexists(os.path.join(folder, name))]
+    if not there:
+        sheet.skip(say("it asks for no packages"), "packages")
+        return
+    sheet.judge("packages")
+    for name in there:
+        try:
+            readers[name](folder)
+        except BuildFailed as exc:
+            path = os.path.join(folder, name)
+            slips = _package_slips(exc, read_text(path) or "", numbered=name == REQUIREMENTS)
+            sheet.judge("packages", slips, path)
+
+
+def _package_slips(exc: SatchelError, text: str, *, numbered: bool) -> Iterator[Slip]:
+    """One slip for each thing that a reader names, with its line."""
+    head, *rest = exc.message.splitlines()
+    if not rest:
+        yield 0, {"problem": head, "remedy": exc.hint}
+    for row in rest:
+        if numbered:
+            number = re.search(r"\d+", row)
+            line = int(number.group()) if number else 0
+            told = row[row.index("`") :] if "`" in row else row
+        else:
+            quoted = re.findall(r"`([^`]+)`", row)
+            at = text.find(f'"{quoted[0]}"') if quoted else -1
+            line, told = text.count("\n", 0, at) + 1 if at >= 0 else 0, row
+        yield line, {"problem": head + say(": ") + told, "remedy": exc.hint}
+
+
 def _judge_code(sheet: Sheet, folder: str, draft: Draft, language: str) -> None:
     if draft.runtime == "go":
         there = os.path.isfile(os.path.join(folder, "go.mod"))
@@ -239,16 +314,18 @@ def _judge_code(sheet: Sheet, folder: str, draft: Draft, language: str) -> None:
             if draft.runtime == "binary"
             else say("there is no source to look at")
         )
-        sheet.skip(why, "protocol-read", "protocol-write", "protocol-quiet", "error-wording",
-                   "error-inside", "error-language", "no-uncaught")  # fmt: skip
+        sheet.skip(why, "program-parses", *_NEED_SOURCE)
         return
     if look.broken is not None:
-        what = say("The program cannot be parsed: {reason}", reason=look.broken.text)
         path = os.path.join(folder, look.broken.path)
-        sheet.judge("protocol-read", [(look.broken.line, {"what": what})], path)
-        sheet.skip(say("the program cannot be parsed"), "protocol-write", "protocol-quiet",
-                   "error-wording", "error-inside", "error-language", "no-uncaught")  # fmt: skip
+        values = {"reason": look.broken.text}
+        sheet.judge("program-parses", [(look.broken.line, values)], path)
+        sheet.skip(say("the program cannot be parsed"), *_NEED_SOURCE)
         return
+    if draft.runtime == "python":
+        sheet.judge("program-parses")
+    else:
+        sheet.skip(say("only for the runtime `python`"), "program-parses")
     if draft.runtime == "binary":
         why = say("a compiled program: only a run can tell, with `--run`")
         sheet.skip(why, "protocol-read", "protocol-write", "protocol-quiet", "no-uncaught")

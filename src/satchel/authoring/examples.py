@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from satchel._language import say
+from satchel._language import language, say
 from satchel.authoring.cases import cases_of, missing_of
 from satchel.authoring.error_words import inside_shown, slip_in
 from satchel.errors import SatchelError
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from satchel.envelope import Envelope, ErrorCode
     from satchel.runners.base import RunResult
     from satchel.skill.manifest import ToolDecl
+    from satchel.tools import Toolset
 
 State = Literal["pass", "fail", "not-run"]
 _REFUSALS = frozenset(("INVALID_PARAM", "ACCESS_DENIED", "NOT_FOUND", "IS_DIRECTORY"))
@@ -31,6 +31,8 @@ class Outcome(NamedTuple):
     said: str = ""
     """What was answered, or why it was not run."""
     ms: float = 0.0
+    remedy: str = ""
+    """For a program that failed: what its author has to do."""
 
     def to_dict(self) -> dict[str, Any]:
         """The form for `--json`."""
@@ -68,37 +70,49 @@ def run_case(bench: Bench, tool: ToolDecl, case: Case) -> Outcome:
 
 
 def _example(bench: Bench, tool: ToolDecl, case: Case) -> Outcome:
-    workspace = bench.satchel.settings.project
-    missing = missing_of(case, workspace)
-    if missing:
-        return Outcome(case, "not-run", say("needs {files}", files=", ".join(missing)))
-    if bench.manifest.secrets:
-        names = ", ".join(bench.manifest.secrets)
-        return Outcome(
-            case, "not-run", say("needs the secrets {names}: use `satchel try`", names=names)
-        )
-    if bench.manifest.files.access == "write":
-        result = _in_a_copy(bench, tool, case)
-    else:
-        from satchel.tools.parameters import check
+    from satchel.tools.failures import ToolFailed
 
-        result = bench.run(tool, check(dict(case.arguments), tool.schema(), {}))
+    try:
+        missing = missing_of(case, bench.satchel.settings.project)
+        if missing:
+            return Outcome(case, "not-run", say("needs {files}", files=", ".join(missing)))
+        if bench.manifest.secrets:
+            names = ", ".join(bench.manifest.secrets)
+            return Outcome(
+                case, "not-run", say("needs the secrets {names}: use `satchel try`", names=names)
+            )
+        result = _run_example(bench, tool, case)
+    except ToolFailed as exc:  # a file that no tool is given: nobody copies it for an example
+        return Outcome(case, "not-run", exc.failure.told(language(), exc.values))
     return Outcome(case, *_judge_output(result), result.ran_ms)
 
 
-def _in_a_copy(bench: Bench, tool: ToolDecl, case: Case) -> RunResult:
-    """A tool that writes gets a folder with the files it needs, never the project itself."""
-    import shutil
-    import tempfile
+def _run_example(bench: Bench, tool: ToolDecl, case: Case) -> RunResult:
+    """Run the program on the files that an agent's call would give it.
 
+    A tool that writes gets a folder with copies of them, never the project itself.
+
+    Raises:
+        ToolFailed: one of the files may not be used.
+    """
+    from satchel.tools.file_parameters import check_files
     from satchel.tools.parameters import check
 
+    project, files = bench.satchel.settings.project, bench.manifest.files
+    arguments = check_files(files, check(dict(case.arguments), tool.schema(), {}), project)
+    if files.access != "write":
+        return bench.run(tool, arguments)
+    import tempfile
+
+    from satchel.tools.workspace import Workspace
+
     with tempfile.TemporaryDirectory(prefix="satchel-test-") as folder:
-        for path in case.needs:
-            target = os.path.join(folder, path)
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            shutil.copy(os.path.join(bench.satchel.settings.project, path), target)
-        return bench.run(tool, check(dict(case.arguments), tool.schema(), {}), folder)
+        # Both paths are the skill's own words: they are read and written with nothing but these.
+        source, copy = Workspace(project), Workspace(folder)
+        for path in (arguments.get(name) for name in files.read):
+            if isinstance(path, str) and path:
+                copy.write(path, source.read(path), overwrite=True)
+        return bench.run(tool, arguments, folder)
 
 
 def _judge_output(result: RunResult) -> tuple[State, str]:
@@ -133,7 +147,7 @@ def _as_agent(bench: Bench, case: Case) -> Envelope:
     from satchel.tools.file_parameters import check_files
     from satchel.tools.parameters import check
 
-    toolset = bench.satchel.tools()
+    toolset = _unrecorded(bench)
     if case.tool in toolset.names:
         return toolset.call(case.tool, case.arguments)
     tool = next(one for one in bench.manifest.tools if one.name == case.tool)
@@ -145,16 +159,35 @@ def _as_agent(bench: Bench, case: Case) -> Envelope:
     return answer("", {}, params={}, time_ms=0)
 
 
+def _unrecorded(bench: Bench) -> Toolset:
+    """The tools of an agent whose calls leave no trace: a test's slips are meant."""
+    from satchel.tools import make_toolset
+    from satchel.trace import Trace
+
+    satchel = bench.satchel
+    alone = satchel.settings._replace(packaged=False)
+    return make_toolset(satchel.library, alone, trace=Trace(enabled=False), engine=satchel.engine)
+
+
 def _program(bench: Bench, tool: ToolDecl, case: Case) -> Outcome:
     """What the program does with what it should never get."""
     result = bench.run(tool, case.arguments)
     if result.fault is not None:
-        return Outcome(case, "fail", _fault(result), result.ran_ms)
+        remedy = say("Catch everything around the work, and answer with an error")
+        return Outcome(case, "fail", _fault(result), result.ran_ms, remedy)
     if not result.error:
         state: State = "fail" if case.must_fail else "pass"
         said = say("it answered as if nothing were wrong") if case.must_fail else result.output
-        return Outcome(case, state, said, result.ran_ms)
-    return Outcome(case, *_judge_error(result), result.ran_ms)
+        remedy = say("Answer with an empty `output` and an `error`, and exit with 0")
+        return Outcome(case, state, said, result.ran_ms, remedy)
+    return Outcome(case, *_judge_error(result), result.ran_ms, _remedy(result))
+
+
+def _remedy(result: RunResult) -> str:
+    """What is to be done about the wording of an error."""
+    if inside_shown(result.error):
+        return say("Say it in your own words, and write the details to stderr")
+    return say("Write it as `<problem>: <value> — <what to do next>`")
 
 
 def _judge_error(result: RunResult) -> tuple[State, str]:
@@ -172,6 +205,8 @@ def _judge_error(result: RunResult) -> tuple[State, str]:
 
 
 def _fault(result: RunResult) -> str:
-    detail = f" ({result.detail})" if result.detail else ""
+    from satchel.tools.frame import one_line
+
+    detail = f" ({one_line(result.detail, 300)})" if result.detail else ""
     last = result.stderr.strip().splitlines()[-1:] if result.stderr else []
     return f"{result.fault}{detail}" + (f": {last[0]}" if last else "")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from satchel._language import say
-from satchel.errors import BuildFailed, MissingRuntime, SatchelError
+from satchel.authoring.bench import Untrusted
+from satchel.errors import BuildFailed, Refused, SatchelError
 
 if TYPE_CHECKING:
     from satchel.authoring.check import Prove
@@ -16,40 +17,69 @@ if TYPE_CHECKING:
     from satchel.authoring.sheet import Sheet
     from satchel.facade import Satchel
 
+Unrun = Literal["refused", "incomplete"]
+"""Why something was not run: it must not be, or it cannot be here."""
 _RUNS = ("answers", "refuses")
 
 
-def prover(satchel: Satchel) -> Prove:
-    """What runs a skill's cases, always in the sandbox."""
+def prover(satchel: Satchel, unrun: list[Unrun] | None = None) -> Prove:
+    """What runs a skill's cases, always in the sandbox, and only where the skill is trusted.
+
+    Args:
+        satchel: Whose library, settings and engine.
+        unrun: Is told of every skill that was not run, or not with all its examples.
+    """
+    noted: list[Unrun] = [] if unrun is None else unrun
 
     def prove(sheet: Sheet, folder: str, draft: Draft) -> None:
         from satchel.authoring.bench import bench_of
         from satchel.authoring.examples import run_cases
 
         try:
-            bench = bench_of(satchel, folder)
-        except MissingRuntime as exc:
-            sheet.skip(exc.message, "go-builds", *_RUNS)
-            return
+            bench = bench_of(satchel, folder, own=_is_own(satchel, folder))
         except BuildFailed as exc:
             _unbuilt(sheet, draft, exc)
             return
         except SatchelError as exc:
-            sheet.skip(exc.message, "go-builds", *_RUNS)
+            noted.append("refused" if isinstance(exc, Refused) else "incomplete")
+            sheet.skip(_reason(exc), "go-builds", *_RUNS, open=True)
             return
         if draft.runtime == "go":
             sheet.judge("go-builds")
-        _judge_cases(sheet, list(run_cases(bench)))
+        outcomes = list(run_cases(bench))
+        if any(one.state == "not-run" for one in outcomes):
+            noted.append("incomplete")
+        _judge_cases(sheet, outcomes)
 
     return prove
+
+
+def _is_own(satchel: Satchel, folder: str) -> bool:
+    from satchel.tools.script_tool import is_own
+
+    look = satchel.library.tools()
+    found = [one for one in look.skills if one.skill.base_dir == os.path.abspath(folder)]
+    return bool(found) and is_own(satchel.library, found[0])
+
+
+def _reason(exc: SatchelError) -> str:
+    """Why nothing was run, and what to do about it."""
+    if isinstance(exc, Untrusted):
+        return say(
+            "not run: the skill is not trusted; read it with `satchel show {name}`, then"
+            " `satchel trust {name}`",
+            name=exc.name,
+        )
+    told = say("nothing was run: {reason}", reason=exc.message.splitlines()[0])
+    return f"{told} ({exc.hint})" if exc.hint else told
 
 
 def _unbuilt(sheet: Sheet, draft: Draft, exc: BuildFailed) -> None:
     if draft.runtime == "go":
         sheet.judge("go-builds", [(0, {"reason": exc.message})])
-    else:
-        values = {"name": draft.tools[0].name, "scenario": "", "reason": exc.message}
-        sheet.judge("answers", [(0, values)])
+    elif not sheet.fails("packages"):
+        values = {"problem": exc.message, "remedy": exc.hint}
+        sheet.judge("packages", [(0, values)])
     sheet.skip(say("the program cannot be built"), *_RUNS)
 
 
@@ -58,7 +88,8 @@ def _judge_cases(sheet: Sheet, outcomes: list[Outcome]) -> None:
     ran = [one for one in shown if one.state != "not-run"]
     if not ran:
         why = shown[0].said if shown else say("it has no examples")
-        sheet.skip(say("no example was run: {reason}", reason=why), "answers")
+        told = say("no example was run: {reason}", reason=why)
+        sheet.skip(told, "answers", open=bool(shown))
     else:
         sheet.judge(
             "answers",
@@ -72,11 +103,12 @@ def _judge_cases(sheet: Sheet, outcomes: list[Outcome]) -> None:
     sheet.judge(
         "refuses",
         (
-            (0, {"name": one.case.tool, "case": one.case.title, "reason": one.said})
+            (0, {"name": one.case.tool, "case": one.case.title, "reason": one.said,
+                 "remedy": one.remedy})
             for one in wrong
             if one.state == "fail"
         ),
-    )
+    )  # fmt: skip
 
 
 def is_listed(satchel: Satchel, folder: str) -> tuple[State, str]:

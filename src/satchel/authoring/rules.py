@@ -66,6 +66,8 @@ class Verdict(NamedTuple):
     values: dict[str, str] = {}  # noqa: RUF012 - a NamedTuple default, never changed
     reason: str = ""
     """For `skip`: why, in the reader's language."""
+    open: bool = False
+    """For `skip`: the box applies, and somebody asked for it to be looked at."""
 
     @property
     def severity(self) -> Severity:
@@ -146,6 +148,8 @@ _RULES = (
          "`{entry}` is no program for the runtime `{runtime}`", "Correct `runtime:` or `entry:`"),
     Rule("entry-executable", _TOOL, "manifest", "error", "B4", "A binary may be executed",
          "`{entry}` may not be executed", "Run `chmod +x {entry}`", mends=True),
+    Rule("binary-fresh", _TOOL, "manifest", "warning", "", "A binary is as new as its source",
+         "`{source}` is newer than `{entry}`", "{remedy}"),
     Rule("docs-when", _TOOL, "manifest", "error", "B5", "`docs.when_to_use` is filled in",
          "`{name}` does not say when to use it", "Add `docs.when_to_use` with two situations or more"),
     Rule("docs-when-not", _TOOL, "manifest", "error", "B5", "`docs.when_not_to_use` is filled in",
@@ -157,6 +161,10 @@ _RULES = (
     Rule("texts-language", _BOTH, "manifest", "error", "", "Descriptions are in the language asked for",
          "`{name}` is described in another language", "Write it in the language that `--language` names"),
     # --- implementation ---
+    Rule("program-parses", _TOOL, "code", "error", "", "The program can be parsed",
+         "The program cannot be parsed: {reason}", "Correct that line"),
+    Rule("packages", _TOOL, "code", "error", "", "Packages are named with versions, and the program can be built",
+         "{problem}", "{remedy}"),
     Rule("protocol-read", _TOOL, "code", "error", "B6", "The program reads one line of JSON from stdin",
          "{what}", "Read one line of stdin, and parse that as JSON"),
     Rule("protocol-write", _TOOL, "code", "error", "B6", "The program writes one line of JSON with `output` and `error`",
@@ -188,7 +196,7 @@ _RULES = (
     Rule("answers", _TOOL, "proof", "error", "B10", "A call is answered with output",
          "`{name}` answered the example `{scenario}` with an error: {reason}", "Run `satchel try {name}`, and correct the program or the example"),
     Rule("refuses", _TOOL, "proof", "error", "B11", "Invalid arguments are answered with an error",
-         "`{name}`, {case}: {reason}", "Answer with an empty `output` and an `error`, and exit with 0"),
+         "`{name}`, {case}: {reason}", "{remedy}"),
     Rule("listed", _TOOL, "proof", "error", "B12", "The tool is in the list of tools",
          "`{name}` is not among the tools of this project: {reason}", "Run `satchel why {skill}`"),
     # --- packaged skills ---

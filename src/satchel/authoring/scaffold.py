@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Literal, NamedTuple
+from unicodedata import normalize
 
 from satchel._language import say
 from satchel.errors import InvalidInput, Refused
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 
 Kind = Literal["skill", "python", "typescript", "go", "binary"]
 KINDS: tuple[Kind, ...] = ("skill", "python", "typescript", "go", "binary")
+SYNONYMS: dict[str, Kind] = {
+    "py": "python", "python3": "python", "ts": "typescript", "js": "typescript",
+    "javascript": "typescript", "node": "typescript", "nodejs": "typescript", "golang": "go",
+    "c": "binary", "c++": "binary", "rust": "binary", "exe": "binary", "md": "skill",
+    "markdown": "skill", "skill.md": "skill", "text": "skill",
+}  # fmt: skip
+"""Word -> the kind that it means."""
 COMPILE = ("cc", "-O2", "-o", "skill", "main.c")
 """How the program of a `binary` is made of its source."""
 
@@ -58,11 +66,17 @@ def make(name: str, kind: Kind = "skill", language: Language = "en") -> Scaffold
         InvalidInput: nothing can be called so.
         Refused: the compiler that is here does not compile.
     """
-    skill_id = slug(name) if name.strip() else ""
-    if not skill_id:
+    if not name.strip():
         raise InvalidInput(
             say("A skill needs a name"), say("Run `satchel new word-count --kind python`")
         )
+    if not any(mark.isalnum() for mark in normalize("NFKD", name) if mark.isascii()):
+        raise InvalidInput(
+            say("`{name}` has no letter from a to z and no digit, which names are made of",
+                name=name.strip()),
+            say("Give it a name such as `word-count`; its description may be in any language"),
+        )  # fmt: skip
+    skill_id = slug(name)
     domain = skill_id.replace("-", "_")
     tool = "" if kind == "skill" else f"{domain}_count"
     if tool and (not domain[0].isalpha() or len(tool) > _MAX_TOOL):

@@ -65,11 +65,22 @@ class Sheet:
         known = [one for one in self._verdicts.get(rule, []) if one.state == "fail"]
         self._verdicts[rule] = [*known, *rows] or [Verdict(rule)]
 
-    def skip(self, reason: str, *rules: str) -> None:
-        """Leave boxes out that nobody judged yet, and say why."""
+    def skip(self, reason: str, *rules: str, open: bool = False) -> None:  # noqa: A002 - a box
+        """Leave boxes out that nobody judged yet, and say why.
+
+        Args:
+            reason: Why, in the reader's language.
+            rules: Which.
+            open: They apply, and somebody asked for them: that is shown.
+        """
         for rule in rules:
             if rule in self._rules:
-                self._verdicts.setdefault(rule, [Verdict(rule, "skip", reason=reason)])
+                row = Verdict(rule, "skip", reason=reason, open=open)
+                self._verdicts.setdefault(rule, [row])
+
+    def fails(self, rule: str) -> bool:
+        """Whether a box is known not to be met."""
+        return any(one.state == "fail" for one in self._verdicts.get(rule, []))
 
     def skip_rest(self, reason: str, *sections: str) -> None:
         """Leave out what is not judged yet, in some sections or in all."""

@@ -25,7 +25,7 @@ class Trial(NamedTuple):
     request: str
     """The line that the program was given; empty when it never came to that."""
     response: str
-    """Its answer as the protocol says it; empty when it never came to that."""
+    """What it wrote, as it wrote it; of a fault the beginning. Empty when it never came to that."""
     reply: Envelope
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def read_arguments(satchel: Satchel, tool: str, pairs: Sequence[str], table: str
     """The arguments of a command line: JSON first, then each `name=value` by the type it has.
 
     Raises:
-        InvalidInput: it is no JSON object, or a pair has no `=`.
+        InvalidInput: it is no JSON object, or a pair has no `=`, or a name is there twice.
     """
     given: dict[str, Any] = {}
     if table:
@@ -98,6 +98,7 @@ def read_arguments(satchel: Satchel, tool: str, pairs: Sequence[str], table: str
             )
         given.update(value)  # pyright: ignore[reportUnknownArgumentType]
     types = _types(satchel, tool)
+    named: set[str] = set()
     for pair in pairs:
         name, mark, text = pair.partition("=")
         if not mark or not name:
@@ -105,6 +106,12 @@ def read_arguments(satchel: Satchel, tool: str, pairs: Sequence[str], table: str
                 say("`--arg` needs `name=value`, not `{value}`", value=pair),
                 say("Write `--arg path=notes.txt`"),
             )
+        if name in named:
+            raise InvalidInput(
+                say("`--arg {name}=…` is given twice", name=name),
+                say("Give each argument once"),
+            )
+        named.add(name)
         given[name] = _value(text, types.get(name, "string"))
     return given
 
@@ -136,11 +143,11 @@ def _value(text: str, kind: str) -> Any:
 
 
 def try_tool(satchel: Satchel, tool: str, arguments: dict[str, Any]) -> Trial:
-    """Call a tool as an agent does."""
-    reply = satchel.tools().call(tool, arguments)
+    """Call a tool as an agent does; what its program wrote is kept, for the person who asks."""
+    found = satchel.library.tools().tools.get(tool)
+    reply = satchel.tools().call(tool, arguments, as_person=found is not None)
     if "tier" not in reply.data:  # no program: refused before, or a tool in Python
         return Trial(tool, "", "", reply)
-    found = satchel.library.tools().tools.get(tool)
     sent: dict[str, Any] = {"arguments": arguments}
     if found is not None:
         source, declared = found
@@ -149,11 +156,5 @@ def try_tool(satchel: Satchel, tool: str, arguments: dict[str, Any]) -> Trial:
         sent = {"arguments": check(dict(arguments), declared.schema(), {})}
         if source.manifest.several:
             sent = {"tool": tool, **sent}
-    response = ""
-    if "fault" not in reply.data:
-        error = reply.error.message if reply.error is not None else ""
-        told = {"output": reply.data.get("output", ""), "error": error}
-        if "data" in reply.data:
-            told["data"] = reply.data["data"]
-        response = json.dumps(told, ensure_ascii=False)
-    return Trial(tool, json.dumps(sent, ensure_ascii=False), response, reply)
+    request = json.dumps(sent, ensure_ascii=False)
+    return Trial(tool, request, str(reply.data.get("raw", "")), reply)

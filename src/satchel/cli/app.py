@@ -45,7 +45,8 @@ def _show_version(context: click.Context, _option: click.Parameter, value: bool)
     ),
     epilog=say(
         "Exit codes: 0 done, 1 problems found, 2 wrong usage, 3 not found, 4 refused, 5 broken "
-        "skill, 6 an extra is missing, 70 a bug in Satchel."
+        "skill, 6 an extra or a runtime is missing, 7 a program cannot be built, 8 not everything "
+        "was tried, 70 a bug in Satchel."
     ),
 )
 @click.pass_context

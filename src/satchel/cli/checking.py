@@ -14,6 +14,7 @@ from satchel.cli.values import OneOf
 
 if TYPE_CHECKING:
     from satchel.authoring.check import Prove
+    from satchel.authoring.proving import Unrun
     from satchel.authoring.rules import Verdict
     from satchel.authoring.sheet import Report
     from satchel.cli.output import Screen
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from satchel.skill.model import Skill
 
 _TICKS = {"pass": ("✓", "green"), "fail": ("✗", "red"), "skip": ("–", "dim")}
+INCOMPLETE = 8
+"""Exit code: nothing is wrong as far as was looked, and not everything could be run."""
 _LISTS = {"tool": "tool", "packaged": "package", "skill": "SKILL.md"}
 
 
@@ -37,8 +40,9 @@ class Target(NamedTuple):
     + "\n\n"
     + say(
         "SKILL is a folder or the name of a skill; without it, every skill of the project is "
-        "checked. Nothing of a skill is run without `--run`. Exits with 1 when a box of severity "
-        "error is open, with `--strict` a warning too; a box that does not apply is shown as –."
+        "checked. Nothing of a skill is run without `--run`, and nothing then that is not trusted. "
+        "Exits with 1 when a box of severity error is open, with `--strict` a warning too; with "
+        "`--run` also with 4 when a skill may not be run, and with 8 when one cannot be run here."
     ),
     "satchel check",
     "satchel check word-count --run",
@@ -74,7 +78,9 @@ def check(
     """One list per skill."""
     targets = [] if packaged and not skills else _targets(session, skills, everything=everything)
     language = tongue or ""
-    reports = _check_all(session, targets, language, run=run)
+    unrun: list[Unrun] = []
+    proof = unrun if run else None
+    reports = _check_all(session, targets, language, proof)
     if fix:
         system = {one.folder for one in targets if one.skill is not None and one.skill.is_system}
         ours = [report for report in reports if report.path not in system]
@@ -83,21 +89,23 @@ def check(
             session.satchel.refresh()
             old = [report for report in reports if report.path not in changed]
             new = [target for target in targets if target.folder in changed]
-            reports = old + _check_all(session, new, language, run=run)
+            reports = old + _check_all(session, new, language, proof)
             reports.sort(key=lambda report: report.path)
     if packaged:
         from satchel.authoring.check_packaged import check_packaged
 
         reports += [check_packaged(name, language=language) for name in packaged]
     bad = [report for report in reports if report.failed(strict=strict)]
+    status = 1 if bad else 4 if "refused" in unrun else INCOMPLETE if unrun else 0
     if as_json:
         write_json([report.to_dict(strict=strict) for report in reports])
-        return 1 if bad else 0
-    several = len(reports) > 1
+        return status
     for report in reports:
-        _show(session.out, report, strict=strict, whole=verbose or not several)
-    _conclude(session, reports, bad)
-    return 1 if bad else 0
+        _show(session.out, report, strict=strict, whole=verbose)
+    _conclude(session, reports, bad, whole=verbose)
+    if not run and any(report.list == "tool" and _was_read(report) for report in reports):
+        session.err.line(say("No program was run: `--run` does that, in the sandbox"), "dim")
+    return status
 
 
 # --- which ones ---------------------------------------------------------------------------
@@ -134,6 +142,8 @@ def _targets(session: Session, given: tuple[str, ...], *, everything: bool) -> l
             inner = sorted(
                 entry.path for entry in os.scandir(path) if entry.is_dir() and lists_of(entry.path)
             )
+            if not inner and os.path.lexists(os.path.join(path, "skill.yml")):
+                inner = [path]  # what is wrong with it is for the check to say
             if not inner:
                 raise NotFound(
                     say("There is no SKILL.md and no skill.yaml in `{path}`", path=word),
@@ -175,7 +185,7 @@ def _known(session: Session) -> list[Skill]:
 def _broken(session: Session) -> list[str]:
     library = session.satchel.library
     problems = [*library.snapshot().problems, *library.tools().problems]
-    names = ("skill.md", "skill.yaml")
+    names = ("skill.md", "skill.yaml", "skill.yml")
     return [
         problem.path
         for problem in problems
@@ -184,25 +194,26 @@ def _broken(session: Session) -> list[str]:
 
 
 def _check_all(
-    session: Session, targets: list[Target], language: str, *, run: bool
+    session: Session, targets: list[Target], language: str, proof: list[Unrun] | None
 ) -> list[Report]:
+    """Check them; with `proof`, their programs are run, and it is told of those that were not."""
     try:
-        return [
-            report for target in targets for report in _check(session, target, language, run=run)
-        ]
+        return [report for target in targets for report in _check(session, target, language, proof)]
     finally:
-        if run:
+        if proof is not None:
             session.satchel.close()
 
 
-def _check(session: Session, target: Target, language: str, *, run: bool) -> list[Report]:
+def _check(
+    session: Session, target: Target, language: str, proof: list[Unrun] | None
+) -> list[Report]:
     from satchel.authoring.check import check_folder
 
     prove: Prove | None = None
-    if run:
+    if proof is not None:
         from satchel.authoring.proving import prover
 
-        prove = prover(session.satchel)
+        prove = prover(session.satchel, proof)
     listed = None
     if target.skill is not None:
         from satchel.authoring.proving import is_listed
@@ -257,7 +268,8 @@ def _show(out: Screen, report: Report, *, strict: bool, whole: bool) -> None:
     seen: set[str] = set()
     for verdict in report.verdicts:
         rule = RULES[verdict.rule]
-        if verdict.rule in seen or (verdict.state != "fail" and not whole):
+        shown = whole or verdict.state == "fail" or verdict.open
+        if verdict.rule in seen or not shown:
             continue
         seen.add(verdict.rule)
         if rule.section != section:
@@ -291,23 +303,30 @@ def _show_fail(out: Screen, report: Report, verdict: Verdict) -> None:
     out.line(one_line(verdict.fix), "", "        → ")
 
 
-def _conclude(session: Session, reports: list[Report], bad: list[Report]) -> None:
+def _was_read(report: Report) -> bool:
+    """Whether there was anything to look at but a file that cannot be read."""
+    return any(verdict.state == "pass" for verdict in report.verdicts)
+
+
+def _conclude(session: Session, reports: list[Report], bad: list[Report], *, whole: bool) -> None:
     every = [verdict for report in reports for verdict in report.verdicts]
     passed = sum(verdict.state == "pass" for verdict in every)
-    rules = {
+    failed = len({
         (id(report), one.rule)
         for report in reports
         for one in report.verdicts
         if one.state == "fail"
-    }
+    })  # fmt: skip
     skipped = sum(verdict.state == "skip" for verdict in every)
-    words = say(
-        "{passed} boxes ticked, {failed} open, {skipped} not applicable or not looked at",
-        passed=passed,
-        failed=len(rules),
-        skipped=skipped,
-    )
-    session.err.line(words)
+    told = [say("1 box ticked") if passed == 1 else say("{count} boxes ticked", count=passed)]
+    if failed:
+        told.append(say("{count} open", count=failed))
+    if skipped and passed:
+        left = say("{count} not applicable or not looked at", count=skipped)
+        told.append(left if whole else left + say(" (`--verbose` shows them)"))
+    elif skipped:
+        told.append(say("the others wait for that"))
+    session.err.line(say(", ").join(told))
     if bad:
         names = ", ".join(f"`{one_line(report.name)}`" for report in bad[:5])
         more = say(" and {count} more", count=len(bad) - 5) if len(bad) > 5 else ""

@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from satchel._language import LANGUAGES, language, say
-from satchel.authoring.scaffold import KINDS
+from satchel.authoring.scaffold import COMPILE, KINDS, SYNONYMS
 from satchel.cli.output import one_line, write_json
 from satchel.cli.planning import open_store, scope_option
 from satchel.cli.session import command, short_path
 from satchel.cli.values import AnyPath, OneOf
+from satchel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from satchel.authoring.scaffold import Kind, Scaffold
     from satchel.authoring.words import Language
     from satchel.cli.session import Session
+
+
+class _KindOf(OneOf):
+    """A kind of skill; for another word for one, the hint names it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The kind, however it is capitalised.
+
+        Raises:
+            InvalidInput: there is no such kind.
+        """
+        import difflib
+
+        word = str(value).strip().lower()
+        near = SYNONYMS.get(word) or next(iter(difflib.get_close_matches(word, self.words, 1)), "")
+        try:
+            return super().convert(word if word in self.words else value, param, ctx)
+        except InvalidInput as exc:
+            if not near:
+                raise
+            hint = say("Did you mean {names}?", names=f"`--kind {near}`")
+            raise InvalidInput(exc.message, hint) from exc
 
 
 @command(
@@ -37,7 +60,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("name")
-@click.option("--kind", type=OneOf(KINDS), default="skill", help=say("What it is made of."))
+@click.option("--kind", type=_KindOf(KINDS), default="skill", help=say("What it is made of."))
 @click.option(
     "--into",
     metavar="DIR",
@@ -79,6 +102,8 @@ def new(
         })  # fmt: skip
         return 0
     session.out.data(folder)
+    if made.id != name:
+        session.err.line(say("The name became `{name}`", name=made.id), "yellow")
     _next_steps(session, made, folder, trusted=into is None)
     return 0
 
@@ -117,6 +142,14 @@ def _next_steps(session: Session, made: Scaffold, folder: str, *, trusted: bool)
     main = {"skill": "SKILL.md", "python": "main.py", "typescript": "main.ts", "go": "main.go",
             "binary": "main.c"}[made.kind]  # fmt: skip
     steps.append(say("Make it yours: `{path}`", path=os.path.join(shown, main)))
+    if made.kind == "binary" and not made.missing:
+        steps.append(
+            say(
+                "Compile it after each change: `{command}` in `{path}`",
+                command=" ".join(COMPILE),
+                path=shown,
+            )
+        )
     target = made.id if trusted else shown
     steps.append(say("Check it: `satchel check {name}`", name=target))
     if made.tool and trusted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -75,11 +75,14 @@ def why(session: Session, name: str, budget: int | None, as_json: bool) -> int:
 
 def _tell(out: Screen, story: Story) -> None:
     out.line(one_line(story.verdict), lead=[(one_line(story.name) + say(": "), "bold")])
+    failed: dict[str, Any] = story.facts.get("last_failure") or {}
+    message = " ".join(str(failed.get("message", "")).split())  # as a tool told a model
     for chapter in story.chapters:
         mark, colour = _MOODS[chapter.mood]
         out.write(f"\n{out.paint(mark, colour)} {out.paint(chapter.title, 'bold')}\n")
         for line in chapter.lines:
-            text = clean(retell(line), keep="")
+            told = line.replace(message, retell(message)) if message else line
+            text = clean(retell(told), keep="")
             deeper = len(text) - len(text.lstrip(" "))
             out.line(text.lstrip(" "), "", "  " + " " * deeper)
     if story.advice:

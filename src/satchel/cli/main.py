@@ -5,7 +5,8 @@ Importing click alone takes longer than listing a hundred skills. So the two thi
 share `guarded`: one place decides what an error looks like and which exit code it has.
 
 Exit codes: 0 done, 1 problems found, 2 wrong usage, 3 not found, 4 refused, 5 broken skill,
-6 an extra is missing, 70 a bug in Satchel, 130 stopped by Ctrl-C.
+6 an extra or a runtime is missing, 7 a program cannot be built, 8 not everything was tried, 70 a
+bug in Satchel, 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations

@@ -303,7 +303,7 @@ def _show_difference(err: Screen, difference: Difference) -> None:
         (say("programs new or changed"), difference.programs, "yellow"),
         (say("new hosts"), difference.hosts, "yellow"),
         (say("new secrets"), difference.secrets, "yellow"),
-        (say("its program may use"), difference.powers, "yellow"),
+        (say("its program may"), [_power(one) for one in difference.powers], "yellow"),
     )
     for title, items, style in rows:
         if items:
@@ -314,6 +314,18 @@ def _show_difference(err: Screen, difference: Difference) -> None:
     for key, before, after in difference.fields:
         err.line(f"{one_line(before) or '—'} → {one_line(after) or '—'}", "", "    ", "      ",
                  [(one_line(key), "cyan"), (": ", "")])  # fmt: skip
+
+
+def _power(word: str) -> str:
+    """What a program asks for, in words; the plan keeps it short for scripts."""
+    kind, _, name = word.partition(": ")
+    if kind == "secret":
+        return say("get the secret `{name}`", name=name)
+    return {
+        "network": say("use the network"),
+        "files: read": say("read the project's files"),
+        "files: write": say("read and change the project's files"),
+    }.get(word, word)
 
 
 def _show_scan(err: Screen, step: Step) -> None:

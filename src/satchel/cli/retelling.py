@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 
-from satchel._language import say
+from satchel._language import language, say
+from satchel.cli.retelling_calls import BOUND, NESTED, OTHERWISE, SAME, STEPS
 
 _REBUILD = (
     "Take it from version control again, or run `satchel lock --rebuild` to write it anew from "
@@ -91,26 +92,101 @@ _OTHERWISE = {
         "This is a bug in Satchel: please report it with the command you ran"
     ),
 }
-SENTENCES = {**{sentence: sentence for sentence in _SAME}, **_OTHERWISE}
+SENTENCES = {
+    **{sentence: sentence for sentence in _SAME},
+    **_OTHERWISE,
+    **OTHERWISE,
+    **{sentence: sentence for sentence in SAME},
+}
 """What is said to a model -> what is said to a person; both are templates."""
+_ENOUGH = 8
+"""Characters of ours that a problem is known by."""
 
 
 def retell(text: str) -> str:
     """`text` as a person should read it."""
+    found = _several(text) if "; " in text else None
+    for read in (_known, _of_a_file):
+        if found is None:
+            found = read(text)
+    return text if found is None else found
+
+
+def _known(text: str) -> str | None:
+    """One sentence said again; None when nobody knows it."""
+    small = text[:1].lower() + text[1:]  # one that was put at the beginning of a message
     for told, said in SENTENCES.items():
-        if "{" not in told:
-            if text == told:
-                return say(said)
-            continue
-        start = told.partition("{")[0]
-        if text.startswith(start):
-            found = re.fullmatch(_pattern(told), text, re.DOTALL)
+        for form in (text, small) if small != text else (text,):
+            if not form.startswith(told.partition("{")[0]):
+                continue
+            found = re.fullmatch(_pattern(told), form, re.DOTALL)
+            values = _values(found) if found else None
+            if values is not None:
+                again = say(said, **values)
+                return again if form == text else again[:1].upper() + again[1:]
+    return None
+
+
+def _values(found: re.Match[str]) -> dict[str, str] | None:
+    """What fills the fields, sentences among it said again; None when one has to be known."""
+    values = found.groupdict()
+    for name in NESTED & set(values):
+        inner = values[name]
+        again = _of_a_skill(inner) if name in ("problem", "fix") else _known(inner)
+        if again is None and name in BOUND:
+            return None
+        values[name] = inner if again is None else again
+    return values
+
+
+def _several(text: str) -> str | None:
+    """What is wrong with several arguments: all is said again, or nothing."""
+    said: list[str] = []
+    parts = text.split("; ")
+    at = 0
+    while at < len(parts):
+        for end in (at + 1, at + 2):  # one sentence has a semicolon of its own
+            again = _known("; ".join(parts[at:end]))
+            if again is not None:
+                said.append(again)
+                at = end
+                break
+        else:
+            return None
+    return say("; ").join(said)
+
+
+def _of_a_file(text: str) -> str | None:
+    """A file that a tool cannot use: told in the model's language, said in the reader's."""
+    if " — " not in text:
+        return None
+    from satchel.tools.workspace import READING, WRITING
+
+    for failure in dict.fromkeys((*READING, *WRITING)):
+        for told in ("en", "zh"):
+            found = re.fullmatch(_pattern(failure.told(told)), text, re.DOTALL)
             if found:
-                values = found.groupdict()
-                if "step" in values:
-                    values["step"] = retell(values["step"])
-                return say(said, **values)
-    return text
+                step = STEPS.get(failure.remedy.en)
+                whole = failure.told(language())
+                if step is not None:
+                    whole = whole.rpartition(" — ")[0] + f" — {say(step)}"
+                return whole.format(**found.groupdict())
+    return None
+
+
+def _of_a_skill(text: str) -> str | None:
+    """What is wrong with a file of a skill, or what to do about it."""
+    from satchel.skill.problems import PROBLEMS, Problem
+
+    for code, rule in PROBLEMS.items():
+        for at, template in enumerate((rule.message, rule.fix)):
+            if len(re.sub(r"\{\w+\}", "", template)) < _ENOUGH:
+                continue
+            found = re.fullmatch(_pattern(template), text, re.DOTALL)
+            if found:
+                problem = Problem(code, values=found.groupdict())
+                return problem.fix if at else problem.message
+    return None
 
 
 def retell_reason(text: str) -> str:
@@ -126,5 +202,6 @@ def _pattern(template: str) -> str:
         if at % 2 == 0:
             pattern += re.escape(part)
         else:  # what is said twice is the same twice
-            pattern += f"(?P={part})" if f"(?P<{part}>" in pattern else f"(?P<{part}>.+)"
+            known = f"(?P<{part}>" in pattern
+            pattern += f"(?P={part})" if known else f"(?P<{part}>.+?)"
     return pattern

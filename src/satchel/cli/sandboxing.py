@@ -1,4 +1,4 @@
-"""Does the sandbox hold here? sandbox check: programs try to get out, and a table says how far."""
+"""Does the sandbox hold here? sandbox check: programs try to get out, and it is said how far."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OUT = "escaped"
     help=say("Only this one; both, and the one that would be used decides, by default."),
 )
 def sandbox(session: Session, action: str, tier: str | None, as_json: bool) -> int:
-    """A row for each attempt, a column for each tier."""
+    """The verdict for people, then a row for each attempt and a column for each tier."""
     del action
     from satchel.runners.sandbox import TIERS
     from satchel.runners.selfcheck import bare, check
@@ -52,8 +52,9 @@ def sandbox(session: Session, action: str, tier: str | None, as_json: bool) -> i
     if as_json:
         write_json(_record(settings, control, found, chosen))
         return 0 if chosen else 1
+    _verdict(session, settings, chosen, asked=tier is not None)
+    _sum_up(session, control, found, chosen)
     _show(session, control, found)
-    _sum_up(session, settings, control, found, chosen)
     return 0 if chosen else 1
 
 
@@ -66,10 +67,54 @@ def _chosen(settings: Settings, found: list[Standing], *, asked: bool) -> str:
     return ""
 
 
+def _verdict(session: Session, settings: Settings, chosen: str, *, asked: bool) -> None:
+    """What happens to a program here, before all detail."""
+    err = session.err
+    if settings.sandbox == "off":
+        err.line(
+            say("Tool skills run without a sandbox: `sandbox` is `off` in your settings"),
+            "bold yellow", "! ",
+        )  # fmt: skip
+    elif not chosen:
+        words = say("That sandbox does not hold here") if asked else say(
+            "No sandbox holds here, so no tool skill runs"
+        )  # fmt: skip
+        if settings.sandbox == "own" and not asked:
+            words = say("No sandbox holds here: only your own tool skills run, without one")
+        err.line(words, "bold red", "✗ ")
+    elif not asked:
+        err.line(say("Tool skills run in the sandbox `{tier}`", tier=chosen), "bold green", "✓ ")
+
+
+def _sum_up(session: Session, control: Standing, found: list[Standing], chosen: str) -> None:
+    """How each tier did."""
+    from satchel.cli.retelling import retell
+
+    err = session.err
+    count = sum(outcome == _OUT for outcome in control.rows.values())
+    for standing in found:
+        if standing.holds:
+            err.line(
+                say("holds: {count} attempts succeed without a sandbox, none in it", count=count),
+                "", "● ", None, [(f"{standing.tier} ", "bold green")],
+            )  # fmt: skip
+        else:
+            why = one_line(retell(standing.why))
+            err.line(why, "", "✗ ", None, [(standing.tier, "bold red"), (say(": "), "bold red")])
+    if not chosen:
+        err.line(
+            say("Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`); until "
+                "then no tool skill runs, unless `SATCHEL_SANDBOX` is `own` or `off`"),
+            "", say("hint: "),
+        )  # fmt: skip
+
+
 def _show(session: Session, control: Standing, found: list[Standing]) -> None:
+    """Every attempt, and what became of it."""
     tried = [standing for standing in found if standing.rows]
     if not tried:
         return
+    session.err.line()
     head = [say("attempt"), say("without"), *(standing.tier for standing in tried)]
     rows: list[list[str]] = []
     styles: list[list[str]] = []
@@ -84,32 +129,18 @@ def _show(session: Session, control: Standing, found: list[Standing]) -> None:
         rows.append(row)
         styles.append(style)
     session.out.table(head, rows, styles)
-
-
-def _sum_up(
-    session: Session, settings: Settings, control: Standing, found: list[Standing], chosen: str
-) -> None:
-    err = session.err
-    count = sum(outcome == _OUT for outcome in control.rows.values())
-    for standing in found:
-        if standing.holds:
-            err.line(
-                say("holds: {count} attempts succeed without a sandbox, none in it", count=count),
-                "", "● ", None, [(f"{standing.tier} ", "bold green")],
-            )  # fmt: skip
-        else:
-            err.line(one_line(standing.why), "", "✗ ", None, [(f"{standing.tier}: ", "bold red")])
-    if not chosen:
-        err.line(
-            say("Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`); until "
-                "then no tool skill runs, unless `SATCHEL_SANDBOX` is `own` or `off`"),
-            "", say("hint: "),
+    idle = sum(outcome != _OUT for outcome in control.rows.values())
+    session.out.stream.flush()  # what explains the table comes after it
+    session.err.line()
+    session.err.line(
+        say("The last columns say how an attempt ended: `EACCES`, `EPERM`: it was refused; "
+            "`ENOENT`: what it looked for is not there"), "dim",
+    )  # fmt: skip
+    if idle:
+        session.err.line(
+            say("`—`: not even possible here without a sandbox, so it proves nothing ({count} of "
+                "{total})", count=idle, total=len(rows)), "dim",
         )  # fmt: skip
-    elif settings.sandbox == "off":
-        err.line(
-            say("`sandbox` is `off` in your settings: programs run without it all the same"),
-            "yellow",
-        )
 
 
 def _record(

@@ -84,9 +84,9 @@ class Session:
         found = self.satchel.library.find(name)
         if found:
             return found
-        raise self._nothing(name)
+        raise self.nothing(name)
 
-    def _nothing(self, name: str) -> NotFound | SkillBroken:
+    def nothing(self, name: str) -> NotFound | SkillBroken:
         """Why there is no such skill: its file is broken, or the name is a slip."""
         from satchel.why import names_like, problems_named
 

@@ -151,8 +151,8 @@ def _show_tools(out: Screen, source: ToolSkill) -> None:
     out.line(say("runs `{entry}` ({runtime})", entry=one_line(manifest.entry),
                  runtime=manifest.runtime), "", "  ")  # fmt: skip
     wants = source.wants
-    nothing = say("nothing beside its own folder")
-    told = say("may use: {what}", what=listed(wants) if wants else nothing)
+    nothing = say("may use nothing beside its own folder")
+    told = say("may {what}", what=listed(wants)) if wants else nothing
     out.line(told, "yellow" if wants else "", "  ")
 
 

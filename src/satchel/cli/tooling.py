@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from satchel._language import say
@@ -10,12 +11,18 @@ from satchel.cli.session import command
 
 if TYPE_CHECKING:
     from satchel.cli.session import Session
+    from satchel.library.tool_snapshot import ToolSkill, ToolSnapshot
 
 _STYLES = {"enabled": "green", "disabled": "dim", "missing": "yellow"}
 
 
 @command(
-    say("Show every tool that an agent gets here, and whose it is."),
+    say("Show every tool that an agent gets here, and whose it is.")
+    + "\n\n"
+    + say(
+        "The third column says what it can do: a tool of Satchel or of a package reads or "
+        "writes; one of a tool skill runs a program, which sees no more than what stands there."
+    ),
     "satchel tools",
     "satchel tools --json",
     "SKILL_EXCEL_ENABLED=false satchel tools",
@@ -29,10 +36,16 @@ def tools(session: Session, as_json: bool) -> int:
     names = {tool.name for one in packaged if one.skill is not None for tool in one.skill.tools}
     toolset = satchel.tools()
     owners = toolset.owners
-    records = [
-        _record(told, owners.get(str(told["name"]), ""), packaged=told["name"] in names)
-        for told in toolset.definitions("mcp", catalogue=False)
-    ]
+    look = satchel.library.tools()
+    records: list[dict[str, Any]] = []
+    for told in toolset.definitions("mcp", catalogue=False):
+        name = str(told["name"])
+        mine = name in names
+        source = look.tools.get(name) if not mine else None
+        records.append(
+            _record(told, owners.get(name, ""), source[0] if source else None, packaged=mine)
+        )
+    broken = _broken(look)
     if as_json:
         found = [
             {
@@ -45,7 +58,7 @@ def tools(session: Session, as_json: bool) -> int:
             }
             for one in packaged
         ]
-        write_json({"tools": records, "packaged": found})
+        write_json({"tools": records, "packaged": found, "broken": broken})
         return 0
     rows: list[list[str]] = []
     styles: list[list[str]] = []
@@ -53,22 +66,47 @@ def tools(session: Session, as_json: bool) -> int:
         rows.append([
             one_line(record["name"]),
             one_line(record["owner"]),
-            say("writes") if record["writes"] else say("reads"),
+            say(", ").join(say(word) for word in record["may"]),
             one_line(record["description"]),
         ])  # fmt: skip
         styles.append(["bold", "", "yellow" if record["writes"] else "dim", ""])
-    session.out.table([say("tool"), say("owner"), "", say("description")], rows, styles)
+    session.out.table([say("tool"), say("owner"), say("may"), say("description")], rows, styles)
     err = session.err
     for one in packaged:
         err.line(one_line(one.line), _STYLES.get(one.state, "red"))
+    if broken:
+        words = say(
+            "{count} skills are broken and bring no tools (`satchel doctor`)", count=len(broken)
+        )
+        one_only = say("1 skill is broken and brings no tools (`satchel doctor`)")
+        err.line(one_only if len(broken) == 1 else words, "red")
     return 0
 
 
-def _record(told: dict[str, Any], owner: str, *, packaged: bool) -> dict[str, Any]:
+def _broken(look: ToolSnapshot) -> list[str]:
+    """Folders whose skill.yaml cannot be used."""
+    known = {one.skill.base_dir for one in (*look.skills, *look.hidden)}
+    folders = [os.path.dirname(one.path) for one in look.problems if one.severity == "error"]
+    return [folder for folder in dict.fromkeys(folders) if folder not in known]
+
+
+def _record(
+    told: dict[str, Any], owner: str, source: ToolSkill | None, *, packaged: bool
+) -> dict[str, Any]:
+    writes = not told["annotations"].get("readOnlyHint", False)
+    may = ["writes" if writes else "reads"]
+    if source is not None:
+        # To a model nothing is promised for a program; here is what its sandbox lets it do.
+        access = source.manifest.files.access
+        writes = access == "write"
+        may = ["runs", *({"read": ["reads"], "write": ["writes"]}.get(access, []))]
+        if source.manifest.network:
+            may.append("network")
     return {
         "name": str(told["name"]),
         "owner": owner or "satchel",
         "kind": "builtin" if not owner else "packaged" if packaged else "skill",
-        "writes": not told["annotations"].get("readOnlyHint", False),
+        "writes": writes,
+        "may": may,
         "description": str(told["description"]),
     }

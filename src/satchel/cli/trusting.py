@@ -192,7 +192,7 @@ def _show_wants(session: Session, source: ToolSkill) -> None:
     err, lead = session.err, [(one_line(source.skill.name), "bold"), (say(": "), "")]
     if source.wants:
         told = say(
-            "models may call {names}; its program wants {what}",
+            "models may call {names}; its program may {what}",
             names=names,
             what=listed(source.wants),
         )

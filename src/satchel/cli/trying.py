@@ -17,11 +17,18 @@ if TYPE_CHECKING:
     from satchel.authoring.trial import Trial
     from satchel.cli.output import Screen
     from satchel.cli.session import Session
+    from satchel.errors import NotFound, SatchelError
+    from satchel.skill.manifest import Manifest
 
 INCOMPLETE = 8
 """Exit code of a test that did not fail and did not see everything."""
 _MARKS = {"pass": ("✓", "green"), "fail": ("✗", "red"), "not-run": ("–", "yellow")}
-_KINDS = {"example": "example", "refused": "before the program", "program": "the program itself"}
+_KINDS = {"example": "example", "refused": "call", "program": "program"}
+"""What is checked: an agent's call is refused before the program, or the program is asked."""
+_UNPREPARED = {"missing-runtime": 6, "build-failed": 7}
+"""Why there was nothing to run -> exit code, as the exceptions have it."""
+SHOWN = 600
+"""Characters of a request or a response that are shown."""
 
 
 def _complete(
@@ -40,9 +47,10 @@ def _complete(
     + "\n\n"
     + say(
         "TOOL is a tool's name, the name of a skill that has one tool, or `skill.tool`. Shows the "
-        "line that the program got, its answer, how long it took and how it was held. Exits with "
-        "0 when it answered, 1 when it answered with an error or failed, 2 when the arguments are "
-        "wrong, 3 when there is no such tool, 4 when it may not run."
+        "line that the program got, what it wrote, how long it took and how it was held. Exits "
+        "with 0 when it answered, 1 when it answered with an error or failed, 2 when the arguments "
+        "are wrong, 3 when there is no such tool, 4 when it may not run, 5 when its `skill.yaml` "
+        "is broken, 6 when a runtime is missing, 7 when it cannot be built."
     ),
     "satchel try word_count_count --arg text='to be or not to be'",
     'satchel try word-count --json-args \'{"text": "to be"}\'',
@@ -52,18 +60,22 @@ def _complete(
 @click.argument("tool", shell_complete=_complete)
 @click.option("--arg", "pairs", multiple=True, metavar="NAME=VALUE", help=say("One argument."))
 @click.option("--json-args", "table", default="", metavar="JSON", help=say("All of them at once."))
-@click.option("--raw", is_flag=True, help=say("Print the program's answer and nothing else."))
+@click.option("--raw", is_flag=True, help=say("Print what the program wrote and nothing else."))
 def try_(
     session: Session, tool: str, pairs: tuple[str, ...], table: str, raw: bool, as_json: bool
 ) -> int:
     """The answer on stdout, the rest on stderr."""
     from satchel.authoring.trial import find_tool, read_arguments, try_tool
+    from satchel.errors import NotFound
 
     session.given["fork_server"] = False  # one call: nothing is saved by preparing for a second
     satchel = session.satchel
     _show_builds(session)
     try:
-        name = find_tool(satchel, tool)
+        try:
+            name = find_tool(satchel, tool)
+        except NotFound as exc:
+            raise _no_tool(session, tool, exc) from exc
         arguments = read_arguments(satchel, name, pairs, table)
         trial = try_tool(satchel, name, arguments)
     finally:
@@ -71,10 +83,31 @@ def try_(
     if as_json:
         write_json(trial.to_dict())
     elif raw:
-        session.out.data(trial.response or trial.reply.text)
+        if trial.response or trial.reply.error is None:
+            session.out.data(trial.response or trial.reply.text)
+        if not trial.response or "fault" in trial.reply.data:
+            _complain(session, trial)
     else:
         _show_trial(session, trial)
-    return exit_code(trial.reply)
+    return _UNPREPARED.get(str(trial.reply.data.get("failure")), exit_code(trial.reply))
+
+
+def _no_tool(session: Session, name: str, exc: NotFound) -> SatchelError:
+    """Why there is no such tool: its skill.yaml is broken, or the skill has no program."""
+    from satchel.errors import InvalidInput, SkillBroken
+
+    whole = name.partition(".")[0]
+    for part in (name, whole):
+        other = session.nothing(part)
+        if isinstance(other, SkillBroken):
+            return other
+    found = session.satchel.library.snapshot().find(whole)
+    if found:
+        return InvalidInput(
+            say("`{name}` has instructions and no program", name=one_line(found[0].name)),
+            say("Check it with `satchel check {name}`", name=found[0].typed),
+        )
+    return exc
 
 
 def _show_builds(session: Session) -> None:
@@ -90,41 +123,102 @@ def _show_builds(session: Session) -> None:
 
 def _show_trial(session: Session, trial: Trial) -> None:
     err, reply = session.err, trial.reply
+    data = reply.data
     if trial.request:
-        _row(err, say("request"), trial.request)
+        _row(err, say("request"), _shortened(trial.request))
     if trial.response:
-        _row(err, say("response"), trial.response)
-    data, stats = reply.data, reply.stats
+        _block(err, say("response"), _shortened(trial.response))
     if "tier" in data:
         limits = data["limits"]
-        _row(err, say("time"), say(
-            "{ran} ms to run, {waited} ms in the queue, {total} ms in all",
-            ran=stats.get("ran_ms", 0), waited=stats.get("waited_ms", 0), total=stats["time_ms"],
-        ))  # fmt: skip
+        _row(err, say("time"), _times(reply.stats))
         ways = {"cold": say("a new process"), "fork": say("forked"), "warm": say("a kept process")}
-        _row(err, say("sandbox"), f"{data['tier']} ({ways.get(data['way'], data['way'])})")
+        way = ways.get(data["way"], data["way"])
+        _row(err, say("sandbox"), say("{tier} ({way})", tier=data["tier"], way=way))
         _row(err, say("limits"), say(
             "{seconds} s, {characters} characters, {memory} MB",
             seconds=f"{limits['timeout']:g}", characters=limits["output"],
             memory=limits["memory"] >> 20,
         ))  # fmt: skip
-        denied = listed(one_line(str(item)) for item in data["denied"])
-        _row(err, say("denied"), denied or say("nothing that was seen"))
+        found = session.satchel.library.tools().tools.get(trial.tool)
+        if found is not None:
+            _row(err, say("allowed"), _allowed(found[0].manifest))
+        if data["denied"]:
+            _row(err, say("denied"), listed(one_line(str(item)) for item in data["denied"]))
         if data.get("stderr"):
-            _row(err, "stderr", clean(str(data["stderr"])).strip())
+            _block(err, "stderr", str(data["stderr"]))
     if reply.error is not None:
-        from satchel.cli.output import complain
-        from satchel.cli.retelling import retell
-
-        hint = reply.text.removeprefix(reply.error.message).lstrip(". ").rstrip(".")
-        framed = hint.startswith("<")
-        complain(retell(reply.error.message), "" if framed else retell(hint), session.colour)
+        _complain(session, trial)
         return
     session.out.data(str(data["output"]) if "output" in data else reply.text)
+    if "output" in data and data.get("truncated"):
+        cut, kept = int(data["truncated"]), len(data["output"])
+        words = say(
+            "{cut} of {all} characters were cut: a model sees {kept}",
+            cut=f"{cut:,}", all=f"{cut + kept:,}", kept=f"{kept:,}",
+        )  # fmt: skip
+        session.err.line(words, lead=[(say("warning: "), "yellow")])
+
+
+def _complain(session: Session, trial: Trial) -> None:
+    from satchel.cli.mending import next_step
+    from satchel.cli.output import complain
+    from satchel.cli.retelling import retell
+
+    if trial.reply.error is not None:
+        hint = next_step(session.satchel, trial.tool, trial.reply)
+        complain(retell(trial.reply.error.message), hint, session.colour)
 
 
 def _row(err: Screen, title: str, text: str) -> None:
     err.line(one_line(text), "", "", "  ", [(title, "dim"), (say(": "), "dim")])
+
+
+def _block(err: Screen, title: str, text: str) -> None:
+    """What may have several lines keeps them."""
+    lines = clean(text).strip("\n").split("\n")
+    if len(lines) == 1:
+        _row(err, title, text)
+        return
+    err.line("", lead=[(title, "dim"), (say(": ").rstrip(), "dim")])
+    for line in lines:
+        bare = line.expandtabs(4).rstrip()
+        deep = len(bare) - len(bare.lstrip(" "))
+        err.line(bare.lstrip(" "), "", "  " + " " * deep)
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= SHOWN:
+        return text
+    size = say("({count} characters)", count=f"{len(text):,}")
+    return f"{text[:SHOWN]}… {size}"
+
+
+def _times(stats: dict[str, Any]) -> str:
+    ran, waited = float(stats.get("ran_ms", 0)), float(stats.get("waited_ms", 0))
+    parts = [say("{time} to run", time=_duration(ran))]
+    if waited >= 1:
+        parts.append(say("{time} in the queue", time=_duration(waited)))
+    parts.append(say("{time} in all", time=_duration(float(stats["time_ms"]))))
+    return say(", ").join(parts)
+
+
+def _duration(ms: float) -> str:
+    if ms >= 1000:
+        return f"{ms / 1000:.1f} s"
+    return f"{ms:.1f} ms" if 0 < ms < 10 and ms % 1 else f"{ms:.0f} ms"
+
+
+def _allowed(manifest: Manifest) -> str:
+    """What its program may touch: certain, whatever was seen of it."""
+    files = {
+        "none": say("sees its own folder alone"),
+        "read": say("reads the project's files"),
+        "write": say("reads and changes the project's files"),
+    }[manifest.files.access]
+    network = say("the network") if manifest.network else say("no network")
+    names = listed(f"`{name}`" for name in manifest.secrets)
+    secrets = say("the secrets {names}", names=names) if names else say("no secrets")
+    return say("; ").join((files, say(", ").join((network, secrets))))
 
 
 # --- test ---------------------------------------------------------------------------------
@@ -135,9 +229,9 @@ def _row(err: Screen, title: str, text: str) -> None:
     + "\n\n"
     + say(
         "Wrong arguments are tried twice: as an agent sends them, which must not reach the "
-        "program, and handed to the program, which must answer with an error. A tool that writes "
-        "works on a copy. Exits with 1 when a case fails, and with 8 when none does but an "
-        "example could not be run."
+        "program, and handed to the program, which must answer with an error; a parameter that it "
+        "does not know it may pass over. A tool that writes works on a copy. Exits with 1 when a "
+        "case fails, 8 when none does but an example could not be run, and else as `try` does."
     ),
     "satchel test word-count",
     "satchel test word-count --json",
@@ -147,27 +241,23 @@ def test(session: Session, name: str, as_json: bool) -> int:
     """One row per case."""
     from satchel.authoring.bench import bench_of
     from satchel.authoring.examples import run_cases
+    from satchel.authoring.permission import check_runnable
     from satchel.errors import NotFound
     from satchel.tools.script_tool import is_own
 
     satchel = session.satchel
-    found = satchel.library.tools().find(name)
+    look = satchel.library.tools()
+    found = look.find(name)
     if not found:
-        raise NotFound(
+        exc = NotFound(
             say("There is no tool skill `{name}`", name=one_line(name)),
             say("Run `satchel tools` to see what there is"),
         )
+        raise _no_tool(session, name, exc)
     _show_builds(session)
     source = found[0]
     try:
-        if source.skill.state == "untrusted":
-            from satchel.errors import Refused
-
-            raise Refused(
-                say("`{name}` is not trusted, so its program is not run", name=source.skill.typed),
-                say("Read it with `satchel show {name}`, then run `satchel trust {name}`",
-                    name=source.skill.typed),
-            )  # fmt: skip
+        check_runnable(look, source)
         bench = bench_of(satchel, source.skill.base_dir, own=is_own(satchel.library, source))
         outcomes = list(run_cases(bench))
     finally:
@@ -195,6 +285,8 @@ def test(session: Session, name: str, as_json: bool) -> int:
 
 
 def _show_cases(out: Screen, outcomes: list[Outcome]) -> None:
+    from satchel.cli.retelling import retell
+
     several = len({one.case.tool for one in outcomes}) > 1
     rows: list[list[str]] = []
     styles: list[list[str]] = []
@@ -206,8 +298,8 @@ def _show_cases(out: Screen, outcomes: list[Outcome]) -> None:
             f"{mark} {states[one.state]}",
             say(_KINDS[one.case.kind]),
             one_line(title),
-            f"{one.ms:.0f} ms" if one.state != "not-run" else "",
-            one_line(one.said),
+            _duration(round(one.ms)) if one.state != "not-run" else "",
+            one_line(retell(one.said)),
         ])  # fmt: skip
         styles.append([style, "dim", "", "dim", "red" if one.state == "fail" else "dim"])
     head = ["", say("checked"), say("case"), say("time"), say("answer")]

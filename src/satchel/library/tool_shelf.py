@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _OPEN = os.O_RDONLY | sum(getattr(os, f"O_{n}", 0) for n in ("NONBLOCK", "CLOEXEC", "NOCTTY"))
 _Stamp = tuple[int, int, int]
 _NEVER: _Stamp = (0, 0, 0)
+_WRONG = "skill.yml"
+"""How the file is called by mistake; looked for only where a folder would be no skill at all."""
 
 
 class _Seen(NamedTuple):
@@ -56,6 +58,8 @@ class ToolShelf:
         self._trace = trace
         self._seen: list[dict[str, _Seen]] = []
         self._folders: list[dict[str, int]] = []
+        self._misnamed: list[set[str]] = []
+        """Folders with a `skill.yml`, which nobody reads."""
         self.reads = 0
         """Files opened by the last look."""
         self.last: ToolSnapshot | None = None
@@ -76,6 +80,7 @@ class ToolShelf:
         if len(self._seen) != len(shelves):
             self._seen = [{} for _ in shelves]
             self._folders = [{} for _ in shelves]
+            self._misnamed = [set() for _ in shelves]
         self.reads = 0
         sorting = _Sorting(self._seals)
         for at, shelf in enumerate(shelves):
@@ -85,6 +90,7 @@ class ToolShelf:
             trust = trust_in(shelf) if self._seen[at] else (None, None)
             for folder in sorted(self._seen[at]):
                 sorting.take(shelf, folder, self._seen[at], trust, sieve)
+            sorting.misnamed(f"{shelf.path_of(one)}/{_WRONG}" for one in sorted(self._misnamed[at]))
             sorting.end_of_location()
         found = sorting.snapshot()
         if self.last is not None and self.last.same_as(found):
@@ -105,7 +111,13 @@ class ToolShelf:
                 path = f"{base}{folder}/{FILE}"
                 if there(path, os.F_OK):
                     seen[folder] = self._read(shelf, folder, path, None)
+                elif folder not in shelf.heads and there(f"{base}{folder}/{_WRONG}", os.F_OK):
+                    self._misnamed[at].add(folder)
         self._folders[at] = dict(folders)
+        for folder in list(self._misnamed[at]):
+            gone = folder not in folders or not there(f"{base}{folder}/{_WRONG}", os.F_OK)
+            if gone or folder in seen:
+                self._misnamed[at].discard(folder)
         for folder, known in list(seen.items()):
             path = f"{base}{folder}/{FILE}"
             if folder not in folders or not there(path, os.F_OK):
@@ -276,6 +288,10 @@ class _Sorting:
             self._lost.append(one)
         else:
             self._by_name[name] = one
+
+    def misnamed(self, paths: Iterator[str]) -> None:
+        """Note files that would be a skill.yaml under their right name."""
+        self._problems += [Problem("tool-file-name", path) for path in paths]
 
     def end_of_location(self) -> None:
         """The next skills lie in another location."""

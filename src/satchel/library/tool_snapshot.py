@@ -38,14 +38,14 @@ class ToolSkill(NamedTuple):
         manifest = self.manifest
         found: list[str] = []
         if manifest.network:
-            found.append(say("the network"))
+            found.append(say("use the network"))
         if manifest.secrets:
             names = listed(f"`{name}`" for name in manifest.secrets)
-            found.append(say("the secrets {names}", names=names))
+            found.append(say("get the secrets {names}", names=names))
         if manifest.files.access == "read":
-            found.append(say("to read the project's files"))
+            found.append(say("read the project's files"))
         elif manifest.files.access == "write":
-            found.append(say("to read and change the project's files"))
+            found.append(say("read and change the project's files"))
         return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:

@@ -23,6 +23,9 @@ else:
     import _census
 
 NAME = "satchel-"
+ROOM = 2
+"""The kernel's bound is this many times the limit: whoever watches should be first, since they know
+whose limit it was. What the kernel kills inside a fork server looks like a crash."""
 
 
 class Group:
@@ -44,6 +47,7 @@ class Group:
         if (memory, processes) == self._limits:
             return
         self._limits = (memory, processes)
+        memory *= ROOM
         if self._second:
             self._put("memory.max", memory or "max")
             self._try("memory.swap.max", 0)

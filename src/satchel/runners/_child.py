@@ -1,8 +1,9 @@
 """How a request becomes a running program: descriptors, limits, bounds, exec.
 
 Descriptors of the program: 0, 1 and 2, then what the host passed on, from 3 in that order. For
-bwrap two more follow, the options (`--args`) and the filter (`--seccomp`), each a fresh file in
-memory, put before its other arguments here; bwrap reads and closes them.
+bwrap three more follow, put before its other arguments here: the options (`--args`) and the filter
+(`--seccomp`), each a fresh file in memory, which bwrap reads and closes; and a pipe on which bwrap
+itself says how it went (`--json-status-fd`), which the program does not get.
 
 There are two ways. Mostly the minder takes the limits itself and spawns the program: no memory is
 copied, so that is fast. Where a process must give up powers that its minder needs (Landlock, a
@@ -105,6 +106,9 @@ def start(spec: dict[str, Any], given: list[int], control: int) -> int:
             if content:
                 options += [option, str(len(given))]
                 given.append(_memory_file(content))
+        spec["status"], theirs = os.pipe()
+        options += ["--json-status-fd", str(len(given))]
+        given.append(theirs)
         argv[1:1] = options
     try:
         os.chdir(spec["cwd"])
@@ -124,6 +128,26 @@ def start(spec: dict[str, Any], given: list[int], control: int) -> int:
         for each in moved:
             os.close(each)
         os.chdir("/")
+
+
+def was_reached(spec: dict[str, Any]) -> bool:
+    """Whether bwrap came as far as its program, once all have ended; its pipe is closed.
+
+    bwrap speaks of an exit only if there was a program: what stands on stderr is a program's word
+    then, whoever it says it is.
+    """
+    status: int = spec.pop("status", -1)
+    if status < 0:
+        return True
+    told = b""
+    os.set_blocking(status, False)
+    try:
+        while part := os.read(status, 4096):
+            told += part
+    except OSError:
+        pass  # somebody holds its other end: what was said is here
+    os.close(status)
+    return b'"exit-code"' in told
 
 
 def _way(spec: dict[str, Any]) -> str:

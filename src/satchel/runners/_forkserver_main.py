@@ -1,7 +1,8 @@
 """How does a Python program get a fresh process without starting Python again? By a fork.
 
-This file runs in the skill's own interpreter, inside the skill's own sandbox, and never runs a
-line of the skill in its first process. Standard library only, Python 3.9 and later.
+This file runs in the skill's own interpreter, inside the skill's own sandbox. No script of the
+skill runs in its first process; what the skill requires may, since Python runs the lines of `.pth`
+files when it starts. Standard library only, Python 3.9 and later.
 
     server    imports what programs commonly need, and forks a program ahead of each call
     program   takes the call and becomes `__main__`, as if Python had been started for it
@@ -87,8 +88,6 @@ class Server:
         self.script = script
         self.arguments = arguments
         self.scratch = os.environ.get("SATCHEL_SCRATCH", "")
-        self.given = frozenset(os.listdir(self.scratch) if self.scratch else ())
-        """What lies in the scratch folder from the beginning: places where something is mounted."""
         self.prctl = _find_prctl()
         self.code: Compiled | None = None
         self.preload = list(reversed(PRELOAD))
@@ -169,7 +168,7 @@ class Server:
                     status = -os.WTERMSIG(ended)
                 peak = usage.ru_maxrss * 1024
         self._kill_group()
-        if not _alone() or not _emptied(self.scratch, self.given):
+        if not _alone() or not _emptied(self.scratch):
             reason = LEFTOVER
         self.program = 0
         if reason == KILLED:
@@ -373,12 +372,10 @@ def _receive(channel: socket.socket, flags: int = 0) -> tuple[bytes, tuple[int, 
     return data, ()
 
 
-def _emptied(folder: str, given: frozenset[str]) -> bool:
-    """Remove what is in the scratch folder; whether that went well."""
+def _emptied(folder: str) -> bool:
+    """Remove all that is in the scratch folder, where nothing is mounted; whether it went well."""
     try:
         for name in os.listdir(folder) if folder else ():
-            if name in given:
-                continue
             path = os.path.join(folder, name)
             if os.path.isdir(path) and not os.path.islink(path):
                 import shutil

@@ -90,10 +90,13 @@ def rehearse() -> None:
     given = b"".join(each.to_bytes(4, sys.byteorder) for each in (near.fileno(), 0, 1, 2))
     near.sendmsg([b"S" + marshal.dumps(spec)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, given)])
     packet, (control, *given), whole = _child.take(far)
-    try:  # noqa: SIM105
-        _child.start(_child.read_spec(packet, given, whole=whole), given, control)
+    spec = _child.read_spec(packet, given, whole=whole)
+    try:
+        _child.start(spec, given, control)
     except _child.Refused:
         pass  # a folder is no program
+    finally:
+        _child.was_reached(spec)
     _child.taken.clear()
     _child.tell(control, f"exit {os.getpid()}")
     os.close(control)
@@ -152,6 +155,7 @@ class _Service:
         """Serve one; whether all went so smoothly that this process may be used again."""
         control, *given = descriptors
         scratch = ""
+        spec: dict[str, Any] = {}
         try:
             spec = _child.read_spec(packet, given, whole=whole)
             scratch: str = spec["scratch"]
@@ -161,10 +165,12 @@ class _Service:
             ward = _Ward(limits, self.group)
             ward.pid = _child.start(spec, given, control)
         except _child.Again:
+            _child.was_reached(spec)
             _child.tell(control, "again")
             return False
         except BaseException as error:  # noqa: BLE001  (also what nobody foresaw must be told)
             refused = isinstance(error, _child.Refused)
+            _child.was_reached(spec)
             if scratch:
                 _remove.remove(scratch, None)
             _child.tell(
@@ -174,6 +180,8 @@ class _Service:
         _child.tell(control, f"started {ward.pid}")
         ward.watch(control, self.requests, *self.ends)
         ward.end()
+        if not _child.was_reached(spec) and ward.code == 1 and not ward.reason:
+            ward.reason = "cannot-start"  # what bwrap complains of stands on stderr
         gone = not scratch or _remove.remove(scratch, time.monotonic() + TIDY)
         _child.tell(control, f"exit {ward.code} {ward.peak} {ward.reason}")
         os.close(control)

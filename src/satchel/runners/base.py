@@ -12,6 +12,8 @@ A runner takes a request and always comes back, at the latest a moment after the
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -63,6 +65,8 @@ class Limits(NamedTuple):
     """Bytes of address space; 0 leaves it alone: Node and Go reserve far more than they use."""
     processes: int = 64
     open_files: int = 256
+    raw: int = 2_000
+    """Characters kept of what it wrote, as it wrote them, for whoever mends it."""
 
 
 class Program(NamedTuple):
@@ -93,6 +97,9 @@ class Powers(NamedTuple):
     network: bool = False
     secrets: tuple[tuple[str, str], ...] = ()
     """Name and value. Never logged, never in an argument list."""
+    guard: tuple[str, ...] = ()
+    """Absolute paths in a writable workspace that stay as they are, there or not: skills, their
+    lockfiles. `guards` adds what every workspace has."""
 
     def __repr__(self) -> str:
         names = ", ".join(name for name, _ in self.secrets)
@@ -126,6 +133,12 @@ class Launch(NamedTuple):
     """Whether the network is open: Landlock closes TCP otherwise."""
     scoped: bool = False
     """bwrap with the network only: the launcher's child keeps abstract sockets of the host out."""
+
+    def give_up(self) -> None:
+        """Remove the scratch folder of what never started: it is empty still."""
+        if self.scratch:
+            with contextlib.suppress(OSError):
+                os.rmdir(self.scratch)
 
     def __repr__(self) -> str:
         # Not the environment, not the options: both may hold secrets.
@@ -168,6 +181,14 @@ class Process(Protocol):
         ...
 
 
+class BuildStopped(Exception):
+    """A build was given up: nobody waits for it any more, or it took too long."""
+
+    def __init__(self, fault: Literal["cancelled", "timeout"]) -> None:
+        super().__init__(fault)
+        self.fault: Literal["cancelled", "timeout"] = fault
+
+
 class CannotStart(Exception):
     """The program was not started; the text says why, in one sentence."""
 
@@ -176,7 +197,7 @@ class Starter(Protocol):
     """Whoever starts programs: the launcher, or what stands in for it."""
 
     def start(self, launch: Launch, pass_fds: tuple[int, ...] = ()) -> Process:
-        """Start a program, or raise `CannotStart`."""
+        """Start a program, or raise `CannotStart`: its scratch folder is gone then."""
         ...
 
     def close(self) -> None:
@@ -236,6 +257,9 @@ class RunResult(NamedTuple):
     """Time in the queue."""
     ran_ms: float = 0.0
     """Time from the start of the process, or from handing a warm one its line, to the reply."""
+    raw: str = ""
+    """The beginning of what it wrote to standard output, as it wrote it; a warm process may leave
+    it empty."""
 
 
 class Runner(Protocol):

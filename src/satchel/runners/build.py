@@ -12,16 +12,20 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from satchel._fs import locked, sync_tree, write_atomic
 from satchel._language import say
 from satchel.errors import BuildFailed
+from satchel.runners.base import BuildStopped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    from satchel.runners.base import Cancel
 
     Progress = Callable[[str], None]
 
@@ -29,6 +33,10 @@ MARKER = ".whole"
 """In every finished entry: the names inside it that must be there."""
 _LONGEST = 900.0
 """Seconds that one tool may take, and that another process may build the same thing."""
+AT_ONCE = 2
+"""Builds that one process has under way; a build keeps a machine busy."""
+_SLICE = 0.1
+"""Seconds after which a build that runs or waits looks whether it is still wanted."""
 _DAY = 86_400.0
 _KEPT = 30
 """Days that an entry stays without being used."""
@@ -61,11 +69,31 @@ _NOISE = re.compile(
 
 
 class Workshop:
-    """The folder in which skills' environments are built, and the tools that build them."""
+    """The folder in which skills' environments are built, and the tools that build them.
 
-    def __init__(self, folder: str, env: Mapping[str, str] | None = None) -> None:
+    Args:
+        folder: Where.
+        env: The environment to find tools in; the process's own when None.
+        confirm: Asked after a build and before its result is kept; raises when what was built may
+            not be what was asked for.
+        cancel: Becomes readable when nobody waits for the result any more.
+        seconds: That waiting and building may take; 0 leaves that to each tool's own bound.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        env: Mapping[str, str] | None = None,
+        *,
+        confirm: Callable[[], None] | None = None,
+        cancel: Cancel | None = None,
+        seconds: float = 0.0,
+    ) -> None:
         self.folder = folder
         self._env = env
+        self._confirm = confirm
+        self._cancel = cancel
+        self._deadline = time.monotonic() + seconds if seconds else 0.0
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -100,6 +128,7 @@ class Workshop:
 
         Raises:
             BuildFailed: by `build`, or because the cache folder cannot be used.
+            BuildStopped: it was taken back, or took too long.
         """
         path = self.path(kind, key)
         if is_whole(path):
@@ -139,7 +168,7 @@ class Workshop:
         path = self.path(kind, key)
         unfinished = os.path.join(self.folder, "unfinished")
         lock = os.path.join(self.folder, "locks", f"{kind}-{key}")
-        with _held(lock, progress):
+        with self._one_of_few(progress), self._held(lock, progress):
             if is_whole(path):
                 return path
             os.makedirs(unfinished, mode=0o700, exist_ok=True)
@@ -154,6 +183,8 @@ class Workshop:
             os.mkdir(aside, 0o700)
             try:
                 names = build(aside, path)
+                if self._confirm is not None:
+                    self._confirm()
                 # A marker on the disk before what it vouches for would outlive a power cut.
                 sync_tree(aside)
                 text = "".join(f"{name}\n" for name in names)
@@ -164,6 +195,67 @@ class Workshop:
                 shutil.rmtree(aside, ignore_errors=True)
                 raise
         return path
+
+    # --- waiting --------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Go on only while somebody waits for it.
+
+        Raises:
+            BuildStopped: nobody does, or it took too long.
+        """
+        if self._cancel is not None:
+            import select
+
+            poll = select.poll()  # numbers of descriptors may be too high for `select`
+            poll.register(self._cancel.fileno(), select.POLLIN)
+            if poll.poll(0):
+                raise BuildStopped("cancelled")
+        if self._deadline and time.monotonic() > self._deadline:
+            raise BuildStopped("timeout")
+
+    @contextmanager
+    def _one_of_few(self, progress: Progress) -> Generator[None]:
+        """Be one of `AT_ONCE` builds; what a build builds on the way is part of it.
+
+        Taken before any lock: whoever holds a lock has what it needs to get on.
+        """
+        if getattr(_building, "here", False):
+            yield
+            return
+        few = _builders
+        if not few.acquire(blocking=False):
+            progress(say("Other skills are being prepared: waiting for them"))
+            while not few.acquire(timeout=_SLICE):
+                self.check()
+        _building.here = True
+        try:
+            yield
+        finally:
+            _building.here = False
+            few.release()
+
+    @contextmanager
+    def _held(self, path: str, progress: Progress) -> Generator[None]:
+        """Hold a lock, with a word to whoever waits for it."""
+        until = time.monotonic() + _LONGEST
+        told = False
+        while True:
+            lock = locked(path, timeout=_SLICE if told else _SLICE / 2)
+            try:
+                lock.__enter__()
+                break
+            except TimeoutError:
+                if time.monotonic() > until:
+                    raise
+            self.check()
+            if not told:
+                progress(say("Another process is preparing this already: waiting for it"))
+                told = True
+        try:
+            yield
+        finally:
+            lock.__exit__(None, None, None)
 
     # --- tools ----------------------------------------------------------------------------
 
@@ -196,26 +288,41 @@ class Workshop:
 
         Raises:
             ToolFailed: it ended otherwise than with 0.
+            BuildStopped: nobody waits for it any more, or it took too long.
         """
         import signal
         import subprocess
+        import tempfile
 
+        self.check()
+        until = time.monotonic() + _LONGEST
         try:
-            process = subprocess.Popen(  # noqa: S603 - our own arguments, no shell
-                list(argv),
-                cwd=cwd,
-                env=self.tool_env(**more),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=os.name != "nt",
-            )
+            # A file and not a pipe: a pipe that is not empty yet cannot be waited for in slices.
+            with tempfile.TemporaryFile() as words:
+                words.write(stdin.encode())
+                words.seek(0)
+                process = subprocess.Popen(  # noqa: S603 - our own arguments, no shell
+                    list(argv),
+                    cwd=cwd,
+                    env=self.tool_env(**more),
+                    stdin=words,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    start_new_session=os.name != "nt",
+                )
         except OSError as exc:
             if not os.path.isdir(cwd):
                 raise
             raise ToolFailed(os.path.basename(argv[0]), str(exc)) from exc
         try:
-            out, err = process.communicate(stdin.encode(), timeout=_LONGEST)
+            while True:
+                try:
+                    out, err = process.communicate(timeout=_SLICE)
+                    break
+                except subprocess.TimeoutExpired:
+                    if time.monotonic() > until:
+                        raise
+                    self.check()
         except BaseException as exc:
             if os.name == "nt":
                 process.kill()
@@ -278,21 +385,15 @@ def last_lines(output: bytes, lines: int = 12, longest: int = 1600) -> str:
     return "\n".join(told[-lines:])[-longest:]
 
 
-class _held:  # noqa: N801 - reads as a verb
-    """A lock, with a word to whoever waits for it."""
+_builders = threading.BoundedSemaphore(AT_ONCE)
+_building = threading.local()
 
-    def __init__(self, path: str, progress: Progress) -> None:
-        self._path = path
-        self._progress = progress
 
-    def __enter__(self) -> None:
-        try:
-            self._lock = locked(self._path, timeout=0.05)
-            self._lock.__enter__()
-        except TimeoutError:
-            self._progress(say("Another process is preparing this already: waiting for it"))
-            self._lock = locked(self._path, timeout=_LONGEST)
-            self._lock.__enter__()
+def _after_fork() -> None:
+    """In a child of the host: the builds under way are the parent's."""
+    global _builders  # noqa: PLW0603
+    _builders = threading.BoundedSemaphore(AT_ONCE)
 
-    def __exit__(self, *exc: object) -> None:
-        self._lock.__exit__(None, None, None)
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

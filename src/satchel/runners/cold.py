@@ -28,6 +28,12 @@ class ColdRunner:
         """Run one call. Never raises for what the program does."""
         from satchel.runners.sandbox import dress
 
+        if request.powers.writable and self._tier != "none":
+            from satchel.runners.guards import after, settle
+
+            request, before = settle(request)
+            launch = dress(request.program, request.powers, request.limits, self._tier)
+            return after(before, run_once(self._starter, launch, request))
         launch = dress(request.program, request.powers, request.limits, self._tier)
         return run_once(self._starter, launch, request)
 

@@ -42,6 +42,7 @@ _FILE_FIRST = re.compile(
 )
 """Go and the shell: the path, then the reason."""
 _READ_ONLY = re.compile(r"read-only file system|EROFS", re.IGNORECASE)
+_NO_RIGHT = re.compile(r"permission denied|EACCES", re.IGNORECASE)
 _FULL = re.compile(r"no space left on device|ENOSPC|file too large|EFBIG", re.IGNORECASE)
 _OPERATION = re.compile(r"operation not permitted|\bEPERM\b", re.IGNORECASE)
 
@@ -71,11 +72,14 @@ def seen_denials(
                   seen=seen)] = None  # fmt: skip
     for pattern in (_FILE, _FILE_FIRST):
         for match in pattern.finditer(text):
-            found[_of_file(match["path"].rstrip(" .,)"), match["why"], powers, folder)] = None
+            path = match["path"].rstrip(" .,)")
+            found[_of_file(path, match["why"], powers, folder, tier)] = None
             if len(found) >= _MOST:
                 break
     if not (_FILE.search(text) or _FILE_FIRST.search(text)) and _READ_ONLY.search(text):
         found[say("files: something was written where only reading is allowed")] = None
+    elif not found and tier == "landlock" and powers.guard and _NO_RIGHT.search(text):
+        found[say("files: something was refused in the workspace; {limit}", limit=_beside())] = None
     if match := _FULL.search(text):
         found[say("size: `{seen}`; the scratch folder and each file have a limit",
                   seen=match.group())] = None  # fmt: skip
@@ -94,20 +98,32 @@ def with_denials(request: RunRequest, result: RunResult) -> RunResult:
     return result._replace(denied=found) if found else result
 
 
-def _of_file(path: str, why: str, powers: Powers, folder: str) -> str:
+def _of_file(path: str, why: str, powers: Powers, folder: str, tier: Tier) -> str:
     # The path is the program's word: it is named, never looked at.
     if folder and _beneath(path, folder):
         return say("files: `{path}`: {why}; the skill's own folder is read-only",
                    path=path, why=why)  # fmt: skip
     workspace = powers.workspace
     if workspace and _beneath(path, os.path.realpath(workspace)):
+        if powers.writable and tier == "landlock" and not _is_guarded(path, powers.guard):
+            return say("files: `{path}`: {why}; {limit}", path=path, why=why, limit=_beside())
         if powers.writable:
-            return say("files: `{path}`: {why}; skills and settings in the workspace are "
+            return say("files: `{path}`: {why}; git, skills and settings in the workspace are "
                        "read-only", path=path, why=why)  # fmt: skip
         return say("files: `{path}`: {why}; skill.yaml declares reading only (`files: write`)",
                    path=path, why=why)  # fmt: skip
     return say("files: `{path}`: {why}; it is outside of what the skill may see",
                path=path, why=why)  # fmt: skip
+
+
+def _is_guarded(path: str, guard: tuple[str, ...]) -> bool:
+    return any(_beneath(path, one) for one in guard)
+
+
+def _beside() -> str:
+    return say("in the tier `landlock` nothing is made, renamed or removed directly in a folder "
+               "that holds `.git`, skills or settings: write to a folder beside them, or install "
+               "bubblewrap")  # fmt: skip
 
 
 def _beneath(path: str, root: str) -> bool:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from satchel.runners.base import Powers, Program, Tier
 
 _LIMITS = Limits()
-_SCRATCH = "/tmp"  # noqa: S108 - the place inside bwrap
+_PLACES = ("/tmp", "/scratch", "/satchel-scratch")  # noqa: S108 - places inside bwrap
+"""Where the scratch folder may be: the first one that shares nothing with what the program sees."""
 _SCRATCH_FILES = 4
 """The scratch folder in memory holds as much as this many of the largest files."""
 
@@ -55,14 +56,13 @@ def dress(
         return Launch(program.argv, env, cwd, limits=limits, scratch=scratch, network=True)
     # What lies in the skill's own folder stays as it is, whatever was declared.
     writable = powers.writable and bool(workspace) and not beneath(workspace, folder)
-    guard = guards(workspace, folder) if writable else ()
+    guard = guards(workspace, folder, powers.guard) if writable else ()
     shown = workspace if writable else ""
     read = seen if writable or not workspace else (*seen, workspace)
     if tier == "landlock":
-        # It grants whole trees: where the skill lies in the workspace, everything beside it.
-        mine = any(beneath(folder, path) for path in guard)
-        write = parts(workspace, guard) if mine else (shown,) if shown else ()
-        read = (*read, workspace) if mine else read
+        # It grants whole trees: where something is guarded, everything beside it.
+        write = parts(workspace, guard) if writable else ()
+        read = (*read, workspace) if guard else read
         return _landlock(program, powers, limits, read, write)
     return _bwrap(program, powers, limits, read, shown, guard)
 
@@ -102,7 +102,7 @@ def _bwrap(
 
     bwrap = find_bwrap() or "/usr/bin/bwrap"  # the launcher says that it is missing
     workspace = os.path.realpath(powers.workspace) if powers.workspace else ""
-    scratch = "/scratch" if workspace and beneath(_SCRATCH, workspace) else _SCRATCH
+    scratch = _free_place((*read, write) if write else read)
     # Shared network, shared abstract sockets: without Landlock no unix sockets at all.
     scoped = powers.network and _can_scope(bwrap)
     paths, links = system(network=powers.network)
@@ -128,6 +128,14 @@ def _bwrap(
         network=powers.network,
         scoped=scoped,
     )
+
+
+def _free_place(bound: tuple[str, ...]) -> str:
+    """Where nothing is bound, above or below: else its folders would outlast an emptying."""
+    for place in _PLACES:
+        if not any(beneath(path, place) or beneath(place, path) for path in bound):
+            return place
+    return _PLACES[-1]
 
 
 @lru_cache(maxsize=8)

@@ -9,7 +9,8 @@ other however long the lines are. What a program may do, and what is made of it:
   knows what (`early-reply`), and input that cannot be written is `closed-input`.
 - It answers and exits with a status other than 0: the answer counts, the status is reported.
 - It answers and does not end: after a short grace it is ended; no exit status is reported.
-- It writes more after its line: `two-replies`. Blank space is let pass, except by a kept worker.
+- It writes more after its line: `two-replies`, if that line is a reply at all; else what is wrong
+  with the line is said, since that came first. Blank space is let pass, except by a kept worker.
 - It ends after a line without a newline: the line counts if it is a whole JSON object, since no
   beginning of a longer one is; else `partial-reply`.
 - It ends without a line: by what it said on the way out, `memory`, `processes`, `cannot-start`,
@@ -29,7 +30,7 @@ import time
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel.runners.base import RunResult
-from satchel.runners.reply import is_whole, quote, read_reply
+from satchel.runners.reply import is_whole, misplaced, quote, read_reply
 from satchel.runners.tail import Tail
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Exchanged(NamedTuple):
     stderr: str = ""
     exit: Exit | None = None
     """How the program ended, when it has: never for a kept worker that is well."""
+    wrote: bytes = b""
+    """With a fault: the beginning of what came in place of an answer."""
 
     @property
     def exit_code(self) -> int | None:
@@ -158,20 +161,21 @@ class _Talk:
             return self._without_line()
         self._linger()
         if self._more():
-            return self._fail("two-replies", self._more())
+            return self._fail(*self._too_much())
         exit_ = self.process.wait(max(0.0, self._graceful() - time.monotonic()))
         if exit_ is None:
             exit_ = self._end()
             self._drain()
             if self._more():
-                return self._fail("two-replies", self._more())
+                return self._fail(*self._too_much())
         return Exchanged(bytes(self.answer[: self.length]), None, "", self.errors.text(), exit_)
 
     def kept(self) -> Exchanged:
         """A process that gets further lines."""
         self._read(self.process.stderr)
         if self._read(self.process.stdout):
-            return self._fail("early-reply", "it had written something before it was asked")
+            early = quote(bytes(self.answer).strip())
+            return self._fail("early-reply", f"it had written {early} before it was asked")
         return self.rest_of_kept()
 
     def rest_of_kept(self) -> Exchanged:
@@ -185,7 +189,7 @@ class _Talk:
         if self.request:
             return self._fail("early-reply", "it answered before it had read the whole request")
         if len(self.answer) > self.length + 1:
-            return self._fail("two-replies", self._more() or "it wrote a blank line too many")
+            return self._fail(*self._too_much())
         self._read(self.process.stderr)
         return Exchanged(bytes(self.answer[: self.length]), stderr=self.errors.text())
 
@@ -314,6 +318,11 @@ class _Talk:
 
     # --- faults ------------------------------------------------------------------------------
 
+    def _too_much(self) -> tuple[Fault, str]:
+        """The fault of more than one line: was the first of them a reply?"""
+        wrong = misplaced(bytes(self.answer[: self.length])) if self._more() else None
+        return wrong or ("two-replies", self._more() or "it wrote a blank line too many")
+
     def _without_line(self) -> Exchanged:
         """The output is closed and there is no whole line."""
         exit_ = self.process.wait(max(0.0, self._graceful() - time.monotonic()))
@@ -325,7 +334,10 @@ class _Talk:
         if not self.keep and self.length < 0 and is_whole(bytes(self.answer)):
             return Exchanged(bytes(self.answer), None, "", said, exit_)
         fault, detail = self._by_exit(exit_ if ended else None)
-        return Exchanged(b"", fault, detail, said, exit_)
+        return Exchanged(b"", fault, detail, said, exit_, self._wrote())
+
+    def _wrote(self) -> bytes:
+        return bytes(self.answer[: self.limits.raw * 4])
 
     def _by_exit(self, exit_: Exit | None) -> tuple[Fault, str]:
         """The fault of a program that ended, or will not go on, without an answer."""
@@ -384,7 +396,7 @@ class _Talk:
     def _fail(self, fault: Fault, detail: str) -> Exchanged:
         exit_ = self._end()
         self._drain()
-        return Exchanged(b"", fault, detail, self.errors.text(), exit_)
+        return Exchanged(b"", fault, detail, self.errors.text(), exit_, self._wrote())
 
     def _end(self) -> Exit | None:
         """Kill the program and see it gone."""
@@ -398,9 +410,10 @@ def result_of(
 ) -> RunResult:
     """What a call comes to: the reply line judged, or the fault passed on."""
     fault, detail = exchanged.fault, exchanged.detail
-    if fault == "exit-code" and tier == "bwrap" and exchanged.stderr.startswith("bwrap: "):
-        # Its own voice: the program was never reached.
-        fault, detail = "cannot-start", exchanged.stderr.strip().splitlines()[0]
+    if fault == "cannot-start" and not detail:
+        # bwrap's own voice: the minder knows that the program was never reached.
+        said = exchanged.stderr.strip().splitlines() if way != "fork" else []
+        detail = said[0] if said else "bubblewrap failed"
     about = RunResult(
         fault=fault,
         detail=detail,
@@ -409,6 +422,7 @@ def result_of(
         stderr=exchanged.stderr,
         exit_code=exchanged.exit_code,
         peak=exchanged.exit.peak if exchanged.exit is not None else 0,
+        raw=_beginning(exchanged.line or exchanged.wrote, limits.raw),
     )
     if fault is not None:
         return about
@@ -421,6 +435,11 @@ def result_of(
         fault=reply.fault,
         detail=reply.detail,
     )
+
+
+def _beginning(data: bytes, limit: int) -> str:
+    """The first characters of what a program wrote; a byte that is none shows as U+FFFD."""
+    return data[: limit * 4].decode("utf-8", "replace")[:limit]
 
 
 def name_of(number: int) -> str:

@@ -193,15 +193,16 @@ class ForkServer:
         self._reports.close()
 
     def last_words(self) -> str:
-        """Why it ended, as far as it said so."""
+        """Why it ended.
+
+        Not what it wrote: that is a stranger's text, perhaps with a secret in it, and this goes
+        into the trace. The call that follows in a process of its own has it.
+        """
         end = self.process.wait(1.0)
-        os.set_blocking(self.process.stderr, False)
-        try:
-            said = os.read(self.process.stderr, 65536).decode("utf-8", "replace").strip()
-        except OSError:
-            said = ""
-        last = said.splitlines()[-1] if said else ""
-        return (end and end.detail) or last or "it ended before it was ready"
+        if end is not None and end.reason == "cannot-start" and end.detail:
+            return end.detail
+        status = f" with status {end.code}" if end is not None and not end.reason else ""
+        return f"it ended{status} before it was ready"
 
 
 class Forked:

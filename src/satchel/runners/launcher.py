@@ -170,9 +170,7 @@ class Launcher:
         try:
             return self._start(launch, pass_fds)
         except BaseException:
-            if launch.scratch:  # still empty, and nobody else will see to it
-                with contextlib.suppress(OSError):
-                    os.rmdir(launch.scratch)
+            launch.give_up()  # nobody else will see to it
             raise
 
     def _start(self, launch: Launch, pass_fds: tuple[int, ...]) -> LaunchedProcess:

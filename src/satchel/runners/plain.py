@@ -82,6 +82,7 @@ class PlainLauncher:
                 cannot be run.
         """
         if launch.tier != "none" or pass_fds:
+            launch.give_up()
             raise CannotStart("there is no sandbox on this system")
         try:
             process = subprocess.Popen(  # noqa: S603
@@ -96,6 +97,7 @@ class PlainLauncher:
                 umask=0o077,
             )
         except OSError as error:
+            launch.give_up()
             raise CannotStart(f"the program cannot be started: {error}") from error
         return PlainProcess(process, launch.scratch)
 

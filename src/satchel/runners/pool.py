@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from satchel.runners.base import RunResult
 from satchel.runners.exchange import exchange, result_of
 from satchel.runners.forkserver import ForkServer, NotReady, can_fork
+from satchel.runners.guards import put_right, settle
 from satchel.runners.launcher import CannotStart, launcher
 from satchel.runners.queue import FairQueue, Ticket
 from satchel.runners.reply import request_line
@@ -144,8 +145,12 @@ class Pool:
             waited = (time.monotonic() - came) * 1000
             return RunResult(fault=fault, detail=detail, tier=tier, waited_ms=waited)
         waited = ticket.waited * 1000
+        before, told = None, ()
         try:
-            if request.workers:
+            if request.powers.writable and tier != "none":
+                request, before = settle(request)
+            # Who may write is not kept: what it does after its answer is seen by nobody.
+            if request.workers and before is None:
                 result = self._warm(request, line, tier, waited)
             elif self._forking and can_fork(request.program):
                 result = self._fork(request, line, tier, waited)
@@ -154,12 +159,16 @@ class Pool:
         except CannotStart as exc:
             return RunResult(fault="cannot-start", detail=str(exc), tier=tier, waited_ms=waited)
         finally:
-            self._queue.leave(ticket)
-        if result.fault is None and not result.error and not result.stderr:
+            try:
+                told = put_right(before) if before is not None else ()
+            finally:
+                self._queue.leave(ticket)
+        if result.fault is None and not (result.error or result.stderr or told):
             return result  # the usual case: nothing was complained of
         from satchel.runners.denials import with_denials
 
-        return with_denials(request, result)
+        result = with_denials(request, result)
+        return result._replace(denied=(*result.denied, *told)) if told else result
 
     def close(self) -> None:
         """End every process. Calls that run end with a fault, calls that wait are sent away."""
@@ -242,14 +251,7 @@ class Pool:
     # --- processes ------------------------------------------------------------------------
 
     def _start(self, request: RunRequest, tier: Tier) -> Process:
-        launch = dress(request.program, request.powers, request.limits, tier)
-        try:
-            return launcher().start(launch)
-        except BaseException:
-            if launch.scratch:
-                with contextlib.suppress(OSError):
-                    os.rmdir(launch.scratch)
-            raise
+        return launcher().start(dress(request.program, request.powers, request.limits, tier))
 
     def _exchange(
         self, process: Process, request: RunRequest, line: bytes, deadline: float

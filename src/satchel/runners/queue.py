@@ -102,8 +102,12 @@ class FairQueue:
             if not self._usher:
                 self._usher = True
                 threading.Thread(target=self._ush, name="satchel-queue", daemon=True).start()
-        refusal = self._await(ticket, wait, cancel)
-        ticket.waited = time.monotonic() - now
+        try:
+            refusal = self._await(ticket, wait, cancel)
+            ticket.waited = time.monotonic() - now
+        except BaseException:  # an interrupt, too: nobody would ever give this place back
+            self._abandon(ticket)
+            raise
         return refusal or ticket
 
     def leave(self, ticket: Ticket) -> None:
@@ -151,11 +155,16 @@ class FairQueue:
                 return None  # the turn may have come at the last moment
             if self._closed:
                 return "closed"
-            tickets = self._waiting[ticket.skill]
-            tickets.remove(ticket)
-            if not tickets:
-                del self._waiting[ticket.skill]
+            self._remove(ticket)
         return "cancelled" if cancelled else "timeout"
+
+    def _abandon(self, ticket: Ticket) -> None:
+        """Give up a place, whatever has become of it meanwhile."""
+        with self._lock:
+            self._remove(ticket)
+            under_way = ticket.aside or ticket in self._running
+        if under_way:
+            self.leave(ticket)
 
     def _await_either(self, ticket: Ticket, wait: float, cancel: Cancel) -> bool:
         """Wait for a turn or for the call to be taken back; True for the latter."""
@@ -177,6 +186,14 @@ class FairQueue:
             os.close(waker)
 
     # --- under the lock -------------------------------------------------------------------
+
+    def _remove(self, ticket: Ticket) -> None:
+        """Let it wait no longer, if it does."""
+        tickets = self._waiting.get(ticket.skill)
+        if tickets is not None and ticket in tickets:
+            tickets.remove(ticket)
+            if not tickets:
+                del self._waiting[ticket.skill]
 
     def _dispatch(self) -> None:
         """Give free slots away, one skill after the other."""

@@ -38,6 +38,8 @@ _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BEGINNING = 10_000
+_QUOTED = 4_000
+"""Characters of a program's text in a sentence."""
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _OTHERS = bytes(byte for byte in range(256) if byte not in b"[{]}")
 """Brackets become one level up (1) or down (-1); the rest is left out."""
@@ -144,6 +146,19 @@ def is_whole(data: bytes) -> bool:
     return True
 
 
+def misplaced(line: bytes) -> tuple[Fault, str] | None:
+    """What is wrong with a first line that is no reply, when more follows; None for a reply."""
+    try:
+        _parse(line)
+    except _Wrong as wrong:
+        if wrong.fault == "wrong-fields":
+            return None  # an object, if a wrong one: it was meant as a reply
+        if wrong.fault == "not-an-object":
+            return "not-json", _stray(line)
+        return wrong.fault, str(wrong)
+    return None
+
+
 def shorten(text: str, limit: int) -> tuple[str, int]:
     """Cut a text at `limit` characters and say so at its end; and how many were cut."""
     cut = len(text) - limit
@@ -241,21 +256,29 @@ def _mend(value: object) -> object:
 
 def _where(text: str, error: json.JSONDecodeError) -> str:
     if not text.lstrip().startswith(("{", "[")):
-        return (
-            f"its reply is not JSON: {quote(text.encode())} (what is meant for people belongs on"
-            " standard error)"
-        )
+        return _stray(text.encode())
+    if text.lstrip().startswith("{") and error.pos >= len(text.rstrip()):
+        return "its reply is spread over several lines; write it in one"
     near = text[max(0, error.pos - 20) : error.pos + 20]
     return (
         f"its reply is not JSON: {error.msg} at character {error.pos + 1:,}: {quote(near.encode())}"
     )
 
 
+def _stray(line: bytes) -> str:
+    return f"it wrote something that is not its reply: {quote(line.strip())}; send it to stderr"
+
+
 def quote(data: bytes) -> str:
-    """The beginning of what a program wrote, fit for a sentence."""
-    text = data[:200].decode("utf-8", "replace")
+    """What a program wrote, fit for a sentence.
+
+    As good as whole: it may hold a secret, which is found only where it is not cut. Whoever shows
+    it cuts it, after secrets were taken out.
+    """
+    text = data[: _QUOTED * 4].decode("utf-8", "replace").replace("`", "'")
     shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
-    return f"`{shown[:60]}…`" if len(shown) > 60 or len(data) > 200 else f"`{shown}`"
+    cut = len(shown) > _QUOTED or len(data) > _QUOTED * 4
+    return f"`{shown[:_QUOTED]}…`" if cut else f"`{shown}`"
 
 
 def _kind(value: object) -> str:

@@ -24,7 +24,7 @@ from satchel.runners.contents import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from satchel.runners.base import Program
+    from satchel.runners.base import Cancel, Program
     from satchel.runners.build import Workshop
     from satchel.runners.contents import Stamps
     from satchel.skill.manifest import Manifest
@@ -53,7 +53,6 @@ class Runtimes:
         self._folder = os.path.join(cache, "runtimes") if cache else ""
         self._env = env
         self._kept: dict[tuple[str, str, str], _Kept] = {}
-        self._shop: Workshop | None = None
 
     def prepare(
         self,
@@ -62,6 +61,9 @@ class Runtimes:
         *,
         digest: str = "",
         progress: Callable[[str], None] | None = None,
+        confirm: Callable[[], None] | None = None,
+        cancel: Cancel | None = None,
+        seconds: float = 0.0,
     ) -> Program:
         """The program of a skill, built when it must be.
 
@@ -71,10 +73,15 @@ class Runtimes:
             digest: What the folder holds, when the caller has just checked that; it is not looked
                 at again then.
             progress: Told one line at every stage of a build.
+            confirm: Asked whenever the folder was looked at anew, after that and before anything is
+                kept of it; raises when the folder is no longer what the caller checked.
+            cancel: Becomes readable when nobody waits for it any more.
+            seconds: That all of it may take; 0 leaves that to each tool's own bound.
 
         Raises:
             MissingRuntime: a Python, Node or Go is needed that is not here.
             BuildFailed: dependencies cannot be had, or it does not build.
+            BuildStopped: it was taken back, or took too long.
         """
         folder = os.path.abspath(folder)
         place = (folder, manifest.runtime, manifest.entry)
@@ -93,8 +100,11 @@ class Runtimes:
             and all(stamp(path) == seen for path, seen in kept.stands_on)
         ):
             return kept.program
+        from satchel.runners.build import Workshop  # not before it is needed
+
+        shop = Workshop(self._folder, self._env, confirm=confirm, cancel=cancel, seconds=seconds)
         try:
-            program, stands_on = self._prepare(folder, manifest, progress or _tell_nobody)
+            program, stands_on = _prepare(shop, folder, manifest, progress or _tell_nobody)
         except OSError as exc:
             raise BuildFailed(
                 say(
@@ -111,40 +121,40 @@ class Runtimes:
             )
         else:
             program = kept.program
+        if confirm is not None:
+            confirm()
         seen = tuple((path, stamp(path)) for path in stands_on)
         self._kept[place] = _Kept(program, digest, stamps, content, seen)
         return program
 
-    def _prepare(
-        self, folder: str, manifest: Manifest, progress: Callable[[str], None]
-    ) -> tuple[Program, tuple[str, ...]]:
-        from satchel.runners.build import Workshop
 
-        if read_inside(folder, manifest.entry, only=0) is None:
-            raise BuildFailed(
-                say("`{entry}` is not in the skill's folder", entry=manifest.entry),
-                say("`entry` in `skill.yaml` names the program's file"),
-            )
-        shop = self._shop = self._shop or Workshop(self._folder, self._env)
-        if manifest.runtime == "python":
-            from satchel.runners import python
+def _prepare(
+    shop: Workshop, folder: str, manifest: Manifest, progress: Callable[[str], None]
+) -> tuple[Program, tuple[str, ...]]:
+    if read_inside(folder, manifest.entry, only=0) is None:
+        raise BuildFailed(
+            say("`{entry}` is not in the skill's folder", entry=manifest.entry),
+            say("`entry` in `skill.yaml` names the program's file"),
+        )
+    if manifest.runtime == "python":
+        from satchel.runners import python
 
-            return python.prepare(shop, folder, manifest.entry, progress)
-        if manifest.runtime == "node":
-            from satchel.runners import node, npm, typescript
+        return python.prepare(shop, folder, manifest.entry, progress)
+    if manifest.runtime == "node":
+        from satchel.runners import node, npm, typescript
 
-            found = node.find_node(shop)
-            packages = npm.install(shop, found, folder, progress)
-            if manifest.entry.endswith(typescript.ENTRIES):
-                return typescript.prepare(shop, found, folder, manifest.entry, packages, progress)
-            return node.in_place(found, folder, manifest.entry, packages)
-        if manifest.runtime == "go":
-            from satchel.runners import go
+        found = node.find_node(shop)
+        packages = npm.install(shop, found, folder, progress)
+        if manifest.entry.endswith(typescript.ENTRIES):
+            return typescript.prepare(shop, found, folder, manifest.entry, packages, progress)
+        return node.in_place(found, folder, manifest.entry, packages)
+    if manifest.runtime == "go":
+        from satchel.runners import go
 
-            return go.prepare(shop, folder, manifest.entry, progress)
-        from satchel.runners import binary
+        return go.prepare(shop, folder, manifest.entry, progress)
+    from satchel.runners import binary
 
-        return binary.prepare(folder, manifest.entry), ()
+    return binary.prepare(folder, manifest.entry), ()
 
 
 def _tell_nobody(_line: str) -> None:

@@ -33,11 +33,6 @@ _PROC = ("self", "cpuinfo", "meminfo", "stat")
 and the number of processors there; command lines of other processes stay unread."""
 _READ_DEVICES = ("zero", "random", "urandom")
 _WRITE_DEVICES = ("null",)
-_GUARDED = (
-    ".git/hooks", ".git/config", ".satchel", "satchel.toml", "satchel.lock", "skills", ".skills",
-    "sys.skills",
-)  # fmt: skip
-"""In a workspace that may be written: what would be run or believed later, outside the sandbox."""
 _KEPT = ("LANG", "LANGUAGE", "TZ")
 
 
@@ -79,14 +74,22 @@ def devices() -> tuple[tuple[str, ...], tuple[str, ...]]:
     return readable, tuple(f"/dev/{name}" for name in _WRITE_DEVICES)
 
 
-def guards(workspace: str, folder: str) -> tuple[str, ...]:
-    """What stays as it is inside a workspace that may be written."""
-    found = [os.path.join(workspace, name) for name in _GUARDED]
-    found = [path for path in found if os.path.exists(path) and not os.path.islink(path)]
+def guards(workspace: str, folder: str, names: Iterable[str] = ()) -> tuple[str, ...]:
+    """What stays as it is inside a workspace that may be written, as far as it exists.
+
+    Args:
+        workspace: The real path of the folder.
+        folder: The skill's own.
+        names: What else is guarded; absolute paths, there or not.
+    """
+    from satchel.runners.guards import FIXED, resolve
+
+    fixed = (os.path.join(workspace, name) for name in FIXED)
+    found = list(resolve(workspace, (*fixed, *names))[0])
     if beneath(folder, workspace):
         beside = os.path.dirname(folder)  # the other skills lie there
         found.append(beside if beside != workspace else folder)
-    return tuple(dict.fromkeys(found))
+    return without_nested(found)
 
 
 def parts(folder: str, guard: Iterable[str]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from satchel.skill.problems import Problem
 from satchel.skill.yaml_block import BadValue, Items, Pairs, Refusal, Scalar, kind_of, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Sequence
 
     from satchel.skill.manifest import Access, ToolDecl
     from satchel.skill.yaml_block import Node
@@ -75,8 +75,11 @@ def plain(node: Node) -> Any:
     return table
 
 
-def keys_of(pairs: Pairs, slips: Slips, where: str, known: Container[str]) -> Keys:
+def keys_of(pairs: Pairs, slips: Slips, where: str, known: Sequence[str]) -> Keys:
     """The entries of a mapping by key; unknown ones are noted and left out.
+
+    A key that is surely misspelt is an error, and is read as the one that is meant: what would
+    follow from its absence is not said as well.
 
     Args:
         pairs: The mapping.
@@ -85,6 +88,7 @@ def keys_of(pairs: Pairs, slips: Slips, where: str, known: Container[str]) -> Ke
         known: The keys that there are.
     """
     found: Keys = {}
+    written = {key.text for key in pairs.nodes[::2] if isinstance(key, Scalar)}
     nodes = iter(pairs.nodes)
     for key in nodes:
         value = next(nodes)
@@ -95,12 +99,25 @@ def keys_of(pairs: Pairs, slips: Slips, where: str, known: Container[str]) -> Ke
             what = "a merge key" if isinstance(key, Scalar) else "a list or mapping as a key"
             slips.add("tool-yaml-refused", line, what=what)
         elif name not in known:
-            slips.add("tool-key-unknown", line, key=shown[:100])
+            better = _meant(name, [one for one in known if one not in written])
+            if better and better not in found:
+                slips.add("tool-key-misspelt", line, key=shown[:100], better=better)
+                found[better] = (line, value)
+            else:
+                slips.add("tool-key-unknown", line, key=shown[:100])
         elif name in found:
             slips.add("tool-key-twice", line, key=shown)
         else:
             found[name] = (line, value)
     return found
+
+
+def _meant(name: str, missing: list[str]) -> str:
+    """The key that a word is a slip of; nothing when it may be a word of its own."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name.lower().replace("-", "_")[:40], missing, 1, cutoff=0.8)
+    return near[0] if near else ""
 
 
 def text_of(node: Node, key: str, line: int, slips: Slips) -> str:
@@ -144,8 +161,14 @@ def entry_path(keys: Keys, slips: Slips) -> str:
     return entry
 
 
-def read_powers(keys: Keys, tools: Sequence[ToolDecl], slips: Slips) -> dict[str, Any]:
-    """What the program wants beside its own folder, and how it is kept running."""
+def read_powers(keys: Keys, tools: Sequence[ToolDecl] | None, slips: Slips) -> dict[str, Any]:
+    """What the program wants beside its own folder, and how it is kept running.
+
+    Args:
+        keys: Those of the file.
+        tools: Whose parameters may hold paths; None when they could not all be read.
+        slips: Where problems go.
+    """
     powers: dict[str, Any] = {}
     if "secrets" in keys:
         powers["secrets"] = _secrets(*keys["secrets"], slips)
@@ -182,7 +205,7 @@ def _secrets(line: int, node: Node, slips: Slips) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _files(line: int, node: Node, tools: Sequence[ToolDecl], slips: Slips) -> Files:
+def _files(line: int, node: Node, tools: Sequence[ToolDecl] | None, slips: Slips) -> Files:
     if isinstance(node, Scalar):
         if node.text in ("read", "write", "none"):
             return Files(node.text)
@@ -192,7 +215,7 @@ def _files(line: int, node: Node, tools: Sequence[ToolDecl], slips: Slips) -> Fi
         slips.type("files", line, node, "`read`, `write` or a mapping of both")
         return Files()
     keys = keys_of(node, slips, "files", ("read", "write"))
-    texts = {one.name for tool in tools for one in tool.parameters if one.type == "string"}
+    texts = {one.name for tool in tools or () for one in tool.parameters if one.type == "string"}
     lists: dict[str, tuple[str, ...]] = {}
     for key, (at, value) in keys.items():
         items = value.nodes if isinstance(value, Items) else [value]
@@ -201,7 +224,7 @@ def _files(line: int, node: Node, tools: Sequence[ToolDecl], slips: Slips) -> Fi
             name = item.text if isinstance(item, Scalar) else ""
             if not isinstance(item, Scalar):
                 slips.type(f"files.{key}", at, item, "a list of parameters")
-            elif name in texts:
+            elif name in texts or tools is None:
                 names.append(name)
             else:
                 slips.add("files-parameter", item.line + 1, name=name[:64])

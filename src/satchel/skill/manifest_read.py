@@ -188,7 +188,8 @@ def _manifest(
     _same_names(found, slips)
     runtime = _runtime(keys, slips)
     entry = entry_path(keys, slips)
-    powers = read_powers(keys, found, slips)
+    # What is wrong with a tool is said already; its parameters are not known then.
+    powers = read_powers(keys, found if found and all(tools) else None, slips)
     if not found:
         return None, description
     manifest = Manifest(tuple(found), cast("Runtime", runtime), entry, several, **powers)

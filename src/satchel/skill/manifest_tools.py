@@ -142,9 +142,10 @@ def _parameter(pairs: Pairs, where: str, slips: Slips) -> Parameter | None:
         if required and default is not None:
             slips.add("parameter-default-unused", keys["default"][0], name=name or where)
             default = None
-    if not name or kind not in TYPES:
+    if not name:
         return None
-    return Parameter(name, kind, required, default, text, line)
+    # With a wrong type there is no manifest; other parts of the file still know its name.
+    return Parameter(name, kind if kind in TYPES else "string", required, default, text, line)
 
 
 def _remark(keys: Keys, key: str, slips: Slips) -> str:
@@ -166,6 +167,15 @@ def _default(line: int, node: Node, kind: str, name: str, slips: Slips) -> Any:
     if value is None:
         return None
     if kind == "string" and isinstance(node, Scalar):
+        if len(node.text) > MAX_TEXT:
+            slips.add(
+                "parameter-default-long",
+                line,
+                name=name,
+                length=str(len(node.text)),
+                limit=str(MAX_TEXT),
+            )
+            return None  # half of it would be another default
         return node.text  # `default: 10` of a text is the text `10`
     if kind == "boolean" and isinstance(value, bool):
         return value

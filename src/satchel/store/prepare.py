@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from satchel._language import say
+from satchel._language import listed, say
 from satchel.errors import NotFound, Refused, SatchelError, SkillBroken
 from satchel.library.lockfile import Locked, Verdict
 from satchel.library.seal import generated, head_mark
@@ -264,6 +264,15 @@ def _fields(old: Tree, document: Document) -> tuple[tuple[str, str, str], ...]:
 
 
 def _short(value: Any) -> str:
+    """A value as its author would write it on one line."""
+    if isinstance(value, list | tuple):
+        value = listed(str(item) for item in cast("list[Any]", value))
+    elif isinstance(value, bool):
+        value = "true" if value else "false"
+    elif isinstance(value, dict):
+        import json
+
+        value = json.dumps(value, ensure_ascii=False, default=str)
     text = " ".join(str(value).split())
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 

@@ -16,7 +16,7 @@ from satchel._language import listed, say
 from satchel.errors import Blocked, InternalError, InvalidInput, NotFound, Refused, SatchelError
 from satchel.library.lockfile import Place, read_lock, salvage
 from satchel.skill.interpret import MAX_NAME, NAME, slug
-from satchel.skill.tree import FolderTree, MemoryTree
+from satchel.skill.tree import FolderTree, MemoryTree, head_file
 from satchel.store import history
 from satchel.store.approving import Approvals
 from satchel.store.choose import choose
@@ -459,7 +459,9 @@ class Store:
         ]
 
     def _shown(self, skill_id: str) -> str:
-        return os.path.relpath(os.path.join(self.scope.target(skill_id), "SKILL.md"))
+        folder = self.scope.target(skill_id)
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        return os.path.relpath(os.path.join(folder, head_file(names) or "SKILL.md"))
 
     # --- inside ---------------------------------------------------------------------------
 

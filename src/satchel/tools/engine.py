@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from satchel.runners.base import Program, Runner, RunRequest, RunResult
+    from satchel.runners.base import Cancel, Program, Runner, RunRequest, RunResult
     from satchel.runners.runtimes import Runtimes
     from satchel.settings import Settings
     from satchel.skill.manifest import Manifest
@@ -22,17 +22,31 @@ if TYPE_CHECKING:
 class Engine(Protocol):
     """Prepares programs and runs them."""
 
-    def prepare(self, folder: str, manifest: Manifest, digest: str = "") -> Program:
+    def prepare(
+        self,
+        folder: str,
+        manifest: Manifest,
+        digest: str = "",
+        *,
+        confirm: Callable[[], None] | None = None,
+        cancel: Cancel | None = None,
+        seconds: float = 0.0,
+    ) -> Program:
         """The program of a skill, its dependencies and its build included.
 
         Args:
             folder: The skill's folder.
             manifest: What it declares.
             digest: The digest of the folder's content, when it was just verified.
+            confirm: Asked after the folder was read and before anything is kept of it; raises when
+                the folder changed since it was verified.
+            cancel: Becomes readable when nobody waits for it any more.
+            seconds: That a build may take; 0 leaves that to each tool's own bound.
 
         Raises:
             MissingRuntime: a Python, Node or Go is needed that is not here.
             BuildFailed: dependencies cannot be had, or it does not build.
+            BuildStopped: it was taken back, or took too long.
         """
         ...
 
@@ -72,12 +86,22 @@ class LocalEngine:
         self._runtimes: Runtimes | None = None
         self._runner: Runner | None = None
 
-    def prepare(self, folder: str, manifest: Manifest, digest: str = "") -> Program:
-        """The program of a skill, built when it must be.
+    def prepare(
+        self,
+        folder: str,
+        manifest: Manifest,
+        digest: str = "",
+        *,
+        confirm: Callable[[], None] | None = None,
+        cancel: Cancel | None = None,
+        seconds: float = 0.0,
+    ) -> Program:
+        """The program of a skill, built when it must be: see `Engine.prepare`.
 
         Raises:
             MissingRuntime: a Python, Node or Go is needed that is not here.
             BuildFailed: dependencies cannot be had, or it does not build.
+            BuildStopped: it was taken back, or took too long.
         """
         runtimes = self._runtimes
         if runtimes is None:
@@ -85,7 +109,15 @@ class LocalEngine:
                 from satchel.runners.runtimes import Runtimes
 
                 runtimes = self._runtimes = self._runtimes or Runtimes(self._settings.paths.cache)
-        return runtimes.prepare(folder, manifest, digest=digest, progress=self.progress)
+        return runtimes.prepare(
+            folder,
+            manifest,
+            digest=digest,
+            progress=self.progress,
+            confirm=confirm,
+            cancel=cancel,
+            seconds=seconds,
+        )
 
     def run(self, request: RunRequest) -> RunResult:
         """Run one call.

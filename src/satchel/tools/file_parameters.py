@@ -49,7 +49,7 @@ def check_files(
     for name in files.read:
         path = found.get(name)
         if isinstance(path, str) and path:  # an optional one that is left out is empty
-            found[name] = _source(place, path)
+            found[name] = check_source(place, path)
     for name in files.write:
         path = found.get(name)
         if isinstance(path, str) and path and name not in files.read:
@@ -57,7 +57,12 @@ def check_files(
     return found
 
 
-def _source(place: Workspace, path: str) -> str:
+def check_source(place: Workspace, path: str) -> str:
+    """The path of a file that may be read, relative to the workspace.
+
+    Raises:
+        ToolFailed: it leads outside, is not there, is no file, or is too large.
+    """
     wanted = place.relative(path)
     try:
         descriptor = open_beneath(place.root, wanted)

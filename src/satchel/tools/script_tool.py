@@ -10,7 +10,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, cast
 
-from satchel.errors import Changed, InvalidInput, LockBroken, SettingsError
+from satchel.errors import (
+    BuildFailed,
+    Changed,
+    InvalidInput,
+    LockBroken,
+    MissingRuntime,
+    SatchelError,
+    SettingsError,
+)
 from satchel.skill.manifest import FILE
 from satchel.tools.frame import attribute, disarm, encodable, one_line, plural
 from satchel.tools.naming import not_as_approved
@@ -22,10 +30,11 @@ if TYPE_CHECKING:
 
     from satchel.envelope import Envelope, ErrorCode
     from satchel.library import Library
+    from satchel.library.seal import Sealed
     from satchel.library.tool_snapshot import ToolSkill
     from satchel.runners.base import Limits, Powers, RunResult
     from satchel.settings import Settings
-    from satchel.skill.manifest import ToolDecl
+    from satchel.skill.manifest import Manifest, ToolDecl
     from satchel.tools.base import Call
     from satchel.tools.engine import Engine
     from satchel.tools.secrets import Secrets
@@ -33,6 +42,8 @@ if TYPE_CHECKING:
 
 MAX_REQUEST = 1024 * 1024
 """Bytes of the line that a program is given."""
+BUILD_SECONDS = 300.0
+"""What preparing a program for its first use may take."""
 MAX_DESCRIPTION = 1024
 MAX_SENTENCES = 6
 _SHOWN_STDERR = 2_000
@@ -56,6 +67,14 @@ _FAULTS: dict[str, str] = {
     "early-reply": "its program answered before it was asked",
     "closed-input": "its program did not read what it was asked",
 }
+
+_OUR_WORDS = frozenset((
+    "cannot-start", "timeout", "cancelled", "crashed", "exit-code", "memory", "processes",
+    "no-reply", "too-long", "bad-utf8", "not-an-object", "closed-input",
+))  # fmt: skip
+"""Faults that are told without quoting the program."""
+_LONGEST_DETAIL = 300
+_LONGEST_QUOTE = 60
 
 
 class ScriptTool:
@@ -126,15 +145,29 @@ class ScriptTool:
                 "EXECUTION_ERROR",
                 f"The tool `{self.name}` needs a secret. {exc.message}",
                 f"Only a person can change that ({exc.hint}). Tell the user",
+                {"failure": "missing-secret", "fix": exc.hint},
             )
         whole = sealed is not None and sealed.path == skill.base_dir
-        program = self._engine.prepare(
-            skill.base_dir, manifest, sealed.seal.digest if sealed is not None and whole else ""
-        )
-        redactor = Redactor(secrets)
-        from satchel.runners.base import RunRequest
+        digest = sealed.seal.digest if sealed is not None and whole else ""
+        from satchel.runners.base import BuildStopped, RunRequest
 
-        limits = self._limits()
+        try:
+            program = self._engine.prepare(
+                skill.base_dir,
+                manifest,
+                digest,
+                confirm=None if sealed is None else lambda: _confirm(sealed, skill.name),
+                cancel=call.cancel,
+                seconds=BUILD_SECONDS,
+            )
+        except (MissingRuntime, BuildFailed) as exc:
+            return self._unprepared(call, exc)
+        except Changed as exc:
+            return not_as_approved(call, exc)
+        except BuildStopped as exc:
+            return self._stopped(call, exc.fault)
+        redactor = Redactor(secrets)
+        limits = limits_of(manifest, self._settings)
         result = self._engine.run(
             RunRequest(
                 skill.ref,
@@ -143,7 +176,9 @@ class ScriptTool:
                 program,
                 self._powers(secrets),
                 # It is cut here, after secrets were taken out: a cut could halve one.
-                limits._replace(output=limits.reply),
+                limits._replace(
+                    output=limits.reply, raw=limits.reply if call.as_person else limits.raw
+                ),
                 several=manifest.several,
                 workers=manifest.workers,
                 cancel=call.cancel,
@@ -157,21 +192,13 @@ class ScriptTool:
 
         manifest = self._source.manifest
         access = manifest.files.access
+        project = self._settings.project
         return Powers(
-            self._settings.project if access != "none" else "",
+            project if access != "none" else "",
             writable=access == "write",
             network=manifest.network,
             secrets=secrets,
-        )
-
-    def _limits(self) -> Limits:
-        from satchel.runners.base import Limits
-
-        chosen = self._settings
-        return Limits(
-            timeout=self._source.manifest.timeout or float(max(chosen.tool_timeout, 1)),
-            output=max(chosen.tool_output, 1),
-            memory=max(chosen.tool_memory, 1) << 20,
+            guard=guarded_paths(self._library, self._settings) if access == "write" else (),
         )
 
     def _reply(self, call: Call, result: RunResult, limits: Limits, redacted: int) -> Envelope:
@@ -194,6 +221,8 @@ class ScriptTool:
             data["data"] = result.data
         if result.truncated:
             data["truncated"] = result.truncated
+        if result.raw and (call.as_person or result.fault is not None):
+            data["raw"] = result.raw
         if result.stderr:
             data["stderr"] = result.stderr[-_SHOWN_STDERR:]  # for people: never in the text
         stats: dict[str, Any] = {
@@ -255,7 +284,8 @@ class ScriptTool:
         fault = str(result.fault)
         data["fault"] = fault
         why = _FAULTS.get(fault, "its program failed")
-        detail = f" ({one_line(result.detail, 300)})" if result.detail else ""
+        shown = _shortened(result.detail, fault)
+        detail = f" ({shown})" if shown else ""
         code, step = "EXECUTION_ERROR", "This is a fault of the skill: tell the user, and go on"
         if fault == "timeout":
             code = "TIMEOUT"
@@ -264,10 +294,29 @@ class ScriptTool:
             step = f"It may hold {limits.memory >> 20} MB. Ask for less at once, or tell the user"
         elif fault == "cancelled":
             step = "Call it again when it is wanted"
-        reply = call.fail(
-            cast("ErrorCode", code), f"The tool `{self.name}` failed: {why}{detail}", step, data
-        )
+        failed = f"The tool `{self.name}` failed: {why}"
+        reply = call.fail(cast("ErrorCode", code), failed + detail, step, data)
+        if shown and fault not in _OUR_WORDS:  # it quotes: a model must see whose words they are
+            plain = call.fail(cast("ErrorCode", code), failed, step).text
+            reply = reply._replace(text=f"{plain}\n{self._framed(shown, 'fault')[0]}")
         return reply._replace(stats={**reply.stats, **stats})
+
+    def _unprepared(self, call: Call, exc: MissingRuntime | BuildFailed) -> Envelope:
+        """Nothing was run. What a person has to do about it is kept, for whoever asks why."""
+        kind = "missing-runtime" if isinstance(exc, MissingRuntime) else "build-failed"
+        data = {"failure": kind, "fix": exc.hint}
+        return call.fail(cast("ErrorCode", exc.code), exc.message, exc.hint, data)
+
+    def _stopped(self, call: Call, fault: str) -> Envelope:
+        """Its first use was being prepared, and that was given up."""
+        data = {"tool": self.name, "skill": self.owner, "fault": fault}
+        failed = f"The tool `{self.name}` failed: "
+        if fault == "cancelled":
+            why, step = _FAULTS[fault], "Call it again when it is wanted"
+            return call.fail("EXECUTION_ERROR", f"{failed}{why}", step, data)
+        why = f"preparing it for its first use took longer than {BUILD_SECONDS:g} seconds"
+        step = "What was downloaded is kept: call it again later, or tell the user"
+        return call.fail("TIMEOUT", f"{failed}{why}", step, data)
 
     def _tell(self, result: RunResult) -> None:
         """Record that it ran. Neither arguments nor answers: they are the user's."""
@@ -306,7 +355,9 @@ def _clean_schema(schema: dict[str, Any]) -> dict[str, Any]:
     for rule in schema["properties"].values():
         rule["description"] = _clean(rule["description"], MAX_DESCRIPTION)
         if isinstance(rule.get("default"), str):
-            rule["default"] = encodable(rule["default"])
+            # What a model is told and what a program is given are the same: a default with one of
+            # our tags in it is disarmed for both. A long one is an error of the skill.yaml.
+            rule["default"] = _clean(rule["default"], MAX_DESCRIPTION)
     return schema
 
 
@@ -327,15 +378,84 @@ def _redacted(result: RunResult, redactor: Redactor, limits: Limits) -> RunResul
     """What the program said without secrets, and no longer than it may be."""
     output = encodable(redactor.text(result.output))
     cut = max(len(output) - limits.output, 0)
-    return result._replace(
+    clean = result._replace(
         output=output[: limits.output],
         truncated=result.truncated + cut,
         error=encodable(redactor.text(result.error)),
-        detail=redactor.text(result.detail),
+        detail=encodable(redactor.scraps(result.detail)),
         data=redactor.value(result.data),
-        denied=tuple(redactor.text(one) for one in result.denied),
+        denied=tuple(encodable(redactor.scraps(one)) for one in result.denied),
         stderr=encodable(redactor.pieces(result.stderr)),
     )
+    told = redactor.count  # what is there twice is counted once
+    raw = encodable(redactor.pieces(result.raw))
+    redactor.count = told
+    return clean._replace(raw=raw)
+
+
+def _confirm(sealed: Sealed, name: str) -> None:
+    """Make sure that nothing in a skill was touched since it was compared with what was approved.
+
+    Comparing the content again would not do: what was there in between may have been put back.
+
+    Raises:
+        Changed: something was touched.
+    """
+    from satchel.library.survey import survey
+
+    try:
+        same = survey(sealed.path, sealed.only) == sealed.rows
+    except (OSError, SatchelError):
+        same = False
+    if not same:
+        raise Changed(f"The skill `{name}` changed meanwhile", "Call it again")
+
+
+def _shortened(detail: str, fault: str) -> str:
+    """What is said of a fault, fit to be shown: secrets are out of it, so it may be cut."""
+    if fault not in _OUR_WORDS:
+        parts = detail.split("`")  # every second one is quoted
+        for at in range(1, len(parts), 2):
+            if len(parts[at]) > _LONGEST_QUOTE:
+                parts[at] = parts[at][:_LONGEST_QUOTE].rstrip("…") + "…"
+        detail = "`".join(parts)
+    return one_line(detail, _LONGEST_DETAIL)
+
+
+def limits_of(manifest: Manifest, settings: Settings) -> Limits:
+    """What a program is held to, for an agent's call and for its author's test alike."""
+    from satchel.runners.base import Limits
+
+    return Limits(
+        timeout=manifest.timeout or float(max(settings.tool_timeout, 1)),
+        output=max(settings.tool_output, 1),
+        memory=max(settings.tool_memory, 1) << 20,
+    )
+
+
+def guarded_paths(library: Library, settings: Settings) -> tuple[str, ...]:
+    """What no tool may write in a project: where skills are looked for, and what vouches for them.
+
+    Other agents' folders too, whether this library reads them or not. Real paths up to the
+    project, with whatever links follow: those must not be turned either.
+    """
+    from satchel.library import default_locations
+
+    project = settings.project.rstrip("/")
+    real = os.path.realpath(project)
+    found: dict[str, None] = {}
+    for place in (*library.locations, *default_locations(settings._replace(ecosystem=True))):
+        paths = [place.path]
+        if place.single:
+            paths = [os.path.join(place.path, name) for name in ("SKILL.md", "skill.md")]
+        elif place.lock:
+            paths += (place.lock, os.path.join(os.path.dirname(place.lock), ".satchel"))
+        for path in paths:
+            inside = path == project or path.startswith(project + "/")
+            at = real + path[len(project) :] if inside else os.path.realpath(path)
+            if at == real or at.startswith(real + "/"):
+                found[at] = None
+    return tuple(found)
 
 
 def is_own(library: Library, source: ToolSkill) -> bool:

@@ -136,6 +136,8 @@ class Redactor:
         # The longest first, so that no form hides a part of another.
         parts = sorted(needles, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, parts))) if parts else None
+        self._parts: dict[str, str] = {}
+        """Every part of a secret that `scraps` looks for, once that was asked for."""
         self.count = 0
         """How many were taken out."""
 
@@ -153,6 +155,34 @@ class Redactor:
             first, mark, last = first[: gap.start()], gap.group(), first[gap.end() :]
         first, last = self._without_end(first), self._without_start(last)
         return f"{first}{mark}{last}"
+
+    def scraps(self, text: str) -> str:
+        """The same for a sentence that quotes: what it quotes may be cut anywhere.
+
+        No part of a secret that is `SHORTEST` characters long or longer is left. An ordinary word
+        that stands in a secret goes too: that is for sentences about a fault, not for answers.
+        """
+        text = self.text(text)
+        if self._pattern is None or not text:
+            return text
+        if not self._parts:
+            for form, name in self._needles.items():
+                for at in range(len(form) - SHORTEST + 1):
+                    self._parts.setdefault(form[at : at + SHORTEST], name)
+        found: list[str] = []
+        at = 0
+        while at < len(text):
+            name = self._parts.get(text[at : at + SHORTEST])
+            if name is None:
+                found.append(text[at])
+                at += 1
+                continue
+            self.count += 1
+            found.append(name)
+            at += SHORTEST
+            while at < len(text) and text[at - SHORTEST + 1 : at + 1] in self._parts:
+                at += 1
+        return "".join(found)
 
     def _name(self, match: re.Match[str]) -> str:
         self.count += 1

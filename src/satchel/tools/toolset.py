@@ -179,12 +179,14 @@ class Toolset:
             note("satchel.status", reply.status)
             if reply.error is not None:
                 note("satchel.error", reply.error.code)
+                fix = reply.data.get("fix")  # what a person has to do, where that is known
                 self._trace.record(
                     "failed",
                     (asked,) if asked else (),
                     tool=str(name),
                     code=reply.error.code,
                     reason=reply.error.message,
+                    **({"fix": fix} if fix else {}),
                 )
         return reply
 

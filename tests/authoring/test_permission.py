@@ -1,0 +1,79 @@
+"""A program is tested only when an agent could call it; else it is said why it is not run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from satchel.testing import make_tool_skill
+
+pytestmark = pytest.mark.timeout(60)
+SRC = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "src"
+)
+DOCS = "docs:\n  examples:\n    - scenario: one\n      arguments: {}\n"
+ANSWER = 'print(\'{"output": "IT RAN", "error": ""}\')\n'
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "project").mkdir()
+    make_tool_skill(tmp_path / "project/skills", "stranger", ANSWER, more=DOCS)
+    env = {**os.environ, "HOME": str(tmp_path / "home"), "PYTHONPATH": SRC}
+    env["SATCHEL_BUILTIN"] = "false"
+
+    def call(*words: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "satchel", *words],
+            cwd=tmp_path / "project", env=env, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout + done.stderr
+
+    return call
+
+
+def test_who_is_trusted_is_run(run):
+    assert run("trust", "--yes")[0] == 0
+    status, said = run("test", "stranger")
+    assert (status, "IT RAN" in said) == (0, True), said
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_a_projects_own_filter_does_not_replace_trust(run, tmp_path, trusted):
+    if trusted:
+        run("trust", "--yes")
+    (tmp_path / "project/satchel.toml").write_text('exclude = ["stranger"]\n')
+    status, said = run("test", "stranger")
+    assert (status, "IT RAN" in said) == (4, False), said
+    assert "`stranger` is left out by a filter, so its program is not run" in said
+
+
+def test_who_is_not_trusted_is_not_run(run):
+    status, said = run("test", "stranger")
+    assert (status, "IT RAN" in said) == (4, False), said
+    assert "`stranger` is not trusted, so its program is not run" in said
+
+
+def test_what_changed_since_it_was_approved_is_not_run(run, tmp_path):
+    assert run("trust", "--yes")[0] == 0
+    with open(tmp_path / "project/skills/stranger/main.py", "a", encoding="utf-8") as file:
+        file.write("# more\n")
+    status, said = run("test", "stranger")
+    assert (status, "IT RAN" in said) == (4, False), said
+    assert "changed" in said
+    assert "satchel trust stranger" in said
+
+
+def test_who_is_shadowed_is_not_run(run, tmp_path):
+    make_tool_skill(tmp_path / "project/.agents/skills", "stranger", ANSWER, more=DOCS)
+    assert run("trust", "--yes")[0] == 0
+    rows = json.loads(run("list", "--all", "--json")[1])
+    (hidden,) = [row for row in rows if row["state"] == "shadowed"]
+    status, said = run("test", os.path.dirname(hidden["path"]))
+    assert (status, "IT RAN" in said) == (4, False), said
+    assert "is shadowed by" in said

@@ -1,0 +1,54 @@
+"""A failed call, read by a person in Chinese: all that the message says is Chinese."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from satchel.testing import make_tool_skill
+
+WANTS = (
+    "timeout: 1\nparameters:\n"
+    "  - {name: text, type: string, required: true, description: 'A text: a b'}\n"
+)
+PROGRAMS = {
+    "raise SystemExit('no')": "没有响应，以状态码 1 退出",
+    "import time; time.sleep(9)": "1 秒内没有响应",
+    "import os; os.abort()": "被 SIGABRT 终止",
+    "print('hello')": "写出了不是响应的内容：`hello`",
+    "print('[1]')": "响应是数组，而不是对象",
+    "print('{\"ouput\": 1}')": "响应含有未知字段 `ouput`",
+    "print('{\"output\": 1}')": "`output` 是数字，而不是字符串",
+    "print('{')": "响应分成了多行",
+    "pass": "没有响应就结束了",
+}
+
+
+@pytest.fixture
+def call(empty):
+    def run(program: str, *words: str):
+        place = empty.project / "skills"
+        make_tool_skill(place, "words", program, tool="words_count", more=WANTS)
+        assert empty.run("trust", "--yes").status == 0
+        done = empty.run("try", "words_count", *words, SATCHEL_LANG="zh", COLUMNS="400")
+        return next(line for line in done.err.splitlines() if line.startswith("错误："))
+
+    return run
+
+
+def _english(line: str) -> list[str]:
+    """Its words that are neither code nor names of things."""
+    return re.findall(r"[a-z]{3,}", re.sub(r"`[^`]*`|stderr", "", line))
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_faults_are_told_in_chinese(call, program):
+    line = call(program, "--arg", "text=x")
+    assert PROGRAMS[program] in line
+    assert _english(line) == []
+
+
+def test_wrong_arguments_are_told_in_chinese(call):
+    line = call("pass", "--json-args", '{"text": 5, "more": 1}')
+    assert line == "错误：没有参数 `more`；`text` 必须是文本，不能是数字"

@@ -1,0 +1,234 @@
+"""`satchel try`, `test` and `tools` as their author meets them: what is said when it goes wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from needs import needs
+from satchel.testing import make_skill, make_tool_skill
+
+pytestmark = pytest.mark.timeout(120)
+READ = "import json, sys\nasked = json.loads(sys.stdin.readline())\n"
+ANSWER = "print(json.dumps({'output': 'fine', 'error': ''}))\n"
+
+
+@pytest.fixture
+def desk(empty):
+    """A project with one tool of the user's own."""
+    needs("bwrap")
+    make_tool_skill(empty.project / ".agents/skills", "words", tool="words_count")
+    assert empty.run("trust", "--always", "--yes").status == 0
+    return empty
+
+
+def _program(desk, text: str) -> None:
+    (desk.project / ".agents/skills/words/main.py").write_text(text)
+
+
+def _edit(desk, old: str, new: str) -> None:
+    path = desk.project / ".agents/skills/words/skill.yaml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("runtime: python", "runtime: pyhton", "There is no runtime `pyhton`"),
+        ("entry: main.py", "entry: mian.py", "The entry `mian.py` is not there"),
+        ("description: ", 'description: "', "The file is not valid YAML"),
+    ],
+)
+def test_a_slip_in_the_manifest_is_said_and_not_that_there_is_no_tool(desk, old, new, said):
+    _edit(desk, old, new)
+    for words in (
+        ("try", "words"), ("try", "words_count"), ("try", "words.count"), ("test", "words"),
+        ("test", "words_count"), ("show", "words_count"),
+    ):  # fmt: skip
+        done = desk.run(*words, COLUMNS="")
+        assert done.status == 5, words
+        assert f"is not a skill yet: {said}" in done.err
+        assert "skill.yaml:" in done.err
+    assert desk.run("why", "words_count").status == 5
+    listed = desk.run("tools")
+    assert "1 skill is broken and brings no tools (`satchel doctor`)" in listed.err
+    assert [
+        path.rpartition("/")[2] for path in json.loads(desk.run("tools", "--json").out)["broken"]
+    ] == ["words"]
+
+
+def test_names_of_tools_are_understood(desk):
+    assert "words_count" in desk.run("show", "words_count").out
+    assert "Nothing to mend. Call one of its tools: `satchel try words_count`" in (
+        desk.run("why", "words_count", COLUMNS="").out
+    )
+
+
+def test_a_skill_without_a_program_is_no_tool(desk):
+    make_skill(desk.project / ".agents/skills", "advice")
+    for verb in ("test", "try"):
+        done = desk.run(verb, "advice")
+        assert done.status == 2
+        assert "`advice` has instructions and no program" in done.err
+        assert "`satchel check advice`" in done.err
+
+
+@pytest.mark.parametrize(
+    ("program", "shown", "said", "hint"),
+    [
+        (
+            READ + "print('debug: starting')\n" + ANSWER,
+            'response:\n  debug: starting\n  {"output": "fine", "error": ""}\n',
+            "it wrote something that is not its reply: `debug: starting`; send it to stderr",
+            "hint: Write one line to stdout, a JSON object with `output` and `error`",
+        ),
+        (
+            READ + "print(json.dumps({'output': 'fine'}, indent=2))\n",
+            'response:\n  {\n    "output": "fine"\n  }\n',
+            "its reply is spread over several lines; write it in one",
+            "mend `.agents/skills/words/main.py`",
+        ),
+        (
+            READ + "def inner():\n    raise ValueError('x')\n\n\ninner()\n",
+            "stderr:\n  Traceback (most recent call last):\n    File ",
+            "it exited with status 1 without a reply",
+            "hint: Read stderr above, then mend `.agents/skills/words/main.py`",
+        ),
+        (
+            "import sys\nsys.stdin.readline()\n",
+            "allowed: sees its own folder alone; no network, no secrets\n",
+            "it ended without a reply",
+            "hint: Read one line from stdin, answer with one line on stdout: mend `",
+        ),
+    ],
+)  # fmt: skip
+def test_a_fault_is_shown_to_whoever_can_mend_it(desk, monkeypatch, program, shown, said, hint):
+    monkeypatch.chdir(desk.project)
+    _program(desk, program)
+    done = desk.run("try", "words", COLUMNS="")
+    assert done.status == 1
+    for words in (shown, said, hint):
+        assert words in done.err
+    assert "tell the user" not in done.err
+    assert "denied" not in done.err
+
+
+def test_a_program_that_takes_too_long_may_get_more_time(desk):
+    _program(desk, "import time\ntime.sleep(60)\n")
+    _edit(desk, "entry: main.py", "entry: main.py\ntimeout: 1")
+    done = desk.run("try", "words", COLUMNS="")
+    assert "hint: It had 1 second; make it faster, or raise `timeout:` in `skill.yaml`" in done.err
+    assert "time: 1.0 s to run, 1." in done.err
+    assert "in the queue" not in done.err
+    story = desk.run("why", "words", COLUMNS="").out
+    assert "Its last call failed. See how: `satchel try words_count`" in story
+    assert "Nothing to mend" not in story
+
+
+def test_a_cut_is_announced_and_the_raw_answer_is_whole(desk):
+    _program(desk, READ + "print(json.dumps({'output': 'a' * 50000}))\n")
+    done = desk.run("try", "words", COLUMNS="")
+    assert done.status == 0
+    assert done.out == "a" * 8000 + "\n"
+    assert "warning: 42,000 of 50,000 characters were cut: a model sees 8,000" in done.err
+    assert "… (50,014 characters)" in done.err
+    raw = desk.run("try", "words", "--raw")
+    assert raw.out == '{"output": "' + "a" * 50000 + '"}\n'
+
+
+def test_raw_is_what_was_written(desk):
+    _program(desk, READ + 'print(\'{"error":  "", "output":"fine"} \')\n')
+    assert desk.run("try", "words", "--raw").out == '{"error":  "", "output":"fine"} \n'
+    told = json.loads(desk.run("try", "words", "--json").out)
+    assert told["response"] == '{"error":  "", "output":"fine"} '
+    _program(desk, "print('oh')\n")
+    wrong = desk.run("try", "words", "--raw")
+    assert wrong.out.startswith("oh\n")
+    assert "error: " in wrong.err
+
+
+def test_secrets_are_out_of_the_raw_answer_too(desk):
+    _edit(desk, "entry: main.py", "entry: main.py\nsecrets: [TOKEN_X]")
+    missing = desk.run("try", "words", COLUMNS="")
+    assert missing.status == 1
+    assert "hint: Put `TOKEN_X=…` into " in missing.err
+    assert "Put `TOKEN_X=…` into " in desk.run("why", "words", COLUMNS="").out
+    _program(desk, READ + "import os\nprint(json.dumps({'output': os.environ['TOKEN_X']}))\n")
+    for more in ((), ("--raw",), ("--json",)):
+        done = desk.run("try", "words", *more, TOKEN_X="abc-123-xyz")
+        assert done.status == 0
+        assert "abc-123-xyz" not in done.out + done.err
+        assert "[secret TOKEN_X]" in done.out
+
+
+def test_what_it_says_to_people_is_shown_when_all_is_well(desk):
+    _program(desk, READ + "print('one\\ntwo', file=sys.stderr)\n" + ANSWER)
+    assert "stderr:\n  one\n  two\n" in desk.run("try", "words").err
+
+
+def test_what_cannot_be_built_says_so_the_same_everywhere(desk):
+    (desk.project / ".agents/skills/words/requirements.txt").write_text("-e .\n")
+    tried, tested = desk.run("try", "words", COLUMNS=""), desk.run("test", "words", COLUMNS="")
+    assert (tried.status, tested.status) == (7, 7)
+    for done in (tried, tested):
+        assert "`requirements.txt` may only name packages" in done.err
+        assert "hint: Write `name==version`" in done.err
+    story = desk.run("why", "words", COLUMNS="").out
+    assert "→ Write `name==version`" in story
+    assert "Nothing to mend" not in story
+
+
+def test_a_program_for_another_machine_is_not_run(desk):
+    folder = desk.project / ".agents/skills/words"
+    _edit(desk, "runtime: python", "runtime: binary")
+    _edit(desk, "entry: main.py", "entry: tool")
+    (folder / "tool").write_bytes(b"\x7fELF")
+    (folder / "tool").chmod(0o755)
+    done = desk.run("try", "words")
+    assert done.status == desk.run("test", "words").status == 7
+
+
+def test_an_untrusted_tool_is_read_first(empty):
+    make_tool_skill(empty.project / "skills", "words", tool="words_count")
+    done = empty.run("try", "words", COLUMNS="")
+    assert done.status == 4
+    assert "hint: Read it with `satchel show words`, then run `satchel trust words`" in done.err
+
+
+def test_an_argument_is_given_once(desk):
+    done = desk.run("try", "words", "--arg", "text=1", "--arg", "text=2")
+    assert done.status == 2
+    assert "`--arg text=…` is given twice" in done.err
+
+
+def test_a_test_is_no_failure_of_the_skill(desk):
+    _program(desk, READ + ANSWER)
+    assert desk.run("test", "words").status == 0
+    story = json.loads(desk.run("why", "words", "--json").out)
+    assert story["last_failure"] is None
+
+
+def test_what_is_checked_is_told_apart_in_a_narrow_terminal(desk):
+    _program(desk, READ + ANSWER)
+    rows = desk.run("test", "words", COLUMNS="60").out.splitlines()
+    assert all(len(row) <= 60 for row in rows)
+    kinds = {row[10:17] for row in rows[1:]}
+    assert kinds <= {"example", "call   ", "program"}
+    assert {"call   ", "program"} <= kinds
+
+
+def test_what_a_tool_may_do(desk):
+    more = "network: true\nfiles: write\n"
+    make_tool_skill(desk.project / ".agents/skills", "sheets", tool="sheets_read", more=more)
+    listed = desk.run("tools", COLUMNS="").out
+    rows = {line.split()[0]: line for line in listed.splitlines()}
+    assert " may " in rows["tool"]
+    assert "runs, writes, network" in rows["sheets_read"]
+    assert "  runs  " in rows["words_count"]
+    assert "  reads  " in rows["ReadFile"]
+    records = {row["name"]: row for row in json.loads(desk.run("tools", "--json").out)["tools"]}
+    assert (records["words_count"]["may"], records["words_count"]["writes"]) == (["runs"], False)
+    assert records["sheets_read"]["writes"] is True

@@ -1,0 +1,118 @@
+"""The first use of a tool skill: what was approved is built, and a build can be given up."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import pytest
+
+from satchel import Satchel
+from satchel.testing import make_tool_skill
+from satchel.tools import script_tool
+
+PROGRAM = 'import sys\nsys.stdin.readline()\nprint(\'{"output": "%s", "error": ""}\')\n'
+
+
+@pytest.fixture
+def satchel(tmp_path, monkeypatch):
+    monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "satchel"))
+    found = Satchel.for_project(tmp_path / "project", trust="ask", builtin=False)
+    yield found
+    found.close()
+
+
+def approve(satchel: Satchel, name: str = "demo") -> None:
+    (one,) = satchel.library.tools(refresh=True).find(name)
+    taken = satchel.library.seals.take(one.skill)
+    satchel.library.trust.approve(one.skill.base_dir, "skill", taken.seal, taken.head)
+
+
+def make(satchel: Satchel, word: str) -> str:
+    root = os.path.join(satchel.settings.project, "skills")
+    return os.path.dirname(make_tool_skill(root, "demo", PROGRAM % word))
+
+
+@pytest.mark.req("E5")
+def test_what_changes_after_the_check_is_neither_run_nor_kept(satchel):
+    """Somebody writes between the check and the build, and puts back what was there."""
+    folder = make(satchel, "approved")
+    approve(satchel)
+    engine, real = satchel.engine, satchel.engine.prepare
+    swapped: list[bool] = []
+
+    def prepare(*given, **more):
+        if swapped:
+            return real(*given, **more)
+        swapped.append(True)
+        path = os.path.join(folder, "main.py")
+        with open(path, encoding="utf-8") as file:
+            approved = file.read()
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(PROGRAM % "other")
+        try:
+            return real(*given, **more)
+        finally:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(approved)
+
+    engine.prepare = prepare
+    first = satchel.tools().call("demo_run")
+    assert first.error is not None
+    assert first.error.code == "PERMISSION_DENIED"
+    assert "changed meanwhile" in first.error.message
+    again = satchel.tools().call("demo_run")
+    assert again.data["output"] == "approved", again.text
+
+
+class Taken:
+    """A call that was taken back already."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        os.write(self._write, b"!")
+
+    def fileno(self) -> int:
+        return self._read
+
+    def close(self) -> None:
+        os.close(self._read)
+        os.close(self._write)
+
+
+@pytest.fixture
+def slow(satchel, tmp_path, monkeypatch):
+    """A skill whose packages take half a minute to install."""
+    folder = make(satchel, "built")
+    with open(os.path.join(folder, "requirements.txt"), "w", encoding="utf-8") as file:
+        file.write("never-there==1\n")
+    uv = tmp_path / "bin" / "uv"
+    uv.parent.mkdir()
+    uv.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(30)\n")
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{uv.parent}{os.pathsep}{os.environ['PATH']}")
+    approve(satchel)
+    return satchel
+
+
+@pytest.mark.req("E3", "E6")
+def test_a_first_use_can_be_taken_back(slow):
+    cancel = Taken()
+    began = time.monotonic()
+    try:
+        reply = slow.tools().call("demo_run", cancel=cancel)
+    finally:
+        cancel.close()
+    assert time.monotonic() - began < 10
+    assert (reply.error.code, reply.data["fault"]) == ("EXECUTION_ERROR", "cancelled")
+
+
+@pytest.mark.req("E3", "E6")
+def test_a_first_use_ends_in_time(slow, monkeypatch):
+    monkeypatch.setattr(script_tool, "BUILD_SECONDS", 1.0)
+    began = time.monotonic()
+    reply = slow.tools().call("demo_run")
+    assert time.monotonic() - began < 10
+    assert (reply.error.code, reply.data["fault"]) == ("TIMEOUT", "timeout")
+    assert "longer than 1 seconds" in reply.error.message
