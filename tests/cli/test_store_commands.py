@@ -185,3 +185,12 @@ def test_an_export_of_a_skill_at_the_top_leaves_the_project_out(terminal):
         terminal.run("sign", "--statement", ".").out
         == terminal.run("sign", "--statement", "top").out
     )
+
+
+@pytest.mark.req("B6")
+def test_a_name_that_becomes_another_is_said(terminal):
+    for given, became in (("单词", "my-skill"), ("Word_Tools", "word-tools")):
+        done = terminal.run("add", given)
+        assert done.status == 0
+        assert f"The name became `{became}`" in done.err
+    assert "became" not in terminal.run("add", "plain-name").err

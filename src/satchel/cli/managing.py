@@ -34,6 +34,8 @@ def add(
     """The path on stdout."""
     store = open_store(session, everywhere=everywhere)
     with store.plan_add(name, description) as plan:
+        if plan.steps[0].id != name:
+            session.err.line(say("The name became `{name}`", name=plan.steps[0].id), "yellow")
         return settle(session, store, plan, yes=True, dry_run=dry_run, as_json=as_json)
 
 
