@@ -66,11 +66,17 @@ def test_the_workspace_is_seen_as_declared(satchel, tmp_path):
     make_tool_skill(skills(satchel), "open", look, more=given + "files: read\n")
     make_tool_skill(skills(satchel), "named", look, more=given + "files: {read: [path]}\n")
     tools = satchel.tools()
-    assert tools.call("blind_run", {"path": path}).data["output"] == "FileNotFoundError"
-    assert tools.call("open_run", {"path": "notes.txt"}).data["output"] == "hello"
-    outside = tools.call("open_run", {"path": str(tmp_path / "outside.txt")})
-    assert outside.data["output"] in ("FileNotFoundError", "PermissionError")
-    assert tools.call("named_run", {"path": "notes.txt"}).data["output"] == "hello"
+
+    def seen(tool: str, path: str) -> str:
+        reply = tools.call(tool, {"path": path})
+        assert reply.status == "success", reply.text
+        return reply.data["output"]
+
+    hidden = ("FileNotFoundError", "PermissionError")  # one of them per tier
+    assert seen("blind_run", path) in hidden
+    assert seen("open_run", "notes.txt") == "hello"
+    assert seen("open_run", str(tmp_path / "outside.txt")) in hidden
+    assert seen("named_run", "notes.txt") == "hello"
     assert tools.call("named_run", {"path": "../outside.txt"}).error.code == "ACCESS_DENIED"
 
 

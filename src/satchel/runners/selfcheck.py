@@ -215,8 +215,10 @@ def run(launch: Launch) -> tuple[str, str]:
     try:
         os.close(process.stdin)
         process.stdin = -1
-        said, complaint = _drain(process.stdout, process.stderr, time.monotonic() + _PATIENCE)
-        ended = process.wait(1.0)
+        until = time.monotonic() + _PATIENCE
+        said, complaint = _drain(process.stdout, process.stderr, until)
+        # A busy machine reports the end late; a tier must not be given up for that.
+        ended = process.wait(max(1.0, until - time.monotonic()))
     finally:
         process.close()
     if ended is not None and ended.detail:
