@@ -9,14 +9,18 @@ same bytes. Grey text on nothing: the pictures are read on light and on dark pag
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 
 mpl.use("svg")
 
 from matplotlib import pyplot  # noqa: ICN001 - `plt` is the untyped one
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 plt: Any = pyplot  # its types are only half known
 
@@ -46,6 +50,8 @@ STYLE: dict[str, Any] = {
     "savefig.transparent": True,
 }
 
+WAYS = {"BM25": GREY, "model": FLOOR, "words": "#e3b587", "Satchel": OURS}
+"""The ways to rank, as `retrieval.py` names them."""
 FLOORS = ("python limit", "python limit, recursive", "C loader", "C loader, recursive")
 LINES = (
     ("cold", "first look"),
@@ -117,14 +123,113 @@ def draw_growth(figures: dict[str, Any]) -> Any:
     return figure
 
 
+def draw_retrieval_speed(figures: dict[str, Any]) -> Any:
+    """Median and 99th percentile of a search: two panels, one for each length of goal."""
+    sizes = sorted(map(int, figures["sizes"]))
+    names = {"bare": "bare tantivy", "index": "index", "detector": "detector", "fts5": "SQLite"}
+    figure, panels = plt.subplots(1, 2, figsize=(9, 4.2), sharey=True)
+    for axes, kind in zip(panels, ("short", "long"), strict=True):
+        for (name, label), colour in zip(
+            names.items(), (FLOOR, GREY, OURS, COLOURS[3]), strict=True
+        ):
+            rows = [figures["sizes"][str(size)]["query ms"][kind].get(name) for size in sizes]
+            known = [(size, row) for size, row in zip(sizes, rows, strict=True) if row]
+            places = [size for size, _ in known]
+            for key, style in (("p50", "-"), ("p99", ":")):
+                values = [row[key] * 1e-3 for _, row in known]
+                shown = label if key == "p50" else None
+                axes.plot(
+                    places, values, style, marker="o", markersize=3, color=colour, label=shown
+                )
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_title(f"{kind} goals", color=GREY, fontsize=11)
+        axes.set_xlabel("skills")
+        axes.xaxis.set_major_formatter(_count)
+        axes.yaxis.set_major_formatter(_seconds)
+        axes.grid(visible=True, color=GREY, alpha=0.2)
+    panels[0].set_ylabel("CPU time of a search (dotted: 99 of 100 are faster)")
+    panels[0].legend(labelcolor=GREY)
+    return figure
+
+
+def draw_end_to_end(figures: dict[str, Any]) -> Any:
+    """One bar for each way to fill the prompt, with its 95 % interval: who has a right skill?"""
+    rows = figures["rows"][::-1]
+    shares = [100 * row["hits"] / row["of"] for row in rows]
+    below = [
+        max(0.0, share - 100 * row["interval"][0]) for share, row in zip(shares, rows, strict=True)
+    ]
+    above = [
+        max(0.0, 100 * row["interval"][1] - share) for share, row in zip(shares, rows, strict=True)
+    ]
+    ours = [row["name"].startswith(("satchel, list and", "the same", "its first")) for row in rows]
+    figure, axes = plt.subplots(figsize=(8, 0.36 * len(rows) + 1))
+    axes.barh(
+        [row["name"] for row in rows],
+        shares,
+        xerr=[below, above],
+        color=[OURS if own else GREY for own in ours],
+        error_kw={"ecolor": FLOOR, "capsize": 2, "linewidth": 1},
+        height=0.7,
+    )
+    for at, (share, row) in enumerate(zip(shares, rows, strict=True)):
+        axes.text(100 * row["interval"][1] + 1.5, at, f"{share:.0f} %", va="center")
+    axes.set_xlim(0, 108)
+    axes.set_xlabel(
+        f"% of {figures['tasks']} tasks with a right skill in sight: "
+        f"{figures['skills']:,} skills, {figures['budget']:,} characters"
+    )
+    axes.tick_params(axis="y", length=0)
+    return figure
+
+
+def draw_retrieval(figures: dict[str, Any]) -> Any:
+    """Hit@1 of every way on every set, side by side, and the goal that was set for each."""
+    sets = figures["sets"]
+    ways = [way for way in WAYS if any(way in row for row in sets)]
+    figure, axes = plt.subplots(figsize=(8, 4))
+    width = 0.8 / len(ways)
+    for place, way in enumerate(ways):
+        there = [(at, 100 * row[way]["hit"]) for at, row in enumerate(sets) if way in row]
+        left = [at - 0.4 + (place + 0.5) * width for at, _ in there]
+        hits = [hit for _, hit in there]
+        bars = axes.bar(left, hits, width * 0.92, color=WAYS[way], label=way)
+        axes.bar_label(bars, [f"{hit:.0f}" for hit in hits], fontsize=8, color=GREY)
+    goals = [(at, row["goal"][0]) for at, row in enumerate(sets) if row.get("goal")]
+    if goals:
+        left = [at - 0.45 for at, _ in goals]
+        right = [at + 0.45 for at, _ in goals]
+        axes.hlines([goal for _, goal in goals], left, right, colors=COLOURS[4], label="goal")
+    axes.set_xticks(range(len(sets)), [f"{row['set']}\n{row['skills']:,} skills" for row in sets])
+    axes.set_ylabel("Hit@1, %")
+    axes.set_ylim(0, 100)
+    axes.tick_params(axis="x", length=0, labelsize=9)
+    axes.legend(labelcolor=GREY, ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.15))
+    return figure
+
+
+PICTURES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "discovery": draw_discovery,
+    "growth": draw_growth,
+    "retrieval": draw_retrieval,
+    "retrieval-speed": draw_retrieval_speed,
+    "end_to_end": draw_end_to_end,
+}
+"""The kept figures, and who draws them."""
+
+
 def main() -> None:
-    """Draw both pictures."""
+    """Draw every picture that has figures."""
     ASSETS.mkdir(parents=True, exist_ok=True)
     with plt.rc_context(STYLE):
-        for name, draw in (("discovery", draw_discovery), ("growth", draw_growth)):
-            figures = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
-            picture = draw(figures)
-            out = ASSETS / f"bench-{name}.svg"
+        for name, draw in PICTURES.items():
+            source = RESULTS / f"{name}.json"
+            if not source.exists():
+                print(f"left out: there is no {source.name} yet", file=sys.stderr)
+                continue
+            picture = draw(json.loads(source.read_text("utf-8")))
+            out = ASSETS / f"bench-{name.replace('_', '-')}.svg"
             picture.savefig(out, bbox_inches="tight", metadata={"Date": None})
             plt.close(picture)
             print(out.relative_to(HERE.parent))

@@ -4,6 +4,7 @@
     python benchmarks/tables.py --check    # fail when a page shows other figures than the results
 
 A page has `<!-- figures: NAME -->` before a table and `<!-- end of figures -->` after it.
+What stands between them stays where nothing was measured yet.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import retrieval_tables
 import store_tables
 import tool_tables
 from goal_rows import Row, figure_text, spread_text
@@ -26,7 +28,13 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
-PAGES = ("benchmarks/index.md", "concepts/scale.md", "concepts/scanning.md")
+PAGES = (
+    "benchmarks/index.md",
+    "concepts/scale.md",
+    "concepts/scanning.md",
+    "decisions/025-no-skill-fits.md",
+    "guides/fix-a-skill-that-does-not-fire.md",
+)
 MARKED = re.compile(
     r"(?P<begin><!-- figures: (?P<name>[\w-]+) -->\n).*?(?P<end><!-- end of figures -->)", re.DOTALL
 )
@@ -152,6 +160,10 @@ def _of_tools(name: str) -> Callable[[], str]:
     return lambda: _markdown(getattr(tool_tables, name)(_kept("tools")))
 
 
+def _of_retrieval(name: str, kept: str) -> Callable[[], str]:
+    return lambda: _markdown(getattr(retrieval_tables, name)(_kept(kept)))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     **{
         function.__name__: function
@@ -159,7 +171,23 @@ TABLES: dict[str, Callable[[], str]] = {
     },
     **{name: _of_store(name) for name in ("crashes", "sealing", "scanner", "bulk")},
     **{name: _of_tools(name) for name in ("tools", "tool_calls", "tool_crowd")},
+    **{name: _of_retrieval(name, "retrieval") for name in ("retrieval", "no_skill")},
+    **{
+        name: _of_retrieval(name, "retrieval-speed")
+        for name in ("retrieval_speed", "retrieval_ratios", "retrieval_upkeep")
+    },
+    "end_to_end": _of_retrieval("end_to_end", "end_to_end"),
 }
+
+
+def _filled(found: re.Match[str]) -> str:
+    """The marked part with its table; as it was when there are no figures for it yet."""
+    try:
+        table = TABLES[found["name"]]()
+    except FileNotFoundError:
+        print(f"nothing measured yet for `{found['name']}`", file=sys.stderr)
+        return found[0]
+    return f"{found['begin']}\n{table}\n{found['end']}"
 
 
 def main() -> None:
@@ -171,10 +199,7 @@ def main() -> None:
     for page in PAGES:
         path = DOCS / page
         before = path.read_text("utf-8")
-        after = MARKED.sub(
-            lambda found: found["begin"] + "\n" + TABLES[found["name"]]() + "\n" + found["end"],
-            before,
-        )
+        after = MARKED.sub(_filled, before)
         if after != before:
             stale.append(page)
             if not options.check:

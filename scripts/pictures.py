@@ -36,6 +36,10 @@ TIMES = "36 ms to run, 38 ms in all"
 """How long a program takes."""
 
 
+GOAL = "review the branch and write what is new in this version"
+"""A request that two skills could serve."""
+
+
 class Picture(NamedTuple):
     """One command line and the file it is drawn into."""
 
@@ -48,6 +52,8 @@ class Picture(NamedTuple):
 PICTURES = (
     Picture("list", ("list", "--all")),
     Picture("why", ("why", "fix-yaml")),
+    Picture("which", ("which", "review the diff of my branch before it is merged")),
+    Picture("why-goal", ("why", "release-notes", "--goal", GOAL)),
     Picture("doctor", ("doctor",)),
     Picture("catalogue", ("catalogue", "--budget", "2200")),
     Picture("import", ("import", "meeting-notes.zip"), "a_zip_arrives"),
@@ -306,7 +312,7 @@ class Run(NamedTuple):
 
 def draw(picture: Picture, text: str) -> str:
     """The SVG of one run, with its command line above."""
-    words = " ".join(picture.words)
+    words = " ".join(f'"{word}"' if " " in word else word for word in picture.words)
     command = f"\x1b[36m$\x1b[0m \x1b[1msatchel {words}\x1b[0m"
     rows = [row for line in (command, *text.rstrip("\n").split("\n")) for row in fold(line)]
     body: list[str] = []

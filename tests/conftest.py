@@ -6,6 +6,7 @@ On CI (`CI=true`) a skipped test is a failed one: a check that did not run prove
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
+
+# Whoever starts the tests in the background may have had interrupts ignored; programs inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGQUIT") and signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 # The same examples for everyone on CI, so that a red run can be repeated.
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)

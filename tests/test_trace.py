@@ -8,6 +8,7 @@ import os
 import pytest
 
 from satchel import Satchel
+from satchel.detect import Answer, Match
 from satchel.testing import make_skill
 from satchel.trace import Trace
 
@@ -112,19 +113,99 @@ def test_a_long_trace_is_cut(tmp_path, monkeypatch):
     assert 5 < len(list(trace.history())) <= 40
 
 
-def test_tool_calls_are_spans(satchel):
+@pytest.fixture
+def spans():
+    """What OpenTelemetry was told; a process has one provider for good, each test its own ear."""
     from opentelemetry import trace as api
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+    provider = api.get_tracer_provider()
+    if not isinstance(provider, TracerProvider):
+        provider = TracerProvider()
+        api.set_tracer_provider(provider)
     exporter = InMemorySpanExporter()
-    provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    api.set_tracer_provider(provider)
+    yield exporter.get_finished_spans
+    exporter.shutdown()
+
+
+def test_tool_calls_are_spans(satchel, spans):
     satchel.tools().call("Skill", {"name": "demo"})
     satchel.tools().call("Skill", {"name": "nobody"})
-    spans = exporter.get_finished_spans()
-    attributes = [span.attributes or {} for span in spans]
+    attributes = [span.attributes or {} for span in spans()]
     assert [one["satchel.tool.name"] for one in attributes] == ["Skill", "Skill"]
     assert [one["satchel.status"] for one in attributes] == ["success", "error"]
+
+
+# --- selections ---------------------------------------------------------------------------
+
+
+class Picks:
+    """A detector that chooses the first skill and has the others come next."""
+
+    name = "picks"
+
+    def detect(self, goal_text, skills):
+        return self.look(goal_text, skills).matches
+
+    def look(self, goal_text, skills):
+        first, *rest = [Match(one.name, 0.75, f"`{goal_text}`", (), one, "picks") for one in skills]
+        notes = (f"There is no skill `{goal_text}`",)
+        return Answer([first], rest, 0.9, 0.4, "picks", 1.25, notes, (), {"calls": 1})
+
+
+@pytest.fixture
+def picking(satchel):
+    return Satchel(satchel.library, satchel.settings, detector=Picks())
+
+
+@pytest.mark.req("C7")
+def test_a_selection_is_an_event_that_is_kept(picking, tmp_path):
+    picking.which("show me")
+    event = picking.trace.events[-1]
+    assert (event.kind, list(event.skills)) == ("selected", ["demo"])
+    later = Satchel.for_project(tmp_path / "project", builtin=False)
+    row = next(row for row in later.trace.history() if row["kind"] == "selected")
+    assert {key: row[key] for key in event.values} == event.values
+    assert row["skills"] == ["demo"]
+    assert row["detector"] == "picks"
+    assert row["scores"] == [0.75]
+    assert row["runners_up"] == [["odd", 0.75]]
+
+
+@pytest.mark.req("C7")
+def test_a_selection_is_a_span_without_the_words_of_the_request(picking, spans):
+    picking.which("my private words")
+    picking.shortlist("my private words")
+    picking.which("only a look", record=False)
+    chosen, listed = spans()
+    assert chosen.name == listed.name == "satchel.select"
+    told = dict(chosen.attributes)
+    assert told.pop("satchel.took_ms") >= 0
+    assert told == {
+        "satchel.detector": "picks",
+        "satchel.selected": ("demo",),
+        "satchel.scores": (0.75,),
+        "satchel.fit": 0.9,
+        "satchel.threshold": 0.4,
+        "satchel.runners_up": ("odd",),
+        "satchel.notes": 1,
+        "satchel.cost.calls": 1.0,
+    }
+    more = dict(listed.attributes)
+    assert more["satchel.listed"] == ("demo", "odd")
+    assert more["satchel.explored"] == "odd"
+    assert "private" not in str(more)
+
+
+def test_a_detector_that_fails_is_seen_on_its_span(satchel, spans):
+    class Broken:
+        def detect(self, goal_text, skills):
+            raise RuntimeError("no")
+
+    Satchel(satchel.library, satchel.settings, detector=Broken()).shortlist("x")
+    (span,) = spans()
+    assert span.status.is_ok is False
+    assert [event.name for event in span.events] == ["exception"]

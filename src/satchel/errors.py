@@ -16,6 +16,7 @@
     ├── MissingExtra             a feature needs a package that is not installed
     │   └── MissingRuntime       a program needs a Python, Node or Go that is not here
     ├── BuildFailed              a program's dependencies cannot be had, or it does not build
+    ├── ModelFailed              a model of embeddings cannot be run, reached or converted
     └── InternalError            a bug in Satchel; please report it
 
 Catch `SatchelError` to catch them all. `code` is the word the response envelope carries, so a
@@ -126,6 +127,13 @@ class BuildFailed(SatchelError):
 
     code = "EXECUTION_ERROR"
     exit_code = 7
+
+
+class ModelFailed(SatchelError):
+    """A model of embeddings cannot be run, reached or converted."""
+
+    code = "EXECUTION_ERROR"
+    exit_code = 1
 
 
 class InternalError(SatchelError):

@@ -9,7 +9,7 @@ print(satchel.why("code-review"))                      # what became of it
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from satchel._language import say
 from satchel.errors import AccessDenied, InvalidInput, NotFound, Refused
@@ -20,10 +20,11 @@ from satchel.skill.problems import Problem
 from satchel.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from satchel.catalogue import Budget, Catalogue
-    from satchel.detect import Detector, Match
+    from satchel.detect import Answer, Detector, Match, Place
+    from satchel.detect.base import Prepared
     from satchel.library import Snapshot
     from satchel.library.seal import Taken
     from satchel.library.tool_snapshot import ToolSnapshot
@@ -34,8 +35,21 @@ if TYPE_CHECKING:
     from satchel.store.store import Store
     from satchel.tools import Toolset
     from satchel.tools.engine import Engine
+    from satchel.tools.shortlisting import Shortlist, Shortlister
     from satchel.why import Story
 
+LARGE = 2_000
+"""Skills from which on a search is worth an index and an engine made for it."""
+NEARLY = 0.95
+"""The share of them that an index holds when it is as good as complete."""
+NEAR = 0.8
+"""How alike two names are, one of which may be a slip for the other."""
+VARIABLES = (
+    "SATCHEL_ESCAPE_CANARY", "SATCHEL_GIT_PASSWORD", "SATCHEL_GIT_USER",
+    "SATCHEL_HOME", "SATCHEL_LANG", "SATCHEL_SCRATCH", "SATCHEL_SKILL_DIR", "SATCHEL_VECTORS_KEY",
+    "SATCHEL_WORKSPACE",
+)  # fmt: skip
+"""Variables of ours that are no settings."""
 FIRST = "hello-skill"
 """What `init` writes when it is given no name."""
 
@@ -60,23 +74,49 @@ class Satchel:
         *,
         detector: Detector | None = None,
         engine: Engine | None = None,
+        explicit: bool = True,
     ) -> None:
-        """Compose parts made elsewhere; `for_project` makes them all."""
+        """Compose parts made elsewhere; `for_project` makes them all.
+
+        Args:
+            library: Which skills there are.
+            settings: What was set.
+            detector: Who chooses; the one by words and vectors when None.
+            engine: Who runs the programs of tool skills.
+            explicit: Whether a skill that a request calls by name wins over a detector of your
+                own. Ours decide that themselves.
+        """
         self._engine = engine
         self.library = library
         self.settings = settings
         self.trace = library.trace
-        self._detector = detector
+        self._given = detector
+        self._explicit = explicit
+        self._detector: Detector | None = None
+        self._wider: dict[int, Detector] = {}
+        self.patience = 0.0
+        """Seconds that a choice may wait for an index that is being built. A command that ends
+        after it may have some; an agent has none."""
         self._tools: Toolset | None = None
+        self._shortlister: Shortlister | None = None
         self._catalogues: dict[tuple[Any, ...], Catalogue] = {}
         self._seen: Snapshot | None = None
 
     @classmethod
-    def for_project(cls, path: str | os.PathLike[str] = ".", **settings: Any) -> Satchel:
+    def for_project(
+        cls,
+        path: str | os.PathLike[str] = ".",
+        *,
+        detector: Detector | None = None,
+        explicit: bool = True,
+        **settings: Any,
+    ) -> Satchel:
         """The skills an agent in this folder has.
 
         Args:
             path: The project's folder.
+            detector: Who chooses; the one by words and vectors when None.
+            explicit: Whether a skill that a request calls by name wins over that detector.
             settings: Any setting by name (`budget=8_000`, `trust="all"`); they win over files and
                 environment.
 
@@ -105,7 +145,7 @@ class Satchel:
         )
         if chosen.create_missing:
             os.makedirs(user_folder(chosen), exist_ok=True)
-        return cls(library, chosen)
+        return cls(library, chosen, detector=detector, explicit=explicit)
 
     def refresh(self) -> Snapshot:
         """Look for changes on disk; reads only what changed."""
@@ -179,7 +219,7 @@ class Satchel:
                 self.library,
                 self.settings,
                 trace=self.trace,
-                detector=self._detector,
+                detector=self.detector,
                 engine=self.engine,
             )
         return self._tools
@@ -202,11 +242,159 @@ class Satchel:
             self._engine.close()
 
     def search(self, words: str, limit: int = 10) -> list[Match]:
-        """Skills that fit some words, best first."""
-        from satchel.detect import LexicalDetector
+        """Skills that fit some words, best first, whether they fit well or not."""
+        from satchel.tools.selecting import search
 
-        detector = self._detector or LexicalDetector()
-        return detector.detect(words, self.library.snapshot().skills)[:limit]
+        look = self.library.snapshot()
+        return search(self.detector, words, look.skills, limit, look.get(words.strip()))
+
+    def which(
+        self,
+        goal: str,
+        *,
+        limit: int | None = None,
+        use: Iterable[str | Skill] = (),
+        never: Iterable[str | Skill] = (),
+        record: bool = True,
+    ) -> Answer:
+        """The skills for one request and everything about the choice. It is true when one fits.
+
+        Args:
+            goal: What somebody wants.
+            limit: How many at most; the setting `shortlist` when None. A detector of your own may
+                choose fewer.
+            use: Choose these, by name, whatever the request says.
+            never: Do not choose these, even if the request calls them by name.
+            record: Whether the trace says that these were selected; False only looks.
+
+        Raises:
+            InvalidInput: a skill is both in `use` and in `never`, the limit is below 1, or a
+                detector of yours returned something else than matches.
+        """
+        from satchel.tools.selecting import select
+
+        detector = self.detector if limit is None else self._detector_for(limit)
+        if use or never:
+            from satchel.detect.given import overruled
+
+            detector = overruled(detector, use, never)
+        snapshot = self.library.snapshot()
+        trace = self.trace if record else None
+        answer = select(detector, goal, snapshot.for_model, trace, limit=limit)
+        if answer.notes and snapshot.withheld:
+            from satchel.detect.explicit import set_right
+
+            # A skill that only people may load is not missing.
+            told = set_right(answer.notes, snapshot.for_model, snapshot.skills)
+            answer = answer._replace(notes=told)
+        return answer
+
+    def _detector_for(self, limit: int) -> Detector:
+        """Who can choose that many: ours is told how many when it is made."""
+        if limit < 1:
+            raise InvalidInput(
+                say("`limit` is {value}", value=limit), say("Give a number that is at least 1")
+            )
+        if self._given is not None or limit <= (self.settings.shortlist or 3):
+            return self.detector
+        if limit not in self._wider:
+            from satchel.detect.default import default_detector
+
+            wider = self.settings._replace(shortlist=limit)
+            self._wider[limit] = default_detector(wider, self.patience)
+        return self._wider[limit]
+
+    def shortlist(self, goal: str, form: Form | None = None, *, record: bool = True) -> Shortlist:
+        """The skills that may fit one request, as a short block to put behind it.
+
+        The catalogue does not change with the request, so a provider's prompt cache keeps it; this
+        block is for the end of the prompt, which is new in every turn. It never raises: whatever
+        goes wrong, its text is empty and the trace says why.
+
+        Args:
+            goal: What the user wrote.
+            form: How the block is written; as the catalogue when None.
+            record: Whether the trace says that these were selected; False only looks.
+        """
+        if self._shortlister is None:
+            from satchel.tools.shortlisting import Shortlister
+
+            self._shortlister = Shortlister(
+                self.library, self.settings, lambda: self.detector, self.trace
+            )
+        return self._shortlister.make(goal, form=form, record=record)
+
+    @overload
+    def with_shortlist(self, message: str) -> str: ...
+    @overload
+    def with_shortlist(self, message: list[dict[str, Any]]) -> list[dict[str, Any]]: ...
+    def with_shortlist(self, message: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+        """The user's message with the shortlist behind it; the message alone when nothing fits.
+
+        Send the result and keep it in the conversation as it was sent: a message that is made anew
+        in a later turn may differ, and what comes after it is no longer in the provider's cache.
+
+        Args:
+            message: A text, or a list of content blocks as providers have them: then one more
+                block of text is put at its end, in a new list.
+
+        Raises:
+            InvalidInput: it is neither.
+        """
+        from satchel.tools.shortlisting import put_behind
+
+        return put_behind(message, self.shortlist)
+
+    def place(self, name: str, goal: str) -> Place:
+        """Where one skill stands for a request: its rank, what each field gave, what beat it.
+
+        A skill that is not offered is placed among the offered ones as if it were.
+
+        Raises:
+            NotFound: there is no such skill.
+        """
+        from satchel.detect.placing import place
+
+        skill = self._meant(name)
+        return place(self.detector, goal, self.library.snapshot().for_model, skill)
+
+    def prepare(
+        self, progress: Callable[[int], None] | None = None, *, rebuild: bool = False
+    ) -> Prepared | None:
+        """Build the search index, or bring it up to date, and wait for it.
+
+        Args:
+            progress: Told how many skills were taken so far.
+            rebuild: Throw away what is there first.
+
+        Returns:
+            What there is now; None when the detector keeps no index.
+        """
+        from satchel.detect.abilities import ability
+
+        make = ability(self.detector, "prepare")
+        if make is None:
+            return None
+        skills = self.library.snapshot().skills
+        return make(skills, progress=progress, rebuild=rebuild)
+
+    @property
+    def detector(self) -> Detector:
+        """What picks skills: the one given, or the one by words and vectors.
+
+        Raises:
+            InvalidInput: the one given is no detector.
+        """
+        if self._detector is None and self._given is None:
+            from satchel.detect.default import default_detector
+
+            self._detector = default_detector(self.settings, self.patience)
+        elif self._detector is None and self._given is not None:
+            from satchel.detect.given import given
+
+            self._detector = given(self._given, explicit=self._explicit)
+        assert self._detector is not None  # noqa: S101 - made just now
+        return self._detector
 
     def why(self, name: str, budget: int | Budget | None = None) -> Story:
         """The whole story of one skill."""
@@ -257,6 +445,8 @@ class Satchel:
                 problem = self.library.seals.lock_problem(lock, deep=True) if lock else None
                 if problem is not None and problem not in found:
                     found.append(problem)
+            found += self._search_problems()
+            found += self._setting_problems()
             for skill in progress if progress is not None else skills:
                 try:
                     found += check_skill(skill)
@@ -276,6 +466,49 @@ class Satchel:
                 values = {"name": skill.typed, **(self._where_trust_is_set() if off else {})}
                 found.append(Problem("trust-off" if off else "untrusted", skill.path, 0, values))
         return found
+
+    def _setting_problems(self) -> Iterator[Problem]:
+        """What is set and does nothing: a model that cannot be opened, a variable with a slip."""
+        from difflib import get_close_matches
+
+        from satchel.errors import SatchelError
+
+        if self.settings.vectors:
+            from satchel.detect.vectors.open import open_embedder
+
+            try:
+                open_embedder(self.settings.vectors, cache=self.settings.paths.cache)
+            except (SatchelError, OSError, ValueError) as exc:
+                reason = " ".join(str(getattr(exc, "message", exc)).split())
+                values = {"name": self.settings.vectors, "reason": reason}
+                yield Problem("vectors-unusable", self.settings.paths.config, values=values)
+        known = {setting.env for setting in SETTINGS}.union(VARIABLES)
+        for name in sorted(os.environ):
+            if not name.startswith("SATCHEL_") or name in known:
+                continue
+            near = get_close_matches(name, sorted(known), n=1, cutoff=NEAR)
+            values = {"name": name, "near": near[0]} if near else {"name": name}
+            code = "variable-near" if near else "variable-unknown"
+            yield Problem(code, self.settings.paths.config, values=values)
+
+    def _search_problems(self) -> Iterator[Problem]:
+        """What makes the search of a large library slower than it need be."""
+        count = len(self.library.snapshot().skills)
+        if count <= LARGE:
+            return
+        from importlib.util import find_spec
+
+        values = {"count": f"{count:,}"}
+        if find_spec("tantivy") is None:
+            yield Problem("search-plain", self.settings.paths.cache, values=values)
+            return
+        from satchel.detect.abilities import ability
+
+        indexed = ability(self.detector, "indexed")
+        held = count if indexed is None else int(indexed())
+        if held < count * NEARLY:
+            values["held"] = f"{held:,}"
+            yield Problem("search-unindexed", self.settings.paths.cache, values=values)
 
     def _names_taken(self, tools: ToolSnapshot) -> Iterator[Problem]:
         """Tools of tool skills that an installed package has too: the package's is used."""

@@ -59,6 +59,11 @@ SETTINGS = (
             "Offer only skills with one of these tags."),
     Setting("pin", "SATCHEL_PIN", "list", (),
             "Names that are listed first and in full when the budget is short."),
+    Setting("shortlist", "SATCHEL_SHORTLIST", "integer", 3,
+            "Skills that are named beside a request because they may fit it; 0 names none."),
+    Setting("vectors", "SATCHEL_VECTORS", "text", "",
+            "A model that compares meanings: a folder with an ONNX file and its tokenizer, `model2vec:FOLDER`, `sentence-transformers:FOLDER`, or the address of an embeddings endpoint. Empty compares words alone.",
+            project_may_set=False),
     Setting("max_depth", "SATCHEL_MAX_DEPTH", "integer", 6,
             "How many folders deep a location is searched.", project_may_set=False),
     Setting("max_folders", "SATCHEL_MAX_FOLDERS", "integer", 500_000,
@@ -130,6 +135,8 @@ class Settings(NamedTuple):
     exclude: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     pin: tuple[str, ...] = ()
+    shortlist: int = 3
+    vectors: str = ""
     max_depth: int = 6
     max_folders: int = 500_000
     use_index: bool = True

@@ -1,8 +1,8 @@
 """What happened to which skill, so that "why was it not used?" has an answer.
 
-A `Trace` keeps recent events in memory and writes those that matter later (offered, loaded, ran,
-failed, searched) as JSON lines to the state folder. Listeners get every event. When OpenTelemetry
-is installed, tool calls are spans too.
+A `Trace` keeps recent events in memory and writes those that matter later (offered, selected,
+searched, loaded, ran, failed) as JSON lines to the state folder. Listeners get every event. When
+OpenTelemetry is installed, tool calls and selections are spans too.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 Kind = Literal[
     "discovered", "removed", "changed", "repaired", "shadowed", "untrusted", "broken",
     "listed", "shortened", "named", "unlisted", "offered", "searched", "loaded", "failed",
-    "cleaned", "ran", "packaged",
+    "cleaned", "ran", "packaged", "selected",
 ]  # fmt: skip
 
-KEPT: frozenset[str] = frozenset(("offered", "searched", "loaded", "failed", "cleaned", "ran"))
+KEPT: frozenset[str] = frozenset(
+    ("offered", "searched", "selected", "loaded", "failed", "cleaned", "ran")
+)
 """Kinds that are written to the file."""
 _MAX_FILE = 8 * 1024 * 1024
 _MEMORY = 4_096
@@ -135,6 +137,36 @@ class Trace:
             except OSError:
                 continue
         yield from reversed(rows)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether anything is recorded at all."""
+        return self._enabled
+
+    def ever(self, kind: Kind) -> set[str]:
+        """The skills of this project that an event of this kind ever named, as far as is known.
+
+        Reads only the lines of that kind: a long trace is searched in a few hundredths of a second.
+        """
+        import json
+
+        names = {name for event in self.events if event.kind == kind for name in event.skills}
+        mark = f'"kind": "{kind}"'.encode()
+        for path in (self._file + ".1", self._file) if self._file else ():
+            try:
+                with open(path, "rb") as stream:
+                    for line in stream:
+                        if mark not in line:
+                            continue
+                        try:
+                            row: Any = json.loads(line)
+                            if row["project"] == self._project and row["kind"] == kind:
+                                names.update(map(str, row["skills"]))
+                        except (ValueError, KeyError, TypeError):
+                            continue  # a torn line, or none of ours
+            except OSError:
+                continue
+        return names
 
 
 def _open_to_append(file: str) -> int:

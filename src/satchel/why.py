@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel._language import listed, say
 from satchel.errors import SatchelError
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
     from satchel.trace import Trace
+
+
+_GOAL = 60
+"""Characters of a past request that are repeated."""
 
 
 class Chapter(NamedTuple):
@@ -46,6 +50,8 @@ class Story(NamedTuple):
     """Next steps, most useful first."""
     facts: dict[str, Any]
     """The same for scripts."""
+    sound: bool = False
+    """Nothing is to be fixed: the advice only says where to look further."""
 
     def __str__(self) -> str:
         lines = [f"{self.name}{say(': ')}{self.verdict}"]
@@ -110,8 +116,11 @@ def tell_why(
     if listed_one:
         chapters.append(_in_catalogue(skill, account, standing))
     asks = skill.ref in snapshot.asking or (tools is not None and skill.ref in tools.asking)
-    past = _past(skill.name, trace)
-    chapters.append(_use(skill, past if source is not None else past._replace(ran=None)))
+    history = list(trace.history())
+    past = _past(skill.name, history)
+    choices = choices_of(skill.name, history)
+    use = _use(skill, past if source is not None else past._replace(ran=None))
+    chapters.append(use._replace(lines=(*use.lines, *_told_choices(choices))))
     facts: dict[str, Any] = {
         "found": True,
         "state": skill.state,
@@ -128,9 +137,13 @@ def tell_why(
         "last_offered": past.offered,
         "last_loaded": past.loaded,
         "last_failure": past.failed,
+        "selected": choices._asdict(),
     }
     if source is not None:
         facts.update(source.to_dict(), last_ran=past.ran)
+    advice = tuple(dict.fromkeys(problem.fix for problem in lost)) or tuple(
+        _advice(skill, standing, way_to_ask, refusal, source, past.open_failure)
+    )
     return Story(
         skill.name,
         say("offered, but refused when it is loaded")
@@ -141,9 +154,9 @@ def tell_why(
         if source is not None and skill.is_tool and len(lost) >= len(source.tools)
         else _verdict(skill, standing, trust_off=bool(way_to_ask), asks=asks),
         tuple(chapters),
-        tuple(dict.fromkeys(problem.fix for problem in lost))
-        or tuple(_advice(skill, standing, way_to_ask, refusal, source, past.open_failure)),
+        advice,
         facts,
+        advice == (_nothing_to_mend(skill),),
     )
 
 
@@ -283,10 +296,10 @@ class _Past(NamedTuple):
         return failed if "fix" in failed or self.ended not in ("", "well", "error") else None
 
 
-def _past(name: str, trace: Trace) -> _Past:
+def _past(name: str, history: Iterable[dict[str, Any]]) -> _Past:
     past = _Past()
     waiting: dict[str, float] = {}
-    for row in trace.history():  # the newest first
+    for row in history:  # the newest first
         kind = row.get("kind")
         if kind == "offered" and past.offered is None:
             digest = str(row.get("digest"))
@@ -295,7 +308,7 @@ def _past(name: str, trace: Trace) -> _Past:
                 if any(name in row.get(key, ()) for key in ("full", "shortened", "named")):
                     past = past._replace(offered=waiting[digest])
                 waiting.pop(digest)
-        elif name not in row.get("skills", ()):
+        elif name not in (row.get("skills") or ()):
             continue
         elif kind == "loaded" and past.loaded is None:
             past = past._replace(loaded=float(row["t"]))
@@ -315,6 +328,79 @@ def _past(name: str, trace: Trace) -> _Past:
         if past.offered and past.loaded and past.failed and past.well:
             break
     return past
+
+
+class Choices(NamedTuple):
+    """How often a skill was chosen for a request, as far as the trace goes back."""
+
+    requests: int = 0
+    """For how many requests anybody chose."""
+    times: int = 0
+    last: float | None = None
+    goal: str = ""
+    """The last request it was chosen for."""
+    runner_up: int = 0
+    """For how many it came next."""
+    passed: str = ""
+    """The last request for which it came next."""
+    instead: tuple[str, ...] = ()
+    """Who was chosen then."""
+
+
+def choices_of(name: str, history: Iterable[dict[str, Any]]) -> Choices:
+    """What the trace knows of the choices that concerned one skill.
+
+    Args:
+        name: The skill's name.
+        history: Rows of the trace, the newest first.
+    """
+    found = Choices()
+    for row in history:
+        if row.get("kind") != "selected":
+            continue
+        found = found._replace(requests=found.requests + 1)
+        goal, chosen = str(row.get("goal", "")), _names(row.get("skills"))
+        if name in chosen:
+            if not found.times:
+                found = found._replace(last=float(row["t"]), goal=goal)
+            found = found._replace(times=found.times + 1)
+        elif name in _names(row.get("runners_up")):
+            if not found.runner_up:
+                found = found._replace(passed=goal, instead=tuple(chosen))
+            found = found._replace(runner_up=found.runner_up + 1)
+    return found
+
+
+def _names(rows: Any) -> list[str]:
+    """Names of skills in a row of the trace: alone, or in pairs with a score."""
+    every = cast("list[Any]", rows if isinstance(rows, list) else [])
+    pairs = [cast("list[Any]", row) if isinstance(row, list) else [row] for row in every]
+    return [str(pair[0]) for pair in pairs if pair]
+
+
+def _told_choices(choices: Choices) -> list[str]:
+    """Where hosts ask nobody to choose there is nothing to tell."""
+    if not choices.requests:
+        return []
+    lines = [
+        say("chosen for {count} of {total} requests", count=choices.times, total=choices.requests)
+    ]
+    if choices.times:
+        when = _when(choices.last)
+        lines.append(say("  last: {when}, “{goal}”", when=when, goal=_short(choices.goal)))
+    if choices.runner_up:
+        lines.append(say("came next for {count}", count=choices.runner_up))
+        instead = listed(f"`{name}`" for name in choices.instead) or say("no skill")
+        lines.append(
+            say("  last: “{goal}”, which got {names}", goal=_short(choices.passed), names=instead)
+        )
+    return lines
+
+
+def _short(goal: str) -> str:
+    """The beginning of a request, on one line."""
+    text = " ".join(goal.split())
+    return text if len(text) <= _GOAL else text[:_GOAL].rstrip() + "…"
 
 
 def _use(skill: Skill, past: _Past) -> Chapter:
@@ -376,7 +462,7 @@ def _advice(
         advice.append(
             say("Its last call failed. See how: `satchel try {tool}`", tool=tool)
             if failed is not None
-            else say("Nothing to mend. Call one of its tools: `satchel try {tool}`", tool=tool)
+            else say("Nothing to fix. Call one of its tools: `satchel try {tool}`", tool=tool)
         )
     if standing == "unlisted":
         advice.append(
@@ -391,10 +477,16 @@ def _advice(
         )
         advice.append(say("Pin it: add `{name}` to `pin`, or raise `budget`", name=skill.name))
     elif standing == "full" and not advice:
-        advice.append(
-            say('Nothing to mend. If a model passes it by, try its request: `satchel search "…"`')
-        )
+        advice.append(_nothing_to_mend(skill))
     return advice
+
+
+def _nothing_to_mend(skill: Skill) -> str:
+    return say(
+        "Nothing to fix. If a model passes it by, ask about the request: "
+        '`satchel why {name} --goal "…"`',
+        name=skill.typed,
+    )
 
 
 def _unknown(name: str, snapshot: Snapshot, tools: ToolSnapshot | None) -> Story:

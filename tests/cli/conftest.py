@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
+from satchel import Satchel
+from satchel.cli.session import Session
 from satchel.library import TrustBook
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -150,3 +152,30 @@ def terminal(empty) -> Terminal:
         empty.trust(f".agents/skills/{name}")
     empty.trust("skills/code-review")
     return empty
+
+
+class _Inside(Session):
+    """A session whose project has a detector of the test's own."""
+
+    def __init__(self, detector) -> None:
+        super().__init__()
+        made = Satchel.for_project(".")
+        self._made = Satchel(made.library, made.settings, detector=detector)
+
+    @property
+    def satchel(self) -> Satchel:
+        return self._made
+
+
+@pytest.fixture
+def inside(terminal, monkeypatch, capsys):
+    """Runs a command in this process, with a detector that answers what the test wants to see."""
+    for name, value in terminal.env().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(terminal.project)
+
+    def run(command, detector, *words) -> Run:
+        status = command.main(list(words), obj=_Inside(detector), standalone_mode=False)
+        return Run(words, status, *capsys.readouterr())
+
+    return run

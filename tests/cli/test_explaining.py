@@ -120,3 +120,18 @@ def test_the_skill_in_the_project_itself_has_its_own_place(empty):
     (empty.project / "SKILL.md").write_text("# no\n")
     found = json.loads(empty.run("doctor", "--json").out)
     assert [row["location"] for row in found["problems"]] == ["."]
+
+
+def test_doctor_says_what_is_set_and_does_nothing(empty):
+    done = empty.run("doctor", SATCHEL_VECTORS="no-such-model", SATCHEL_SHORTLST="2", COLUMNS="")
+    assert "vectors-unusable" in done.out
+    assert "no-such-model" in done.out
+    assert "The environment has `SATCHEL_SHORTLST`" in done.out
+    assert "Did you mean `SATCHEL_SHORTLIST`?" in done.out
+    assert done.status == 0
+    assert empty.run("doctor", "--strict", SATCHEL_SHORTLST="2").status == 1
+    far = empty.run("doctor", SATCHEL_QQ="2", SATCHEL_VECTORS_KEY="x", SATCHEL_SHORTLIST="2").out
+    assert "`SATCHEL_QQ`" in far
+    assert "Did you mean" not in far
+    assert "SATCHEL_VECTORS_KEY" not in far
+    assert "variable-" not in empty.run("doctor").out

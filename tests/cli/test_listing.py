@@ -105,7 +105,8 @@ def _on_a_terminal(terminal, *words: str, **env: str) -> str:
     "words",
     [("list",), ("list", "--json"), ("why", "trick"), ("show", "trick"),
      ("show", "trick", "--body"), ("load", "trick"), ("catalogue",), ("doctor",),
-     ("search", "nice"), ("validate",),
+     ("search", "nice"), ("validate",), ("which", "nice"), ("which", "nice", "--block"),
+     ("why", "trick", "--goal", "nice"),
      ("read", "skills/trick/SKILL.md")],
     ids=" ".join,
 )  # fmt: skip

@@ -62,7 +62,7 @@ def test_a_slip_in_the_manifest_is_said_and_not_that_there_is_no_tool(desk, old,
 
 def test_names_of_tools_are_understood(desk):
     assert "words_count" in desk.run("show", "words_count").out
-    assert "Nothing to mend. Call one of its tools: `satchel try words_count`" in (
+    assert "Nothing to fix. Call one of its tools: `satchel try words_count`" in (
         desk.run("why", "words_count", COLUMNS="").out
     )
 
@@ -125,7 +125,7 @@ def test_a_program_that_takes_too_long_may_get_more_time(desk):
     assert "in the queue" not in done.err
     story = desk.run("why", "words", COLUMNS="").out
     assert "Its last call failed. See how: `satchel try words_count`" in story
-    assert "Nothing to mend" not in story
+    assert "Nothing to fix" not in story
 
 
 def test_a_cut_is_announced_and_the_raw_answer_is_whole(desk):
@@ -178,7 +178,7 @@ def test_what_cannot_be_built_says_so_the_same_everywhere(desk):
         assert "hint: Write `name==version`" in done.err
     story = desk.run("why", "words", COLUMNS="").out
     assert "→ Write `name==version`" in story
-    assert "Nothing to mend" not in story
+    assert "Nothing to fix" not in story
 
 
 def test_a_program_for_another_machine_is_not_run(desk):

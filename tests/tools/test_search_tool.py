@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from satchel import Satchel
 from satchel.detect import Match
+from satchel.detect.default import default_detector
 from satchel.library import Library
 from satchel.settings import load_settings
 from satchel.tools import make_toolset
+from satchel.tools.selecting import name_of
 
 
 @pytest.fixture
@@ -27,10 +30,9 @@ def test_skills_are_found_by_words(shop):
     assert [row["name"] for row in reply.data["matches"]] == ["code-review"]
     row = reply.data["matches"][0]
     assert set(row) == {"name", "description", "score", "reason"}
-    assert row["reason"] == "name has `review`; description has `pull`, `request`"
+    assert row["reason"].startswith("name has `review`; description has `pull`, `request")
     assert reply.text.splitlines()[1] == (
-        "1. code-review: Review code for risks. Use on pull requests. "
-        "(name has `review`; description has `pull`, `request`)"
+        f"1. code-review: Review code for risks. Use on pull requests. ({row['reason']})"
     )
     assert reply.stats["searched"] == 3
 
@@ -41,6 +43,20 @@ def test_chinese_is_found(shop):
 
 def test_what_only_people_may_load_is_not_found(shop):
     assert [row["name"] for row in shop.search("deploy code").data["matches"]] == ["code-review"]
+
+
+def test_a_detector_without_reasons_leaves_no_empty_brackets(shop):
+    class Silent:
+        def detect(self, goal_text, skills):
+            return [Match(skill.name, 1.0, " ", (), skill) for skill in skills[:1]]
+
+    satchel = Satchel.for_project(
+        shop.project, detector=Silent(), builtin=False, packaged=False, trust="all"
+    )
+    text = satchel.tools().call("SkillSearch", {"query": "x"}).text
+    assert "\n1. " in text
+    assert "()" not in text
+    assert "( )" not in text
 
 
 def test_finding_nothing_is_no_error(shop):
@@ -83,8 +99,9 @@ def test_a_search_is_traced(shop):
     assert event.kind == "searched"
     assert list(event.skills) == ["code-review"]
     assert event.values["query"] == "review"
-    assert event.values["detector"] == "LexicalDetector"
-    assert event.values["reasons"] == ["name has `review`"]
+    settings = load_settings(shop.project, env={"HOME": shop.project})
+    assert event.values["detector"] == name_of(default_detector(settings))
+    assert len(event.values["reasons"]) == 1
 
 
 def test_another_detector_can_take_its_place(shop, tmp_path):
@@ -95,3 +112,44 @@ def test_another_detector_can_take_its_place(shop, tmp_path):
     settings = load_settings(shop.project, env={"HOME": str(tmp_path)})
     tools = make_toolset(Library([f"{shop.project}/skills"]), settings, detector=First())
     assert tools.call("SkillSearch", {"query": "x"}).data["matches"][0]["reason"] == "the first"
+
+
+class Ranks:
+    """A detector that chooses one and ranks all, backwards."""
+
+    name = "ranks"
+
+    def detect(self, goal_text, skills):
+        return self.rank(goal_text, skills, 1)
+
+    def rank(self, goal_text, skills, limit=50):
+        return [Match(one.name, 1.0, "ranked", (), one) for one in reversed(skills)][:limit]
+
+
+@pytest.fixture
+def ranked(desk, tmp_path):
+    for number in range(60):
+        desk.skill(f"tool-{number:02d}", description="A tool.")
+    desk.skill("by-hand", description="For people.", disable_model_invocation=True)
+    settings = load_settings(desk.project, env={"HOME": str(tmp_path)})
+    library = Library([f"{desk.project}/skills"])
+    return make_toolset(library, settings, detector=Ranks()), library.trace
+
+
+def test_a_search_is_not_cut_to_what_a_detector_would_choose(ranked):
+    tools, trace = ranked
+    rows = tools.call("SkillSearch", {"query": "any tool", "limit": 50}).data["matches"]
+    assert [row["name"] for row in rows][:2] == ["tool-59", "tool-58"]
+    assert len(rows) == 50
+    assert trace.events[-1].values["detector"] == "ranks"
+    assert len(trace.events[-1].skills) == 50
+
+
+def test_who_is_called_by_name_comes_first_for_any_detector(ranked):
+    tools, _ = ranked
+    for query in ("tool-07", "  tool-07 "):
+        rows = tools.call("SkillSearch", {"query": query}).data["matches"]
+        assert [row["name"] for row in rows][:2] == ["tool-07", "tool-59"]
+        assert len(rows) == 10
+    names = [row["name"] for row in tools.call("SkillSearch", {"query": "by-hand"}).data["matches"]]
+    assert "by-hand" not in names

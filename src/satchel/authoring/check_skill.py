@@ -97,8 +97,19 @@ def check_skill_md(folder: str, *, language: str = "") -> Sheet:
         return sheet
     _judge_head(sheet, document, os.path.basename(folder))
     _judge_body(sheet, document, own)
+    _judge_triggers(sheet, folder)
     judge_line_ends(sheet, folder, file)
     return sheet
+
+
+def _judge_triggers(sheet: Sheet, folder: str) -> None:
+    """Prompts that nobody can run prove nothing; that there are none is no fault."""
+    from satchel.skill.triggers import load_triggers
+
+    triggers = load_triggers(folder)
+    found = triggers.problems if triggers is not None else ()
+    slips = ((one.line, {"problem": one.message, "remedy": one.fix}) for one in found)
+    sheet.judge("triggers-readable", slips, triggers.path if triggers is not None else "")
 
 
 def _judge_head(sheet: Sheet, document: Document, folder: str) -> None:

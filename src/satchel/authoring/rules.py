@@ -251,6 +251,8 @@ _RULES = (
          "`{file}` is named and is not there", "Add the file, or correct the path"),
     Rule("scripts-exist", _SKILL, "body", "warning", "", "Every script that is named exists",
          "The script `{file}` is named and is not there", "Add the script, or correct the path"),
+    Rule("triggers-readable", _SKILL, "files", "note", "", "Trigger tests, where there are any, can be run",
+         "{problem}", "{remedy}"),
     # --- every kind ---
     Rule("script-ends", ("tool", "skill"), "files", "error", "", "Scripts with `#!` have plain line ends",
          "`{file}` has Windows line ends, so its first line names no program", "Save it with plain line ends", mends=True),

@@ -157,5 +157,8 @@ def _next_steps(session: Session, made: Scaffold, folder: str, *, trusted: bool)
         steps.append(say("Run its examples: `satchel test {name}`", name=made.id))
     elif trusted:
         steps.append(say("Read it as a model does: `satchel load {name}`", name=made.id))
+    if not made.tool:
+        words = say("See what it is chosen for: `satchel test --triggers {name}`", name=target)
+        steps.append(words)
     for at, step in enumerate(steps, 1):
         err.line(step, "", f"{at}. ")

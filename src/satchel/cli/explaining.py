@@ -20,9 +20,10 @@ from satchel.cli.values import WholeNumber
 from satchel.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from satchel.cli.output import Screen
+    from satchel.cli.placing import Standing
     from satchel.cli.session import Session
     from satchel.library import Location
     from satchel.skill.problems import Problem
@@ -50,6 +51,11 @@ _MOODS = {
     ),
     "satchel why write-a-skill",
     "satchel why write-a-skill --budget 2000",
+    'satchel why write-a-skill --goal "my skill never fires"',
+    more=say(
+        "With `--goal` also: its rank for that request, what each of its fields gave, the words it "
+        "lacks, what beat it, and whether it would be chosen."
+    ),
 )
 @click.argument("name", shell_complete=complete_names)
 @click.option(
@@ -61,20 +67,44 @@ _MOODS = {
         value=Settings._field_defaults["budget"],
     ),
 )
-def why(session: Session, name: str, budget: int | None, as_json: bool) -> int:
+@click.option("--goal", metavar="TEXT", help=say("A request, or `-` for stdin."))
+def why(session: Session, name: str, budget: int | None, goal: str | None, as_json: bool) -> int:
     """The story, coloured by how it went."""
     story = session.satchel.why(name, budget)
+    standing = _standing(session, story, name, goal)
     if as_json:
-        write_json(story.to_dict())
+        from satchel.cli import placing
+
+        told = {"goal": placing.to_dict(standing)} if standing is not None else {}
+        write_json({**story.to_dict(), **told})
     else:
-        _tell(session.out, story)
+        _tell(session, story, standing)
     if story.facts["found"]:
         return 0
     return 5 if story.facts.get("problems") else 3
 
 
-def _tell(out: Screen, story: Story) -> None:
+def _standing(session: Session, story: Story, name: str, goal: str | None) -> Standing | None:
+    """How the skill does for a request; None when nobody asked, or there is no skill."""
+    if goal is None:
+        return None
+    from satchel.cli.asking import read_goal
+
+    text = read_goal(session, [goal], None, f"satchel why {one_line(name)} --goal")
+    if not story.facts["found"]:
+        return None
+    from satchel.cli.placing import find_standing
+
+    return find_standing(session, session.find(name)[0], text)
+
+
+def _tell(session: Session, story: Story, standing: Standing | None) -> None:
+    out = session.out
     out.line(one_line(story.verdict), lead=[(one_line(story.name) + say(": "), "bold")])
+    if standing is not None:  # who asks about a request wants that first
+        from satchel.cli.placing import show_standing
+
+        show_standing(out, standing)
     failed: dict[str, Any] = story.facts.get("last_failure") or {}
     message = " ".join(str(failed.get("message", "")).split())  # as a tool told a model
     for chapter in story.chapters:
@@ -85,10 +115,25 @@ def _tell(out: Screen, story: Story) -> None:
             text = clean(retell(told), keep="")
             deeper = len(text) - len(text.lstrip(" "))
             out.line(text.lstrip(" "), "", "  " + " " * deeper)
-    if story.advice:
+    if standing is None:
+        _advise(out, story.advice)
+        return
+    from satchel.cli.choosing import show_notes
+    from satchel.cli.placing import advise
+
+    # Where nothing is to mend, the story only says: ask about a request.
+    steps = (*(() if story.sound else story.advice), *advise(standing))
+    if standing.chosen and not steps:
+        steps = (say("Nothing to fix: this request gets it"),)
+    _advise(out, steps)
+    show_notes(session.err, standing.answer.notes)
+
+
+def _advise(out: Screen, steps: Sequence[str]) -> None:
+    if steps:
         out.title(say("What to do next"))
-        for line in story.advice:
-            out.line(clean(retell(line), keep=""), "", "  → ")
+    for line in steps:
+        out.line(clean(retell(line), keep=""), "", "  → ")
 
 
 # --- doctor -------------------------------------------------------------------------------

@@ -149,7 +149,10 @@ def read(session: Session, path: str, offset: int | None, limit: int | None, as_
 )
 def search(session: Session, words: tuple[str, ...], limit: int, as_json: bool) -> int:
     """What `SkillSearch` would answer."""
+    from satchel.cli.choosing import NO_REASON, notes_of, show_notes, told_reason
+
     matches = session.satchel.search(" ".join(words), limit)
+    notes = notes_of(session.satchel.detector)
     if as_json:
         from satchel.cli.output import write_json
 
@@ -164,19 +167,20 @@ def search(session: Session, words: tuple[str, ...], limit: int, as_json: bool) 
             }
             for match in matches
         ])  # fmt: skip
+        show_notes(session.err, notes)
         return 0
     if not matches:
         session.err.line(say("No skill fits; `satchel list` shows them all"))
+        show_notes(session.err, notes)
         return 0
-    from satchel.cli.retelling import retell_reason
-
     rows = [
-        [one_line(match.name), f"{match.score:.2f}", one_line(retell_reason(match.reason))]
+        [one_line(match.name), f"{match.score:.2f}", told_reason(match) or NO_REASON]
         for match in matches
     ]
     session.out.table(
         [say("name"), say("score"), say("why")], rows, [["bold", "dim"] for _ in matches]
     )
+    show_notes(session.err, notes)
     return 0
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 
-from satchel._language import language, say
+from satchel._language import language, listed, say
 from satchel.cli.retelling_calls import BOUND, NESTED, OTHERWISE, SAME, STEPS
+from satchel.detect.notes import NOTES
 
 _REBUILD = (
     "Take it from version control again, or run `satchel lock --rebuild` to write it anew from "
@@ -74,6 +75,24 @@ _SAME = (
     "called by its name",
     "name has {words}",
     "description has {words}",
+    "when_to_use has {words}",
+    "triggers has {words}",
+    "instructions match too",
+    "instructions have {words}",
+    "a part of a word matches",
+    "chosen by the model",
+    "its meaning is near",
+    "called by name: `{said}`",
+    "set to be chosen",
+    *NOTES,
+    # The shortlist
+    "the setting `shortlist` is 0",
+    "the request is empty",
+    "there are no skills",
+    "the chosen skills are not offered to models",
+    "no room for {names}",
+    "no skill fits: the best is {fit} sure, below {threshold}",
+    "no skill fits",
 )
 _OTHERWISE = {
     "Give a path below the project or below a skill's base directory": (
@@ -191,7 +210,8 @@ def _of_a_skill(text: str) -> str | None:
 
 def retell_reason(text: str) -> str:
     """Why a skill fits, part by part."""
-    return say("; ").join(retell(part) for part in text.split("; "))
+    told = say("; ").join(retell(part) for part in text.split("; "))
+    return told.replace("`, `", listed(("`", "`")))  # a list within a part
 
 
 def _pattern(template: str) -> str:

@@ -34,6 +34,8 @@ _EXIT_CODES = {
     "INTERNAL_ERROR": 5,
 }
 """Error code of an envelope -> exit code; the others are 1. The exceptions carry the same."""
+PATIENCE = 3.0
+"""Seconds that a command waits for an index: it ends right after, and its work would be lost."""
 _BUG = re.compile(r"\w+ in the tool `")
 """How an envelope begins that tells of an exception nobody foresaw."""
 
@@ -61,6 +63,7 @@ class Session:
                     say("Give `--project` a folder that exists"),
                 )
             self._satchel = Satchel.for_project(folder, **self.given)
+            self._satchel.patience = PATIENCE
         return self._satchel
 
     @property

@@ -1,4 +1,4 @@
-"""Does a tool do what it should? `satchel try` makes one call, `satchel test` all of its cases."""
+"""Does a skill do what it should? `satchel try` makes one call, `satchel test` runs its tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import click
 
 from satchel._language import listed, say
 from satchel.cli.output import clean, one_line, write_json
-from satchel.cli.session import command, completions, exit_code
+from satchel.cli.session import command, complete_names, completions, exit_code
+from satchel.cli.values import Share
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -92,8 +93,15 @@ def try_(
     return _UNPREPARED.get(str(trial.reply.data.get("failure")), exit_code(trial.reply))
 
 
-def _no_tool(session: Session, name: str, exc: NotFound) -> SatchelError:
-    """Why there is no such tool: its skill.yaml is broken, or the skill has no program."""
+def _no_tool(session: Session, name: str, exc: NotFound, *, tested: bool = False) -> SatchelError:
+    """Why there is no such tool: its skill.yaml is broken, or the skill has no program.
+
+    Args:
+        session: Where it was looked for.
+        name: What was typed.
+        exc: What is told when nothing else is known.
+        tested: Somebody wants to test it.
+    """
     from satchel.errors import InvalidInput, SkillBroken
 
     whole = name.partition(".")[0]
@@ -103,9 +111,14 @@ def _no_tool(session: Session, name: str, exc: NotFound) -> SatchelError:
             return other
     found = session.satchel.library.snapshot().find(whole)
     if found:
+        from satchel.skill.triggers import has_triggers
+
+        typed = found[0].typed
         return InvalidInput(
             say("`{name}` has instructions and no program", name=one_line(found[0].name)),
-            say("Check it with `satchel check {name}`", name=found[0].typed),
+            say("Run its prompts: `satchel test --triggers {name}`", name=typed)
+            if tested and has_triggers(found[0].base_dir)
+            else say("Check it with `satchel check {name}`", name=typed),
         )
     return exc
 
@@ -224,20 +237,95 @@ def _allowed(manifest: Manifest) -> str:
 # --- test ---------------------------------------------------------------------------------
 
 
+def _complete_tested(
+    context: click.Context, parameter: click.Parameter, start: str
+) -> list[CompletionItem]:
+    """With `--triggers` any skill may be tested."""
+    if context.params.get("triggers"):
+        return complete_names(context, parameter, start)
+    return _complete(context, parameter, start)
+
+
 @command(
-    say("Run the examples of a tool skill, and the calls that it has to refuse.")
+    say("Run the tests of a skill: the calls of a tool, or the prompts that should choose it.")
     + "\n\n"
+    + say("Run the examples of a tool skill, and the calls that it has to refuse.")
+    + " "
     + say(
         "Wrong arguments are tried twice: as an agent sends them, which must not reach the "
         "program, and handed to the program, which must answer with an error; a parameter that it "
         "does not know it may pass over. A tool that writes works on a copy. Exits with 1 when a "
         "case fails, 8 when none does but an example could not be run, and else as `try` does."
+    )
+    + "\n\n"
+    + say(
+        "With `--triggers` the prompts in `evals/triggers.yaml` are run against the skills that "
+        "are offered here, without any model: who is chosen, who took a prompt and by which "
+        "words, and which words of the description would help. NAME is a name or a folder, "
+        "trusted or not; without it, every skill of the project that has such a file is tested. "
+        "Exits with 1 when a prompt fails, 3 when there is none, 5 when a file is broken."
     ),
     "satchel test word-count",
     "satchel test word-count --json",
+    "satchel test --triggers style-check",
+    "satchel test --triggers --min-recall 0.9",
 )
-@click.argument("name", shell_complete=_complete)
-def test(session: Session, name: str, as_json: bool) -> int:
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=_complete_tested)
+@click.option("--triggers", is_flag=True, help=say("Run the prompts that should choose the skill."))
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help=say("With `--triggers`: also skills of other places: system, home."),
+)
+@click.option(
+    "--min-recall",
+    type=Share(),
+    metavar="SHARE",
+    help=say("With `--triggers`: the share of the `should` prompts that must pass; by default 1."),
+)
+@click.option(
+    "--min-precision",
+    type=Share(),
+    metavar="SHARE",
+    help=say(
+        "With `--triggers`: the share of the prompts that chose the skill and should; by default 1."
+    ),
+)
+def test(
+    session: Session,
+    names: tuple[str, ...],
+    triggers: bool,
+    everything: bool,
+    min_recall: float | None,
+    min_precision: float | None,
+    as_json: bool,
+) -> int:
+    """Calls or prompts."""
+    from satchel.errors import InvalidInput
+
+    hint = say("Run `{command} --help`", command="satchel test")
+    if triggers:
+        from satchel.cli.triggering import Bounds, run_trigger_tests
+
+        if names and everything:
+            raise InvalidInput(say("Give names or `--all`, not both"), hint)
+        bounds = Bounds(
+            1.0 if min_recall is None else min_recall,
+            1.0 if min_precision is None else min_precision,
+        )
+        return run_trigger_tests(session, names, bounds, everything=everything, as_json=as_json)
+    if everything or min_recall is not None or min_precision is not None:
+        raise InvalidInput(say("That option belongs to `--triggers`"), hint)
+    if not names:
+        raise InvalidInput(say("`{name}` is missing", name="NAME"), hint)
+    first, *others = names
+    if others:
+        raise InvalidInput(say("Give one tool skill at a time"), hint)
+    return _test_calls(session, first, as_json=as_json)
+
+
+def _test_calls(session: Session, name: str, *, as_json: bool) -> int:
     """One row per case."""
     from satchel.authoring.bench import bench_of
     from satchel.authoring.examples import run_cases
@@ -253,7 +341,7 @@ def test(session: Session, name: str, as_json: bool) -> int:
             say("There is no tool skill `{name}`", name=one_line(name)),
             say("Run `satchel tools` to see what there is"),
         )
-        raise _no_tool(session, name, exc)
+        raise _no_tool(session, name, exc, tested=True)
     _show_builds(session)
     source = found[0]
     try:

@@ -46,6 +46,32 @@ class WholeNumber(click.ParamType):  # pyright: ignore[reportMissingTypeArgument
         return number
 
 
+class Share(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - generic since 8.4
+    """A number from 0 to 1; `90%` is 0.9."""
+
+    name = "share"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number.
+
+        Raises:
+            InvalidInput: it is none, or lies outside.
+        """
+        text = str(value).strip()
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            share = -1.0
+        if 0 <= share <= 1:
+            return share
+        raise InvalidInput(
+            say("`{option}` needs a number from 0 to 1, not `{value}`", **_said(param, value)),
+            help_hint(ctx),
+        )
+
+
 class OneOf(click.Choice):  # pyright: ignore[reportMissingTypeArgument] - generic since 8.2
     """One of some words."""
 

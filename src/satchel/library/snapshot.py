@@ -40,6 +40,7 @@ class Snapshot:
         """Skills that were approved once and ask again: ref -> why. Among `problems` too."""
         self._by_name = by_name
         self._digest = ""
+        self._for_model: Sequence[Skill] | None = None
         self._by_id: dict[str, list[Skill]] | None = None
 
     def __len__(self) -> int:
@@ -47,6 +48,20 @@ class Snapshot:
 
     def __iter__(self) -> Iterator[Skill]:
         return iter(self.skills)
+
+    @property
+    def for_model(self) -> Sequence[Skill]:
+        """What a model may load: always the same object, since detectors keep what they made of it.
+
+        It is `skills` itself when nothing is withheld.
+        """
+        if self._for_model is None:
+            self._for_model = (
+                tuple(skill for skill in self.skills if skill.for_model)
+                if self.withheld
+                else self.skills
+            )
+        return self._for_model
 
     def get(self, name: str) -> Skill | None:
         """The offered skill of that name, in constant time."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from satchel.tools.frame import encodable, one_line, plural
+from satchel.tools.selecting import name_of, search
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from satchel.detect import Detector
     from satchel.envelope import Envelope
-    from satchel.library import Library, Snapshot
+    from satchel.library import Library
     from satchel.settings import Settings
-    from satchel.skill import Skill
     from satchel.tools.base import Call
     from satchel.trace import Trace
 
@@ -60,7 +58,6 @@ class SearchTool:
         self._settings = settings
         self._detector = detector
         self._trace = trace
-        self._last: tuple[Snapshot, Sequence[Skill]] | None = None
 
     def run(self, call: Call) -> Envelope:
         """Search."""
@@ -68,13 +65,16 @@ class SearchTool:
         limit = int(call.arguments.get("limit", DEFAULT_LIMIT))
         fresh = self._settings.refresh_on_call
         look = self._library.refresh() if fresh else self._library.snapshot()
-        skills = self._for_model(look)
-        found = self._detector.detect(query, skills)[:limit]
+        skills = look.for_model
+        called = look.get(query.strip())
+        if called is not None and not called.for_model:
+            called = None
+        found = search(self._detector, query, skills, limit, called)
         self._trace.record(
             "searched",
             [match.name for match in found],
             query=query[:_QUERY_IN_TRACE],
-            detector=type(self._detector).__name__,
+            detector=name_of(self._detector),
             reasons=[match.reason for match in found],
         )
         rows: list[dict[str, Any]] = []
@@ -86,12 +86,13 @@ class SearchTool:
                 {
                     "name": encodable(match.name),
                     "description": description,
-                    "score": match.score,
+                    "score": float(match.score),
                     "reason": reason,
                 }
             )
             name = one_line(match.name, _DESCRIPTION)
-            lines.append(f"{number}. {name}: {description} ({reason})")
+            why = f" ({reason})" if reason.strip() else ""
+            lines.append(f"{number}. {name}: {description}{why}")
         stats = {"searched": len(skills), "matches": len(rows)}
         asked = one_line(query, 100)
         if not rows:
@@ -103,12 +104,3 @@ class SearchTool:
         head = f"{plural(len(rows), 'skill')} of {len(skills):,} for `{asked}`, best first. "
         text = "\n".join((f"{head}Load one with Skill and its name.", *lines))
         return call.answer(text, {"matches": rows}, stats=stats)
-
-    def _for_model(self, look: Snapshot) -> Sequence[Skill]:
-        """What a model may load, the same object for the same snapshot: detectors keep it."""
-        if self._last is None or self._last[0] is not look:
-            skills = look.skills
-            if any(not skill.for_model for skill in skills):
-                skills = tuple(skill for skill in skills if skill.for_model)
-            self._last = (look, skills)
-        return self._last[1]

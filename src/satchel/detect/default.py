@@ -1,0 +1,66 @@
+"""Which detector does a project get that asked for none?
+
+Whoever is called by name comes first; then words, and vectors where a model is set.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from satchel.detect.base import Detector
+    from satchel.detect.semantic import LazySemantic, Semantic
+    from satchel.settings import Settings
+
+_SEEN = (
+    "project", "locations", "project_locations", "include", "exclude", "tags", "builtin",
+    "ecosystem", "ancestors", "trust", "max_depth", "max_folders",
+)  # fmt: skip
+"""Settings that decide which skills are seen."""
+
+
+def default_detector(settings: Settings, patience: float = 0.0) -> Detector:
+    """The detector for these settings; it reads and builds nothing before its first look.
+
+    Args:
+        settings: What was set.
+        patience: Seconds that a look may wait for an index that is being built.
+    """
+    from satchel.detect.compose import WithExplicit
+    from satchel.detect.hybrid import HybridDetector
+
+    kept = index_folder(settings)
+    hybrid = HybridDetector(
+        kept,
+        semantic=_lazy_semantic(settings, kept) if settings.vectors else None,
+        limit=settings.shortlist or 3,
+        patience=patience,
+    )
+    return WithExplicit(hybrid)
+
+
+def index_folder(settings: Settings) -> str | None:
+    """Where the index of the skills that these settings show is kept; None keeps it in memory."""
+    if not settings.use_index or not settings.paths.cache:
+        return None
+    # Who sees other skills has an index of its own: how rare a word is depends on all of them.
+    seen = repr([(name, getattr(settings, name)) for name in _SEEN] + [settings.paths.config])
+    name = sha256(seen.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return os.path.join(settings.paths.cache, "search", name)
+
+
+def _lazy_semantic(settings: Settings, folder: str | None) -> LazySemantic:
+    from satchel.detect.semantic import LazySemantic
+
+    return LazySemantic(partial(_open_semantic, settings, folder))
+
+
+def _open_semantic(settings: Settings, folder: str | None) -> Semantic:
+    from satchel.detect.semantic import Semantic
+    from satchel.detect.vectors.open import open_embedder
+
+    embedder = open_embedder(settings.vectors, cache=settings.paths.cache)
+    return Semantic(embedder, os.path.join(folder, "vectors") if folder else None)

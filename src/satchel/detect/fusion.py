@@ -1,0 +1,96 @@
+"""How do several scores become one?
+
+A *leg* is one way to score skills: words of the head, words of the body, meanings. Each leg is
+stretched to 0..1 over the library, and the sum of weight times leg decides. Ranks are not fused: a
+weak leg would count as much as a strong one. What the legs weigh was chosen by cross-validation on
+labelled requests (`benchmarks/retrieval_fit.py`); what the fields of a head weigh was set once,
+before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+HEAD = {"name": 0.7, "description": 1.0, "when": 1.0, "triggers": 0.7}
+"""What the fields of the head add to the one leg `head`, in BM25."""
+
+OF_WORDS = {"head": HEAD, "body": {"body": 1.0}}
+"""The legs that an index makes."""
+
+WORDS = {"head": 0.675, "body": 0.325}
+"""The legs where there are only words."""
+
+MEANING = {"head": 0.267, "body": 0.154, "about": 0.064, "name": 0.134, "clauses": 0.381}
+"""The legs where a model compares meanings too: the goal with name and description, with the name
+alone, and the best of the goal's sentences with name and description."""
+
+
+_NOTHING = 1e-9
+
+
+class Leg(NamedTuple):
+    """One way to score, over a library."""
+
+    scores: Mapping[str, float]
+    """By key; a skill that is not here has `low`."""
+    low: float = 0.0
+    """The least score of the whole library."""
+
+
+class Fused(NamedTuple):
+    """One skill's place in a ranking."""
+
+    key: str
+    score: float
+    """0..1."""
+    parts: dict[str, float]
+    """What each leg gave to it."""
+
+
+def fuse(
+    legs: Mapping[str, Leg],
+    weights: Mapping[str, float],
+    without: Iterable[str] = (),
+    most: int | None = None,
+) -> list[Fused]:
+    """The skills of all legs, best first; equal ones in the order of their keys.
+
+    Args:
+        legs: By name.
+        weights: By name; those of missing legs are shared out among the others.
+        without: Keys to pass over.
+        most: How many are wanted; None wants all.
+    """
+    gone = set(without)
+    whole = sum(weight for name, weight in weights.items() if name in legs and legs[name].scores)
+    used: list[tuple[str, Mapping[str, float], float, float]] = []
+    totals: dict[str, float] = {}
+    for name, weight in weights.items():
+        if name not in legs:
+            continue
+        scores, low = legs[name]
+        if gone:
+            scores = {key: score for key, score in scores.items() if key not in gone}
+        high = max(scores.values(), default=low)
+        if high - low < _NOTHING:
+            continue
+        scale = weight / whole / (high - low)
+        used.append((name, scores, low, scale))
+        for key, score in scores.items():
+            totals[key] = totals.get(key, 0.0) + (score - low) * scale
+    order = sorted(totals.items(), key=lambda pair: (-pair[1], pair[0]))
+    return [
+        Fused(
+            key,
+            total,
+            {
+                name: (scores[key] - low) * scale
+                for name, scores, low, scale in used
+                if key in scores
+            },
+        )
+        for key, total in order[:most]
+    ]

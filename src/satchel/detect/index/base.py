@@ -1,0 +1,149 @@
+"""What an index of words is: rows of fields in, scores per field out.
+
+Three engines keep the same promise: `memory` (plain Python, a few thousand skills), `fts5` (SQLite,
+always there) and `tantivy` (an extra, a million skills). They get texts that are cut into terms
+already, so that all three see the same words.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+FIELDS = ("name", "description", "when", "triggers", "body")
+"""What of a skill is indexed, each field apart."""
+
+FEW_ALLOWED = 1_000
+"""Allowed keys that are asked for by themselves; of more, some are soon among the best."""
+
+EACH = {field: {field: 1.0} for field in FIELDS}
+"""Every field a leg of its own."""
+
+Stamp = tuple[int, int, int]
+"""mtime_ns, ctime_ns and size of the skill's file: another stamp, another text."""
+
+
+class Row(NamedTuple):
+    """One skill as an index keeps it."""
+
+    key: str
+    """The absolute path of its file: names repeat, paths do not."""
+    stamp: Stamp
+    fields: tuple[str, ...]
+    """Terms joined by single spaces, in the order of `FIELDS`."""
+
+
+def allowed_only(
+    ask: Callable[[int, list[str] | None], dict[str, float]],
+    limit: int,
+    allowed: Collection[str] | None,
+) -> dict[str, float]:
+    """The best `limit` of the allowed keys, from an engine that looks for the best of all.
+
+    Mostly nearly all are allowed, and enough of the best are. Where they are not, a few are asked
+    for by themselves; of many, the number that is asked for grows until enough are found.
+
+    Args:
+        ask: Gives the best so many, best first, of all or of these keys; fewer when there are no
+            more.
+        limit: How many are wanted.
+        allowed: Who may be among them; None allows all.
+    """
+    if allowed is None:
+        return ask(limit, None)
+    most = 2 * limit
+    while True:
+        found = ask(most, None)
+        kept = [pair for pair in found.items() if pair[0] in allowed]
+        if len(kept) >= limit or len(found) < most:
+            return dict(kept[:limit])
+        if len(allowed) <= FEW_ALLOWED:
+            return ask(limit, list(allowed))
+        most *= 4
+
+
+class FieldIndex(Protocol):
+    """Finds skills by terms, field by field."""
+
+    engine: str
+    """`memory`, `fts5` or `tantivy`."""
+
+    def stamps(self, keys: Sequence[str] | None = None) -> Mapping[str, Stamp]:
+        """What is indexed, by key; of these keys alone when some are given."""
+        ...
+
+    def update(
+        self,
+        rows: Iterable[Row],
+        gone: Iterable[str] = (),
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Add or replace rows and drop others; searches see all of it or nothing of it.
+
+        Args:
+            rows: New or changed skills.
+            gone: Keys to drop.
+            progress: Told how many rows were taken.
+        """
+        ...
+
+    def search(
+        self,
+        terms: Sequence[tuple[str, float]],
+        limit: int,
+        allowed: Collection[str] | None = None,
+    ) -> dict[str, dict[str, float]]:
+        """BM25 (k1 1.2, b 0.75) per field: field -> key -> score, of the best `limit` per field.
+
+        Args:
+            terms: Distinct terms of the goal and what each weighs; a score is the sum over the
+                terms of weight times BM25.
+            limit: How many keys per field.
+            allowed: Only these keys count; what somebody may see of an index that knows more. How
+                rare a term is still depends on all rows. None allows all, and is quicker.
+        """
+        ...
+
+    def search_legs(
+        self,
+        terms: Sequence[tuple[str, float]],
+        legs: Mapping[str, Mapping[str, float]],
+        limit: int,
+        allowed: Collection[str] | None = None,
+    ) -> dict[str, dict[str, float]]:
+        """Several fields added up: leg -> key -> score, of the best `limit` per leg.
+
+        Quicker than adding up what `search` gives, and exact: who is nowhere among the best of one
+        field may be so in the sum.
+
+        Args:
+            terms: As for `search`.
+            legs: By name: field -> what its score is multiplied by.
+            limit: How many keys per leg.
+            allowed: As for `search`.
+        """
+        ...
+
+    def count(self) -> int:
+        """How many keys are indexed; costs microseconds."""
+        ...
+
+    def version(self) -> tuple[int, ...]:
+        """Another value after every change, whoever made it; () when there is nothing to search.
+
+        Costs microseconds, and is compared with what the same object said before.
+        """
+        ...
+
+    def is_sound(self) -> bool:
+        """Whether there is something to search; costs microseconds.
+
+        False before the first update, and after the files were lost or damaged.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of files."""
+        ...

@@ -1,0 +1,248 @@
+"""The detector that asks a language model: which of the ten likeliest does the goal need?
+
+Another detector makes the list; the model only chooses from it. Any callable that takes a prompt
+and returns a text will do, also an async one. The model's word is not trusted: what was not on the
+list cannot be chosen, and an answer that makes no sense, or an error, leaves the other detector's
+answer as it was, with a note. What it cost is in the answer; the same question is not paid twice.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+
+from satchel.detect.composed import Composed, ask, name_of
+from satchel.detect.merging import EXPLICIT, add_costs, each_once
+from satchel.detect.notes import (
+    FAILED_ALONE,
+    MODEL_AWAIT,
+    MODEL_CUT,
+    MODEL_FAILED,
+    MODEL_KEPT,
+    MODEL_NONSENSE,
+    MODEL_STRANGERS,
+    why_failed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from satchel.detect.base import Answer, Detector, Match
+    from satchel.detect.prompt import Verdict
+    from satchel.skill import Skill
+
+
+class Reply(NamedTuple):
+    """What a model returned, and what it charged where that is known."""
+
+    text: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = None
+
+
+class Ask(Protocol):
+    """A model: a prompt in, its answer out."""
+
+    def __call__(self, prompt: str, /) -> str | Reply | Awaitable[str | Reply]:
+        """Ask it."""
+        ...
+
+
+class _NotAwaitedError(RuntimeError):
+    """The model was not asked: nobody awaits it."""
+
+
+class _Question(NamedTuple):
+    inner: Answer
+    error: Exception | None
+    listed: list[Match]
+    prompt: str
+    """Empty when there is nothing to ask."""
+    key: str
+    notes: tuple[str, ...] = ()
+
+
+class ModelDetector(Composed):
+    """Lets a model choose among the best of another detector."""
+
+    name = "model"
+
+    def __init__(
+        self, detector: Detector, ask: Ask, *, among: int = 10, limit: int = 3, keep: int = 256
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            detector: Makes the list, and decides when the model does not.
+            ask: The model.
+            among: How many skills it chooses from.
+            limit: How many it may choose.
+            keep: How many of its answers are remembered.
+        """
+        super().__init__(detector)
+        self._model = ask
+        self._among = among
+        self._limit = limit
+        self._keep = keep
+        self._kept: dict[str, Verdict] = {}
+        self._spent: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """What all calls cost so far: `calls`, `input_tokens`, `output_tokens`, `usd`."""
+        with self._lock:
+            return dict(self._spent)
+
+    async def alook(self, goal_text: str, skills: Sequence[Skill]) -> Answer:
+        """The same as `look`, for a model that is awaited."""
+        began = time.perf_counter()
+        question = self._question(goal_text, skills)
+        answer = self._kept_answer(question)
+        if answer is None:
+            try:
+                reply = self._model(question.prompt)
+                if hasattr(reply, "__await__"):
+                    reply = await cast("Awaitable[str | Reply]", reply)
+            except Exception as exc:  # noqa: BLE001 - a model fails in any way it likes
+                answer = self._failed(question, exc)
+            else:
+                answer = self._judged(question, reply)
+        return answer._replace(took_ms=(time.perf_counter() - began) * 1e3)
+
+    def _answer(self, goal_text: str, skills: Sequence[Skill]) -> tuple[Answer, Exception | None]:
+        question = self._question(goal_text, skills)
+        answer = self._kept_answer(question)
+        if answer is None:
+            try:
+                reply = self._model(question.prompt)
+                if hasattr(reply, "__await__"):
+                    reply = _wait_for(reply)
+            except Exception as exc:  # noqa: BLE001 - a model fails in any way it likes
+                answer = self._failed(question, exc)
+            else:
+                answer = self._judged(question, reply)
+        return answer, question.error
+
+    def _question(self, goal_text: str, skills: Sequence[Skill]) -> _Question:
+        inner, error = ask(self.members[0], goal_text, skills, FAILED_ALONE)
+        listed = [*inner.matches, *inner.runners_up][: self._among]
+        called = inner.detector == EXPLICIT
+        called = called or any(match.detector == EXPLICIT for match in inner.matches)
+        if not listed or called:  # who is called by name is chosen, and no model is asked
+            return _Question(inner, error, listed, "", "")
+        from hashlib import sha256
+
+        from satchel.detect.prompt import GOAL, write_prompt
+
+        prompt = write_prompt(goal_text, listed, self._limit)
+        # The paths belong to it: two skills may say the same and yet not be the same.
+        parts = (prompt, *(match.skill.path for match in listed))
+        key = sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
+        notes = (MODEL_CUT.format(count=GOAL),) if len(goal_text) > GOAL else ()
+        return _Question(inner, error, listed, prompt, key, notes)
+
+    def _kept_answer(self, question: _Question) -> Answer | None:
+        """The answer where no model has to be asked."""
+        if not question.prompt:
+            return question.inner
+        verdict = self._kept.get(question.key)
+        if verdict is None:
+            return None
+        return self._told(question, verdict, None, (MODEL_KEPT,))
+
+    def _judged(self, question: _Question, reply: object) -> Answer:
+        from satchel.detect.prompt import read_verdict
+
+        cost = self._charge(reply)
+        text: Any = reply if isinstance(reply, str) else getattr(reply, "text", None)
+        if not isinstance(text, str):
+            reason = f"it returned {type(reply).__name__}"
+            return self._as_it_was(question, MODEL_NONSENSE, reason, cost)
+        verdict = read_verdict(text, question.listed)
+        if verdict is None:
+            said = " ".join(text.split())[:100] or "it said nothing"
+            return self._as_it_was(question, MODEL_NONSENSE, said, cost)
+        with self._lock:
+            while len(self._kept) >= max(self._keep, 1):
+                self._kept.pop(next(iter(self._kept)))
+            if self._keep > 0:
+                self._kept[question.key] = verdict
+        return self._told(question, verdict, cost, ())
+
+    def _told(
+        self,
+        question: _Question,
+        verdict: Verdict,
+        cost: dict[str, float] | None,
+        notes: tuple[str, ...],
+    ) -> Answer:
+        """The answer with the model's choice; scores stay those of the list, so they compare."""
+        inner, listed = question.inner, question.listed
+        places = verdict.chosen[: self._limit]
+        chosen = [
+            listed[at]._replace(
+                reason=f"chosen by the model; {listed[at].reason}",
+                evidence=(*listed[at].evidence, f"model: {at + 1} of {len(listed)}"),
+                detector=self.name,
+            )
+            for at in places
+        ]
+        others = [match for at, match in enumerate(listed) if at not in places]
+        said = [*inner.notes, *question.notes, *notes]
+        if verdict.strangers:
+            said.append(MODEL_STRANGERS.format(count=verdict.strangers))
+        return inner._replace(
+            matches=chosen,
+            runners_up=others,
+            fit=1.0 if chosen else 0.0,
+            threshold=0.0,
+            detector=self.name,
+            notes=each_once(said),
+            cost=add_costs((inner.cost, cost if cost is not None else {"calls": 0.0})),
+        )
+
+    def _as_it_was(
+        self, question: _Question, sentence: str, reason: str, cost: dict[str, float] | None = None
+    ) -> Answer:
+        inner = question.inner
+        note = sentence.format(name=name_of(self.members[0]), reason=reason)
+        notes = each_once((*inner.notes, *question.notes, note))
+        return inner._replace(notes=notes, cost=add_costs((inner.cost, cost)))
+
+    def _failed(self, question: _Question, exc: Exception) -> Answer:
+        """The answer without the model; a call that failed was a call, and may be charged."""
+        cost = None if isinstance(exc, _NotAwaitedError) else self._charge(None)
+        return self._as_it_was(question, MODEL_FAILED, why_failed(exc), cost)
+
+    def _charge(self, reply: object) -> dict[str, float]:
+        """What this call cost, added to what was spent."""
+        cost = {"calls": 1.0}
+        for key in ("input_tokens", "output_tokens", "usd"):
+            value = getattr(reply, key, None)
+            if isinstance(value, (int, float)) and (value or key == "usd"):
+                cost[key] = float(value)
+        with self._lock:
+            for key, value in cost.items():
+                self._spent[key] = self._spent.get(key, 0.0) + value
+        return cost
+
+
+def _wait_for(reply: Any) -> Any:
+    """The result of an async model, asked from code that is not."""
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+
+        async def awaited() -> Any:
+            return await reply
+
+        return asyncio.run(awaited())
+    close = getattr(reply, "close", None)
+    if close is not None:
+        close()
+    raise _NotAwaitedError(MODEL_AWAIT)

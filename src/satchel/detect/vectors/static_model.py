@@ -1,0 +1,104 @@
+"""A model2vec folder: one vector a token, and a text is the mean of its tokens.
+
+It is a table and a tokenizer, so it is read here directly: the package `model2vec` gives the same
+numbers and would bring five more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any
+
+from satchel._language import say
+from satchel._optional import require
+from satchel.detect.vectors.base import EXTRA, MAX_DIMENSIONS, normalised, unusable
+from satchel.detect.vectors.coverage import Vocabulary
+from satchel.detect.vectors.tokens import open_tokenizer
+from satchel.detect.vectors.weights import read_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from satchel.detect.vectors.base import Matrix
+
+TOKENS = 512
+_CHARACTERS = 600
+"""Of a long text only the beginning is averaged: the mean of everything is near to anything."""
+
+
+class StaticEmbedder:
+    """Averages the vectors of tokens."""
+
+    def __init__(self, folder: str) -> None:
+        """Open a model.
+
+        Args:
+            folder: Holds `model.safetensors` with `embeddings`, and `tokenizer.json`.
+
+        Raises:
+            SettingsError: the folder holds no usable model.
+            MissingExtra: a package is missing.
+        """
+        self._np: Any = require("numpy", EXTRA)
+        path = os.path.join(folder, "model.safetensors")
+        if not os.path.isfile(path):
+            raise unusable(folder, say("it has no `{name}`", name="model.safetensors"))
+        self.folder = folder
+        tensors = read_tensors(path)
+        self._table: Any = tensors.get("embeddings", tensors.get("embedding.weight"))
+        self._weights = tensors.get("weights")
+        self._mapping = tensors.get("mapping")
+        self._tokenizer, self._unknown = open_tokenizer(folder, TOKENS)
+        self._vocabulary = Vocabulary(self._tokenizer, self._unknown)
+        self._check(self._tokenizer.get_vocab_size())
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256")
+        with open(os.path.join(folder, "tokenizer.json"), "rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+        self._id = f"static-{digest.hexdigest()[:24]}"
+
+    def _check(self, tokens: int) -> None:
+        """Every token must have a row: a file that says otherwise is not this tokenizer's."""
+        table, weights, mapping = self._table, self._weights, self._mapping
+        if table is None or table.ndim != 2 or not 0 < table.shape[1] <= MAX_DIMENSIONS:
+            raise unusable(self.folder, say("it has no table of vectors"))
+        rows = table.shape[0]
+        fits = rows >= tokens
+        if mapping is not None:
+            fits = mapping.ndim == 1 and mapping.dtype.kind == "i" and len(mapping) >= tokens
+            fits = fits and int(mapping.min()) >= 0 and int(mapping.max()) < rows
+        if weights is not None:
+            fits = fits and weights.ndim == 1 and len(weights) >= tokens
+        if not fits:
+            raise unusable(self.folder, say("its table and its tokenizer do not fit together"))
+
+    @property
+    def id(self) -> str:
+        """By the bytes of the table and of the tokenizer."""
+        return self._id
+
+    @property
+    def dimensions(self) -> int:
+        """How long a vector is."""
+        return self._table.shape[1]
+
+    def covers(self, text: str) -> bool:
+        """Whether the vocabulary has the words of a text."""
+        return self._vocabulary.covers(text)
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        """One vector for each text; zeros when none of its tokens is known."""
+        np = self._np
+        made = np.zeros((len(texts), self.dimensions), np.float32)
+        for row, text in enumerate(texts):
+            found = self._tokenizer.encode(text[:_CHARACTERS], add_special_tokens=False).ids
+            ids = [token for token in found if token != self._unknown]
+            if not ids:
+                continue
+            vectors = self._table[ids if self._mapping is None else self._mapping[ids]]
+            vectors = vectors.astype(np.float32)
+            if self._weights is not None:
+                vectors = vectors * self._weights[ids].astype(np.float32)[:, None]
+            made[row] = vectors.mean(axis=0)
+        return normalised(made, len(texts), self.dimensions, os.path.basename(self.folder))

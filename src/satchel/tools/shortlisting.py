@@ -1,0 +1,237 @@
+"""Which skills are named beside one request?
+
+Those that the detector chose, and in one more place a skill that was never loaded, if one came
+close: what nobody ever tries is never used, and stays so. Whatever goes wrong here, the model is
+told what it would have been told without: the block is empty, and the trace says why.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from satchel.catalogue.shortlist import Line, write_shortlist
+from satchel.errors import InvalidInput
+from satchel.tools.selecting import ASKED, select
+from satchel.tools.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from satchel.catalogue.shortlist import Block
+    from satchel.detect.base import Answer, Detector, Match
+    from satchel.library import Library, Snapshot
+    from satchel.settings import Form, Settings
+    from satchel.trace import Trace
+
+CLOSE = 0.8
+"""A skill that was never loaded gets its place when it has this share of the weakest chosen one's
+score."""
+MOST_ASKED = 8
+"""Skills called by name that are listed, whatever the setting `shortlist` says."""
+
+
+class Shortlist(NamedTuple):
+    """What is said beside one request. `str()` of it is its text; it is true when it has one.
+
+    `block` and `never_used`, as `satchel which --block --json` has them, are other words for `text`
+    and `explored`.
+    """
+
+    text: str
+    """For the prompt, behind the user's message; empty when there is nothing to say."""
+    answer: Answer | None = None
+    """What the detector said; None when it was not asked or failed."""
+    listed: tuple[str, ...] = ()
+    """Whose names are in the text, best first."""
+    explored: str = ""
+    """Which of them has its place because it was never loaded."""
+    reason: str = ""
+    """Why the text is empty, or who had no room in it."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+    @property
+    def block(self) -> str:
+        """The text, by the word that `--json` has for it."""
+        return self.text
+
+    @property
+    def never_used(self) -> str:
+        """Who was never loaded, by the word that `--json` has for it."""
+        return self.explored
+
+
+class Shortlister:
+    """Makes the shortlists of one project."""
+
+    def __init__(
+        self, library: Library, settings: Settings, detector: Callable[[], Detector], trace: Trace
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            library: Which skills there are.
+            settings: How many are named, and in which form.
+            detector: Gives who chooses, when it is needed: what goes wrong then stops no turn.
+            trace: Where choices are recorded, and who knows what was ever loaded.
+        """
+        self._library = library
+        self._settings = settings
+        self._detector = detector
+        self._trace = trace
+        self._usage = Usage(trace)
+
+    def make(self, goal_text: str, *, form: Form | None = None, record: bool = True) -> Shortlist:
+        """The shortlist for one request. It never raises.
+
+        Args:
+            goal_text: What the user wrote.
+            form: How the block is written; as the catalogue when None.
+            record: Whether the choice goes into the trace.
+        """
+        try:
+            return self._make(goal_text, form or self._settings.form, record=record)
+        except Exception as exc:  # noqa: BLE001 - a turn must go on, whatever happens
+            reason = f"{type(exc).__name__}: {getattr(exc, 'message', exc)}"
+            if record:
+                with suppress(Exception):
+                    self._trace.record("failed", (), what="shortlist", reason=reason)
+            return Shortlist("", reason=reason)
+
+    def _make(self, goal_text: str, form: Form, *, record: bool) -> Shortlist:
+        if not self._settings.shortlist:
+            return Shortlist("", reason="the setting `shortlist` is 0")
+        if not goal_text.strip():
+            return Shortlist("", reason="the request is empty")
+        fresh = self._settings.refresh_on_call
+        look = self._library.refresh() if fresh else self._library.snapshot()
+        skills = look.for_model
+        if not skills:
+            return Shortlist("", reason="there are no skills")
+        block: Block | None = None
+        explored = ""
+
+        def finish(answer: Answer) -> dict[str, Any]:
+            nonlocal block, explored
+            chosen = _chosen(answer.matches, look, self._settings.shortlist)
+            extra = self._explore(goal_text, answer, chosen, look)
+            explored = extra.name if extra is not None else ""
+            named = chosen if extra is None else [*chosen, extra]
+            block = write_shortlist(_lines(named, look), form)
+            if explored not in block.listed:
+                explored = ""
+            return {"listed": list(block.listed), "explored": explored}
+
+        trace = self._trace if record else None
+        answer = select(self._detector(), goal_text, skills, trace, finish)
+        assert block is not None  # noqa: S101 - `select` has called `finish`
+        return Shortlist(block.text, answer, block.listed, explored, _reason(answer, block))
+
+    def _explore(
+        self, goal_text: str, answer: Answer, chosen: Sequence[Match], look: Snapshot
+    ) -> Match | None:
+        """The best runner-up that was never loaded and came close; None when there is none.
+
+        Who calls a skill by name has decided: then nobody else is put forward. Nor is ever whom
+        the request rules out, and runners-up may be so.
+        """
+        if any(match.detector == ASKED for match in chosen):
+            return None
+        rivals = [match for match in answer.runners_up if _may_load(match, look)]
+        if chosen:
+            least = min(match.score for match in chosen)
+        elif rivals and answer.fit >= answer.threshold > 0:
+            # Sure enough, and yet nobody was chosen: the best of the others is the measure.
+            least = rivals[0].score
+        else:
+            return None
+        bar = least * CLOSE if least > 0 else least
+        known = {match.name for match in chosen}.union(copy for copy, _ in answer.collapsed)
+        close = [
+            match
+            for match in rivals
+            if match.score >= bar and match.name not in known and self._usage.never(match.name)
+        ]
+        if not close:
+            return None
+        from satchel.detect.explicit import ExplicitDetector
+
+        heard = ExplicitDetector().heard(goal_text, tuple(match.skill for match in close))
+        return next((match for match in close if match.name not in heard.ruled_out), None)
+
+
+def put_behind(message: Any, make: Callable[[str], Shortlist]) -> Any:
+    """A user's message with its shortlist at the end; the same message when there is none.
+
+    Args:
+        message: A text, or a list of content blocks: dicts with a `type`.
+        make: Gives the shortlist for the text of it.
+
+    Raises:
+        InvalidInput: the message is something else.
+    """
+    if isinstance(message, str):
+        block = make(message).text
+        return f"{message}\n\n{block}" if block else message
+    if not isinstance(message, list):
+        raise _no_message(message)
+    blocks = cast("list[Any]", message)
+    texts: list[str] = []
+    kind = "text"
+    for one in blocks:
+        if not isinstance(one, dict):
+            raise _no_message(one)
+        text: Any = cast("dict[str, Any]", one).get("text")
+        if isinstance(text, str):
+            texts.append(text)
+            kind = str(cast("dict[str, Any]", one).get("type", kind))
+    block = make("\n".join(texts)).text
+    # Providers have two words for it: `text`, and `input_text` for what a user wrote.
+    return [*blocks, {"type": kind, "text": block}] if block else list(blocks)
+
+
+def _no_message(message: object) -> InvalidInput:
+    return InvalidInput(
+        f"A `{type(message).__name__}` is no message",
+        "Give the user's text, or its content blocks: a list of dicts such as "
+        '`{"type": "text", "text": "…"}`',
+    )
+
+
+def _chosen(matches: Sequence[Match], look: Snapshot, most: int) -> list[Match]:
+    """Who is named: all who were called by name, and others up to the setting."""
+    found: dict[str, Match] = {}
+    for match in matches:
+        if _may_load(match, look):
+            found.setdefault(match.name, match)
+    asked = [match for match in found.values() if match.detector == ASKED][:MOST_ASKED]
+    others = [match for match in found.values() if match.detector != ASKED]
+    return [*asked, *others[: max(0, most - len(asked))]]
+
+
+def _may_load(match: Match, look: Snapshot) -> bool:
+    """Whether a model that calls Skill with this name gets this skill."""
+    skill = look.get(match.name)
+    return skill is not None and skill.for_model
+
+
+def _lines(matches: Sequence[Match], look: Snapshot) -> list[Line]:
+    found = [(look.get(match.name), match.detector == ASKED) for match in matches]
+    return [Line(skill, asked) for skill, asked in found if skill is not None]
+
+
+def _reason(answer: Answer, block: Block) -> str:
+    if block.left_out:
+        return "no room for " + ", ".join(f"`{name}`" for name in block.left_out)
+    if block.text:
+        return ""
+    if answer.matches:
+        return "the chosen skills are not offered to models"
+    if answer.fit >= answer.threshold:
+        return "no skill fits"
+    return f"no skill fits: the best is {answer.fit:.2f} sure, below {answer.threshold:.2f}"

@@ -1,0 +1,203 @@
+"""Close pairs are the closest there are, the same from either side, and say by which words."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations, permutations
+
+import pytest
+
+from satchel.authoring import overlap
+from satchel.authoring.overlap import COPY, compare, compare_one
+from satchel.detect import terms
+from satchel.skill.model import Head, Origin, Skill
+
+ORIGIN = Origin("/nowhere", "extra", "here")
+WORDS = [f"{a}{b}{c}" for a in "bdfg" for b in "aeiou" for c in ("lm", "nt", "rk", "pt")]
+
+
+def _skill(name: str, description: str, number: int = 0, **extra) -> Skill:
+    head = Head(name, description, f"{name}-{number}", "SKILL.md", 0, 0, 0, extra or None)
+    return Skill(head, ORIGIN)
+
+
+def _random(count: int, seed: int) -> list[Skill]:
+    """Skills that share many words; some are copies, some copies but for a word."""
+    chance = random.Random(seed)
+    skills: list[Skill] = []
+    for at in range(count):
+        words = chance.choices(WORDS, weights=range(1, len(WORDS) + 1), k=chance.randint(3, 12))
+        if skills and chance.random() < 0.3:
+            words = chance.choice(skills).description.split()
+            if chance.random() < 0.7:
+                words[chance.randrange(len(words))] = chance.choice(WORDS)
+        skills.append(_skill(f"s{at}", " ".join(words), at))
+    return skills
+
+
+REVIEWS = [
+    _skill("code-review", "Reviews pull requests for bugs, security and style."),
+    _skill("review-changes", "Reviewing a pull request: bugs, tests and style."),
+    _skill("pdf-forms", "Fills in PDF forms."),
+    _skill("tables", "Extracts tables from PDF files."),
+    _skill("bake-bread", "Kneads dough and bakes loaves."),
+]
+
+
+def test_a_pair_says_what_is_shared_and_what_tells_them_apart():
+    found = compare(REVIEWS, least=0.3)
+    assert found.groups == []
+    (pair,) = found.pairs
+    assert (pair.one.name, pair.other.name) == ("code-review", "review-changes")
+    assert 0.3 <= pair.score < COPY
+    assert not pair.copy
+    assert {"reviews", "pull", "requests", "bugs", "style"} <= {"review", *pair.shared, "reviews"}
+    assert "security" in pair.apart[0]
+    assert "tests" in pair.apart[1]
+    assert found.worst == pair.score
+    told = pair.to_dict()
+    assert told["skills"][0]["name"] == "code-review"
+    assert told["skills"][0]["only"] == list(pair.apart[0])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_closest_are_those_that_comparing_every_two_finds(seed):
+    skills = _random(60, seed)
+    near = {
+        skill.ref: {
+            pair.other.ref: pair.score
+            for pair in compare_one(skill, skills, least=0.2, limit=100).pairs
+        }
+        for skill in skills
+    }
+    one_by_one: dict[frozenset[str], float] = {}
+    for one, other in permutations(near, 2):
+        score = near[one].get(other, 0.0)
+        assert score == pytest.approx(near[other].get(one, 0.0))  # the same from either side
+        if score:
+            one_by_one[frozenset((one, other))] = round(score, 9)
+    whole = compare(skills, least=0.2, limit=10_000)
+    members = [{one.ref for one in group.skills} for group in whole.groups]
+    heads = {skill.ref for skill in skills} - {
+        one.ref for group in whole.groups for one in group.skills[1:]
+    }
+    expected = {pair: score for pair, score in one_by_one.items() if pair <= heads}
+    found = {frozenset((p.one.ref, p.other.ref)): round(p.score, 9) for p in whole.pairs}
+    assert found == expected
+    assert all(score < COPY for score in found.values())
+    # Near copies are near the one that stands for them, and nobody is in two groups.
+    for group in whole.groups:
+        first = group.skills[0].ref
+        scores = [one_by_one[frozenset((first, one.ref))] for one in group.skills[1:]]
+        assert min(scores) >= COPY
+        assert group.score == pytest.approx(min(scores))
+    assert sum(map(len, members)) == len(set().union(*members)) if members else True
+    # A limit changes nothing but the number.
+    few = compare(skills, least=0.2, limit=7)
+    assert [pair.score for pair in few.pairs] == [pair.score for pair in whole.pairs[:7]]
+    assert few.more
+    assert not whole.more
+
+
+def test_the_same_words_are_one_group_whatever_their_order():
+    skills = [
+        _skill("notes", "Writes release notes.", 1),
+        _skill("notes", "Notes: writes a release", 2),
+        _skill("notes", "Release notes! Writes them.", 3),
+        _skill("bread", "Bakes loaves."),
+    ]
+    found = compare(skills)
+    (group,) = found.groups
+    assert len(group.skills) == 3
+    assert group.score == pytest.approx(1.0)
+    assert found.pairs == []
+    assert group.to_dict()["count"] == 3
+    assert found.worst == pytest.approx(1.0)
+    one = compare_one(skills[1], skills)
+    assert [(pair.copy, round(pair.score, 6)) for pair in one.pairs] == [(True, 1.0), (True, 1.0)]
+
+
+def test_other_fields_and_other_scripts_count():
+    skills = [
+        _skill("one", "合同审阅与修改。"),
+        _skill("two", "审阅合同，指出风险。"),
+        _skill("three", "Bakes.", when_to_use="somebody wants sourdough", tags=("oven",)),
+        _skill("four", "Sourdough in the oven."),
+    ]
+    found = compare(skills, least=0.1)
+    pairs = {(pair.one.name, pair.other.name): pair for pair in found.pairs}
+    assert {"合同", "审阅"} <= set(pairs["one", "two"].shared)
+    assert {"sourdough", "oven"} <= set(pairs["four", "three"].shared)
+
+
+@pytest.mark.parametrize("cut", [True, False], ids=["cutter", "plain"])
+def test_words_are_shown_whole(cut, monkeypatch):
+    terms._cutter.cache_clear()  # noqa: SLF001 - what a process finds once
+    if not cut:
+        monkeypatch.setattr(terms, "available", lambda _name: None)
+    skills = [
+        _skill("one", "Merges PDFs and scans: 合同审阅与修改。"),
+        _skill("two", "Splits PDFs; 审阅合同，指出风险。"),
+    ]
+    (pair,) = compare(skills, least=0.0).pairs
+    terms._cutter.cache_clear()  # noqa: SLF001
+    assert set(pair.shared) == {"pdfs", "合同", "审阅"}
+    assert set(pair.apart[0]) == {"merges", "scans", "修改"}
+    assert {"splits", "风险"} <= set(pair.apart[1]) | {word[-2:] for word in pair.apart[1]}
+    assert not {"pd", "fs", "同审", "阅与"} & {*pair.shared, *pair.apart[0], *pair.apart[1]}
+
+
+PATTERN = (
+    "Automates service{at} operations through a toolkit: search tools for current schemas before "
+    "calling workflows, manage connections, accounts, triggers, records and reports"
+)
+
+
+def test_what_is_made_from_one_pattern_is_not_compared_two_by_two(monkeypatch):
+    asked = 0
+    plain = overlap._score  # noqa: SLF001 - counts the comparisons
+
+    def counted(*rows):
+        nonlocal asked
+        asked += 1
+        return plain(*rows)
+
+    monkeypatch.setattr(overlap, "_score", counted)
+    skills = [_skill(f"s{at}", PATTERN.format(at=at), at) for at in range(400)]
+    skills.append(_skill("short", "Automates operations through workflows."))
+    assert compare(skills).pairs == []
+    assert asked < 10 * len(skills)
+
+
+def test_copies_but_for_two_words_are_compared_with_the_first_alone(monkeypatch):
+    asked = 0
+    plain = overlap._score  # noqa: SLF001 - counts the comparisons
+
+    def counted(*rows):
+        nonlocal asked
+        asked += 1
+        return plain(*rows)
+
+    monkeypatch.setattr(overlap, "_score", counted)
+    lacking = list(combinations(WORDS, 2))[:400]
+    skills = [
+        _skill(f"s{at}", " ".join(word for word in WORDS if word not in two), at)
+        for at, two in enumerate(lacking)
+    ]
+    (group,) = compare(skills).groups
+    assert len(group.skills) == 400
+    assert asked < 4 * len(skills)
+
+
+def test_a_library_of_none_and_skills_of_no_words():
+    assert compare([]).pairs == []
+    silent = [_skill("和", "的", 1), _skill("和", "的", 2), _skill("bread", "Bakes loaves.")]
+    found = compare(silent, least=0.0)
+    assert (found.groups, found.pairs, found.worst) == ([], [], 0.0)
+
+
+def test_progress_is_told_and_ends():
+    told: list[tuple[int, int]] = []
+    compare(_random(600, 1), progress=lambda *step: told.append(step))
+    assert told == sorted(told)
+    assert told[-1] == (1_800, 1_800)

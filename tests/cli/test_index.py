@@ -1,0 +1,227 @@
+"""index builds what makes a search fast; doctor says where a large library lacks it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from satchel import Satchel
+from satchel.cli import indexing
+from satchel.cli.indexing import index, size_of
+from satchel.cli.progress import Progress
+from satchel.detect.base import Prepared
+from satchel.detect.compose import WithExplicit
+from satchel.errors import Conflict, Refused
+from tiny_models import write_bert
+
+
+class Scripted:
+    """A detector that keeps an index, and one that the test can ask about."""
+
+    def __init__(self, folder="", held=0, vectors="") -> None:
+        self.folder, self.held, self.vectors = folder, held, vectors
+        self.calls = []
+
+    def detect(self, goal_text, skills):
+        return []
+
+    def prepare(self, skills, progress=None, rebuild=False):
+        self.calls.append((len(skills), rebuild))
+        for done in range(1, len(skills) + 3):  # one that counts too far
+            if progress is not None:
+                progress(done)
+        embedded = 3_003 if self.vectors else 0
+        return Prepared("tantivy", len(skills), 2, 1.234, self.folder, self.vectors, embedded)
+
+    def indexed(self):
+        return self.held
+
+
+class Plain:
+    """A detector that keeps nothing."""
+
+    def detect(self, goal_text, skills):
+        return []
+
+
+def test_what_was_built_is_told(inside, tmp_path):
+    folder = tmp_path / "cache"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep/segment").write_bytes(b"x" * 2_500_000)
+    detector = Scripted(str(folder), vectors="small-model")
+    _, status, out, err = inside(index, detector)
+    assert (status, err) == (0, "")
+    assert out.splitlines()[0] == "4 skills, 2 read anew, in 1.2 s"
+    assert "engine: tantivy" in out
+    assert "vectors: 3,003 skills (small-model)" in out
+    assert "(2.5 MB)" in out
+    assert detector.calls == [(4, False)]
+
+
+def test_scripts_get_engine_skills_seconds_size_and_folder(inside, tmp_path):
+    detector = Scripted(str(tmp_path / "nowhere"))
+    _, status, out, _ = inside(index, detector, "--rebuild", "--json")
+    assert status == 0
+    assert json.loads(out) == {
+        "engine": "tantivy",
+        "skills": 4,
+        "changed": 2,
+        "seconds": 1.234,
+        "folder": str(tmp_path / "nowhere"),
+        "vectors": "",
+        "embedded": 0,
+        "size": 0,
+    }
+    assert detector.calls == [(4, True)]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (TimeoutError(), Conflict, "Another process is writing the index"),
+        (OSError(28, "No space left on device"), Refused, "No space left on device"),
+    ],
+)
+def test_what_stops_it_is_said_with_the_next_step(inside, error, kind, message):
+    class Failing(Scripted):
+        def prepare(self, skills, progress=None, rebuild=False):
+            raise error
+
+    with pytest.raises(kind, match=message) as caught:
+        inside(index, Failing())
+    assert caught.value.hint
+    assert caught.value.exit_code == 4
+
+
+def test_a_detector_without_an_index_is_no_error(inside):
+    _, status, out, err = inside(index, Plain())
+    assert (status, out) == (0, "")
+    assert "keeps no index" in err
+    assert json.loads(inside(index, Plain(), "--json").out) is None
+
+
+def test_the_one_that_ships_builds_and_then_has_little_to_do(terminal):
+    done = terminal.run("index", "--json")
+    assert done.status == 0, done.err
+    first = json.loads(done.out)
+    assert first["skills"] == 4
+    assert first["engine"] in {"memory", "fts5", "tantivy"}
+    again = json.loads(terminal.run("index", "--json").out)
+    assert again["skills"] == 4
+    assert json.loads(terminal.run("search", "review", "--json").out)[0]["name"] == "code-review"
+
+
+def test_a_small_library_is_told_the_truth_about_its_engine(terminal):
+    out = terminal.run("index").out
+    assert "engine: plain Python and one file; so few skills need no more" in out
+    assert "gone with this process" not in out
+    assert "folder:" in out
+    assert "gone with this process" in terminal.run("index", SATCHEL_INDEX="false").out
+
+
+@pytest.mark.req("C10")
+@pytest.mark.timeout(60)
+def test_vectors_are_counted_and_made_anew(empty):
+    write_bert(empty.home / "tiny-bert")
+    texts = {"cat": "the cat merge files", "files": "merge the files", "notes": "把文件合并起来"}
+    for name, text in texts.items():
+        empty.skill(f"skills/{name}", f"---\nname: {name}\ndescription: {text}\n---\nBody\n")
+    empty.run("vectors", "add", "~/tiny-bert")
+    on = {"SATCHEL_VECTORS": "tiny-bert", "SATCHEL_TRUST": "all"}
+    done = empty.run("index", **on)
+    assert done.status == 0, done.err
+    assert done.out.startswith("3 skills")
+    # The model does not read the third one: that is left to words.
+    assert "vectors: 2 skills (tiny-bert)" in done.out
+    (kept,) = empty.home.glob(".cache/satchel/search/*/vectors/*/*.vec")
+    empty.run("index", **on)
+    assert kept.exists()
+    assert json.loads(empty.run("index", "--rebuild", "--json", **on).out)["embedded"] == 2
+    (again,) = empty.home.glob(".cache/satchel/search/*/vectors/*/*.vec")
+    assert again != kept
+
+
+def test_a_model_that_cannot_be_opened_is_no_silence(terminal):
+    done = terminal.run("index", SATCHEL_VECTORS="no-such-model")
+    assert done.status == 3
+    assert "no converted model `no-such-model`" in done.err
+
+
+def test_words_and_vectors_have_a_bar_each(inside, monkeypatch):
+    labels: list[str] = []
+
+    class Bar(Progress):
+        def __init__(self, label):
+            super().__init__(label)
+            labels.append(label)
+
+    class Both(Scripted):
+        def prepare(self, skills, progress=None, rebuild=False):
+            assert progress is not None
+            for tell in (progress, progress.vectors):
+                for done in (1, 2, 3):
+                    tell(done)
+            return super().prepare(skills, rebuild=rebuild)
+
+    monkeypatch.setattr(indexing, "Progress", Bar)
+    inside(index, Both())
+    assert labels == ["Indexing skills", "Making vectors"]
+
+
+def test_a_folder_that_goes_away_counts_nothing(tmp_path):
+    (tmp_path / "a").write_bytes(b"123")
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    assert size_of(str(tmp_path)) >= 3
+    assert size_of(str(tmp_path / "never")) == 0
+
+
+# --- doctor -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A library that is worth an engine."""
+    project = tmp_path_factory.mktemp("large") / "project"
+    for number in range(2_001):
+        folder = project / f"skills/part-{number:04}"
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(
+            f"---\nname: part-{number:04}\ndescription: Number {number}. Use for it.\n---\nx\n"
+        )
+    return project
+
+
+def _doctor(project, detector):
+    made = Satchel.for_project(project, trust="all", builtin=False)
+    found = Satchel(made.library, made.settings, detector=detector).problems(deep=True)
+    return {problem.code: problem for problem in found if problem.code.startswith("search-")}
+
+
+@pytest.mark.timeout(60)
+def test_a_large_library_without_an_index_is_told_what_to_type(large):
+    found = _doctor(large, Scripted(held=12))
+    assert list(found) == ["search-unindexed"]
+    problem = found["search-unindexed"]
+    assert problem.severity == "note"
+    assert problem.message == "2,001 skills are offered, and the search index holds 12"
+    assert "`satchel index`" in problem.fix
+    assert _doctor(large, Scripted(held=2_001)) == {}
+    assert _doctor(large, Plain()) == {}
+    # One that is made of others is asked about the one that keeps the index.
+    assert list(_doctor(large, WithExplicit(Scripted(held=12)))) == ["search-unindexed"]
+
+
+@pytest.mark.timeout(60)
+def test_a_large_library_without_the_engine_is_told_what_to_install(large, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tantivy", None)
+    found = _doctor(large, Scripted(held=2_001))
+    assert list(found) == ["search-plain"]
+    assert '`pip install "satchel[search]"`, then `satchel index`' in found["search-plain"].fix
+
+
+def test_a_small_library_hears_nothing_of_it(terminal, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tantivy", None)
+    assert _doctor(terminal.project, Scripted(held=0)) == {}
+    assert "search-" not in terminal.run("doctor").out

@@ -1,0 +1,293 @@
+"""`satchel test --triggers`: who is chosen, who took a prompt, what would help, and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+pytestmark = [pytest.mark.timeout(60), pytest.mark.req("C3")]
+
+SKILLS = {
+    "code-review": "Reviews source code for bugs, security holes and style.",
+    "git-helper": "Explains a diff or a merge conflict, and opens a pull request.",
+    "pdf-forms": "Fills in PDF forms and extracts their fields.",
+    "spreadsheets": "Builds spreadsheets with formulas, charts and pivot tables.",
+    "translation": "Translates text between German, French and Spanish.",
+}
+GOOD = """\
+should:
+  - Find bugs and security holes in source code
+should_not:
+  - prompt: Fill in PDF forms
+    instead: pdf-forms
+"""
+MIXED = """\
+should:
+  - Find bugs and security holes in source code
+  - Inspect Haskell modules
+  - Inspect Haskell
+should_not:
+  - prompt: Fill in PDF forms
+    instead: translation
+  - Extract fields of PDF forms
+"""
+
+
+@pytest.fixture
+def desk(empty):
+    for name, text in SKILLS.items():
+        empty.skill(
+            f".agents/skills/{name}", f"---\nname: {name}\ndescription: {text}\n---\nSteps.\n"
+        )
+        empty.trust(f".agents/skills/{name}")
+    return empty
+
+
+def _prompts(desk, name: str, text: str, file: str = "triggers.yaml") -> None:
+    folder = desk.project / f".agents/skills/{name}/evals"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_text(text, encoding="utf-8")
+
+
+SNAPSHOTS = {
+    "triggers-mixed": MIXED,
+    "triggers-good": GOOD,
+    "triggers-colon": "should:\n  - Find bugs\n  - Review this: it crashes\n",
+    "triggers-none": None,
+}
+
+
+@pytest.mark.parametrize("language", ["", "zh"])
+@pytest.mark.parametrize("name", SNAPSHOTS)
+def test_whole_runs(name, language, desk):
+    text = SNAPSHOTS[name]
+    if text is not None:
+        _prompts(desk, "code-review", text)
+    done = desk.run("test", "--triggers", "code-review", SATCHEL_LANG=language or "en")
+    desk.check(f"zh-{name}" if language else name, done)
+
+
+def test_a_thief_is_named_with_its_words(desk):
+    _prompts(desk, "code-review", "should: [Explain merge conflicts]\n")
+    done = desk.run("test", "--triggers", "code-review", COLUMNS="")
+    assert done.status == 1
+    told = next(line for line in done.out.splitlines() if "took it" in line)
+    assert told.strip().startswith("→ `git-helper` took it, by its description (`")
+    assert "`merge`" in told
+
+
+def test_exit_codes_for_a_pipeline(desk):
+    _prompts(desk, "code-review", MIXED)
+    run = desk.run
+    assert run("test", "--triggers", "code-review").status == 1
+    assert run("test", "--triggers", "code-review", "--min-recall", "0.3").status == 0
+    assert run("test", "--triggers", "code-review", "--min-recall", "33%").status == 0
+    assert run("test", "--triggers", "code-review", "--min-recall", "0.5").status == 1
+    assert run("test", "--triggers", "code-review", "--min-precision", "0").status == 1
+    _prompts(desk, "code-review", GOOD)
+    assert run("test", "--triggers", "code-review").status == 0
+    assert run("test", "--triggers", "translation").status == 3
+    assert run("test", "--triggers", "no-such-skill").status == 3
+    _prompts(desk, "code-review", "shoud: [x]\n")
+    assert run("test", "--triggers", "code-review").status == 5
+
+
+def test_a_bound_is_told_beside_what_it_bounds(desk):
+    _prompts(desk, "code-review", MIXED)
+    done = desk.run("test", "--triggers", "code-review", "--min-recall", "0.3")
+    assert done.status == 0
+    assert "`code-review` passed: recall 33 % ≥ 30 %\n" in done.err
+    done = desk.run("test", "--triggers", "code-review", "--min-recall", "0.5")
+    assert "`code-review` failed: recall 33 % < 50 %\n" in done.err
+
+
+def test_a_false_hit_says_what_caught_it_and_what_to_narrow(desk):
+    _prompts(
+        desk,
+        "pdf-forms",
+        "should: [Fill in PDF forms, Fields of PDF forms]\nshould_not: [Extract PDF fields]\n",
+    )
+    done = desk.run("test", "--triggers", "pdf-forms", COLUMNS="")
+    assert "→ caught by its name (`pdf`) and its description (`" in done.out
+    assert "→ its name says `pdf`: a description alone cannot keep it away" in done.out
+    _prompts(desk, "translation", "should: [German]\nshould_not: [Speak German]\n")
+    done = desk.run("test", "--triggers", "translation", COLUMNS="")
+    assert "→ narrow the description where it says `german`" in done.out
+    _prompts(desk, "pdf-forms", "should_not: [use the pdf-forms skill]\n")
+    done = desk.run("test", "--triggers", "pdf-forms", COLUMNS="")
+    assert "→ a skill that is called by its name is always chosen" in done.out
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_prompts_use_the_whole_width(columns, desk):
+    _prompts(desk, "code-review", f"should: ['{'abcd ' * 60}']\n")
+    done = desk.run("test", "--triggers", "code-review", COLUMNS=str(columns))
+    lines = [line for line in done.out.splitlines() if "abcd abcd abcd" in line and "`" not in line]
+    assert {len(line) for line in lines[:2]} <= set(range(columns - 4, columns + 1))
+
+
+def test_a_missing_model_is_a_note_and_no_failure(desk):
+    _prompts(desk, "code-review", GOOD)
+    nowhere = "http://127.0.0.1:9/v1/embeddings?model=none"
+    done = desk.run("test", "--triggers", "code-review", SATCHEL_VECTORS=nowhere, COLUMNS="")
+    assert done.status == 0, done.err
+    assert "Meanings are not compared: " in done.err
+
+
+def test_a_skill_without_a_program_has_prompts_to_run(desk):
+    _prompts(desk, "code-review", GOOD)
+    done = desk.run("test", "code-review", COLUMNS="")
+    assert done.status == 2
+    assert "hint: Run its prompts: `satchel test --triggers code-review`" in done.err
+    done = desk.run("test", "translation", COLUMNS="")
+    assert "hint: Check it with `satchel check translation`" in done.err
+
+
+def test_precision_counts_what_should_not_have_fired(desk):
+    _prompts(
+        desk,
+        "pdf-forms",
+        "should: [Fill in PDF forms, Fields of PDF forms]\nshould_not: [Extract PDF fields]\n",
+    )
+    record = json.loads(desk.run("test", "--triggers", "pdf-forms", "--json").out)["results"][0]
+    assert (record["recall"], record["precision"]) == (1.0, 0.6667)
+    assert desk.run("test", "--triggers", "--min-precision", "0.6").status == 0
+    assert desk.run("test", "--triggers", "--min-precision", "0.7").status == 1
+
+
+def test_json_has_everything(desk):
+    _prompts(desk, "code-review", MIXED)
+    done = desk.run("test", "--triggers", "code-review", "--json")
+    told = json.loads(done.out)
+    assert (done.status, told["ok"], told["broken"]) == (1, False, [])
+    (record,) = told["results"]
+    assert record["path"].endswith("evals/triggers.yaml")
+    assert record["should"] == {"chosen": 1, "missed": 2}
+    assert record["should_not"] == {"quiet": 2, "fired": 0}
+    rows = {row["prompt"]: row for row in record["prompts"]}
+    assert rows["Find bugs and security holes in source code"]["rank"] == 1
+    assert rows["Inspect Haskell"]["line"] == 4
+    assert rows["Fill in PDF forms"]["instead_chosen"] is False
+    assert rows["Fill in PDF forms"]["rivals"][0]["name"] == "pdf-forms"
+    first = record["advice"][0]
+    assert (first["passed_before"], first["of"]) == (3, 5)
+    assert first["passed"] > 3
+
+
+def test_without_a_name_every_skill_with_prompts_is_tested(desk):
+    nothing = desk.run("test", "--triggers")
+    assert nothing.status == 3
+    assert "No skill of this project has trigger tests" in nothing.err
+    _prompts(desk, "code-review", GOOD)
+    _prompts(
+        desk,
+        "pdf-forms",
+        '[{"query": "Fill in PDF forms", "should_trigger": true}]',
+        "triggers.json",
+    )
+    done = desk.run("test", "--triggers", "--json")
+    assert done.status == 0, done.out
+    assert [one["name"] for one in json.loads(done.out)["results"]] == ["code-review", "pdf-forms"]
+    assert desk.run("test", "--triggers", "--all").status == 0
+    # One broken file does not hide the others.
+    _prompts(desk, "translation", "should: [\n")
+    done = desk.run("test", "--triggers")
+    assert done.status == 5
+    assert "✓ code-review" in done.out
+    assert "The trigger tests of `translation` cannot be run" in " ".join(done.err.split())
+    told = json.loads(desk.run("test", "--triggers", "--json").out)
+    assert [one["name"] for one in told["broken"]] == ["translation"]
+    assert told["broken"][0]["problems"][0]["line"] == 2
+
+
+def test_an_author_needs_no_trust(desk, tmp_path):
+    """A skill of the project that nobody trusted, and a folder that no library knows."""
+    text = "---\nname: sculpture\ndescription: Carves marble statues.\n---\nSteps.\n"
+    desk.skill("skills/sculpture", text)
+    for folder in (desk.project / "skills/sculpture", tmp_path / "mine/sculpture"):
+        (folder / "evals").mkdir(parents=True)
+        (folder / "SKILL.md").write_text(text)
+        (folder / "evals/triggers.yaml").write_text("should: [Carve marble statues]\n")
+    assert "sculpture" not in desk.run("list").out
+    for words in (("sculpture",), ("skills/sculpture",), (str(tmp_path / "mine/sculpture"),), ()):
+        done = desk.run("test", "--triggers", *words)
+        assert done.status == 0, done.out + done.err
+        assert "✓ should      #1   Carve marble statues" in done.out
+    # Testing is no trust.
+    assert desk.run("load", "sculpture").status != 0
+
+
+def test_advice_holds_when_it_is_taken(desk):
+    _prompts(desk, "code-review", MIXED)
+    record = json.loads(desk.run("test", "--triggers", "code-review", "--json").out)["results"][0]
+    words = " ".join(one["add"] for one in record["advice"])
+    path = desk.project / ".agents/skills/code-review/SKILL.md"
+    path.write_text(path.read_text().replace("and style.", f"and style. {words}."))
+    done = desk.run("test", "--triggers", "code-review")
+    assert done.status == 0, done.out
+
+
+def test_trying_leaves_no_mark(desk):
+    _prompts(desk, "code-review", MIXED)
+    before = json.loads(desk.run("which", "Inspect Haskell", "--json").out)
+    assert desk.run("test", "--triggers", "code-review").status == 1
+    after = json.loads(desk.run("which", "Inspect Haskell", "--json").out)
+    assert [one["name"] for one in after["skills"]] == [one["name"] for one in before["skills"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "`NAME` is missing"),
+        (("a", "b"), "Give one tool skill at a time"),
+        (("a", "--min-recall", "1"), "That option belongs to `--triggers`"),
+        (("--all",), "That option belongs to `--triggers`"),
+        (("--triggers", "a", "--all"), "Give names or `--all`, not both"),
+        (
+            ("--triggers", "--min-recall", "90"),
+            "`--min-recall` needs a number from 0 to 1, not `90`",
+        ),
+        (
+            ("--triggers", "--min-recall", "nan"),
+            "`--min-recall` needs a number from 0 to 1, not `nan`",
+        ),
+    ],
+)
+def test_slips_are_told(words, message, desk):
+    done = desk.run("test", *words)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith(f"error: {message}\n\nhint: ")
+
+
+def test_a_hostile_prompt_moves_no_cursor(desk):
+    _prompts(desk, "code-review", 'should: ["Inspect \\e[31m Haskell \\u202e"]\n')
+    done = desk.run("test", "--triggers", "code-review")
+    assert "\x1b" not in done.out
+    assert "\u202e" not in done.out
+
+
+def test_a_new_skill_passes_its_own_prompts(empty):
+    assert empty.run("new", "style-check").status == 0
+    assert empty.run("new", "shenyue", "--language", "zh").status == 0
+    for builtin in ("false", "true"):
+        done = empty.run("test", "--triggers", SATCHEL_BUILTIN=builtin)
+        assert done.status == 0, done.out
+    path = empty.project / ".agents/skills/style-check/evals/triggers.yaml"
+    assert "satchel test --triggers style-check" in path.read_text()
+    checked = json.loads(empty.run("check", "style-check", "--json").out)[0]
+    assert {"triggers-readable": "pass"}.items() <= {
+        box["rule"]: box["state"] for box in checked["boxes"]
+    }.items()
+    path.write_text("should:\n  - Fix this: please\n")
+    checked = empty.run("check", "style-check", COLUMNS="")
+    assert checked.status == 0
+    where = os.path.join("evals", "triggers.yaml")
+    assert f"note triggers-readable ({where}:2): YAML reads the prompt" in checked.out
+
+
+def test_names_complete(desk):
+    env = {"_SATCHEL_COMPLETE": "bash_complete", "COMP_CWORD": "3"}
+    done = desk.run(**env, COMP_WORDS="satchel test --triggers code")
+    assert done.out.split() == ["plain,code-review"]

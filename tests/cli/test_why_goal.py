@@ -1,0 +1,337 @@
+"""why --goal: rank, fields, what beat it, what it lacks, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from satchel import Satchel
+from satchel.cli.explaining import why
+from satchel.cli.output import width_of
+from satchel.detect.base import Answer, Match, Place
+
+GOAL = "review this pull request"
+
+
+class Scripted:
+    """A detector that places skills where the test wants them."""
+
+    name = "hybrid"
+
+    def __init__(self, chosen, place, fit=0.8, collapsed=()) -> None:
+        self._chosen, self._place = chosen, place
+        self._fit, self._collapsed = fit, collapsed
+
+    def detect(self, goal_text, skills):
+        return self.look(goal_text, skills).matches
+
+    def look(self, goal_text, skills):
+        found = [_match(skill) for skill in skills if skill.name in self._chosen]
+        return Answer(found, [], self._fit, 0.5, "hybrid", 1.0, (), self._collapsed)
+
+    def place(self, goal_text, skills, skill):
+        rank, fields, ahead, missing = self._place
+        known = {one.name: one for one in skills}
+        before = [(_match(known[name], sum(given.values())), given) for name, given in ahead]
+        match = _match(skill, sum(fields.values())) if rank else None
+        return Place(rank, len(skills), match, fields, before, missing)
+
+
+def _match(skill, score=1.0):
+    evidence = (f"name: {skill.name}", "vectors: 0.4")
+    return Match(skill.name, score, f"name has `{skill.name}`", evidence, skill, "hybrid")
+
+
+def _chapter(out: str) -> str:
+    """What is said about the request: it stands before the story, and what to do after it."""
+    first, _, story = out[out.index("For this request") - 2 :].partition("\n\n● Where it was found")
+    if not story:
+        first, _, story = first.partition("\n\n▲ Where it was found")
+    return (
+        first
+        + "\n\nWhat to do next" * ("What to do next" in story)
+        + (story.partition("What to do next")[2])
+    )
+
+
+# --- with the detector that ships ---------------------------------------------------------
+
+
+@pytest.mark.req("C7")
+def test_a_chosen_skill_has_nothing_to_mend(terminal):
+    done = terminal.run("why", "code-review", "--goal", GOAL)
+    assert done.status == 0
+    told = _chapter(done.out)
+    assert told.startswith("● For this request\n  “review this pull request”\n")
+    assert "it would be chosen: ranked 1st of 4" in told
+    assert "■" in told
+    assert told.endswith("→ Nothing to fix: this request gets it\n")
+    assert "satchel why code-review --goal" not in told
+
+
+def test_a_skill_without_a_word_of_the_goal_is_told_so(terminal):
+    told = _chapter(terminal.run("why", "fix-yaml", "--goal", "xylophone concerto").out)
+    assert told.startswith("▲ For this request")
+    assert "it is not chosen" in told
+    assert "→ Call it by its name: a request with `use skill fix-yaml`" in told
+    assert "`pin`" not in told  # it is listed in full already
+    short = terminal.run("why", "fix-yaml", "--goal", "xylophone", "--budget", "300").out
+    assert _chapter(short).count("add `fix-yaml` to `pin`") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [("release-notes", "because it is not trusted"), ("skills/code-review", "hidden by")],
+)
+def test_what_is_not_offered_is_said_first_and_placed_all_the_same(terminal, name, first):
+    out = terminal.run("why", name, "--goal", "write release notes, review the rest").out
+    assert first in out.splitlines()[0]
+    told = _chapter(out).splitlines()
+    assert told[2] == "  it is not offered, so it cannot be chosen"
+    assert told[3].startswith("  if it were offered, it would be")
+    assert "chosen instead" not in out
+    row = json.loads(terminal.run("why", name, "--goal", "release notes review", "--json").out)
+    assert row["goal"]["offered"] is False
+    assert row["goal"]["chosen"] is False
+    assert row["goal"]["of"] == 5
+
+
+def test_an_excluded_skill_is_placed_too(terminal):
+    env = {"SATCHEL_EXCLUDE": "code-*"}
+    out = terminal.run("why", "code-review", "--goal", GOAL, **env).out
+    assert "a filter leaves it out" in out.splitlines()[0]
+    assert "it is not offered, so it cannot be chosen" in out
+
+
+def test_the_same_for_scripts(terminal):
+    told = json.loads(terminal.run("why", "code-review", "--goal", GOAL, "--json").out)
+    assert told["state"] == "active"
+    goal = told["goal"]
+    assert (goal["text"], goal["rank"], goal["of"]) == (GOAL, 1, 4)
+    assert goal["chosen"] is True
+    assert goal["advice"] == []
+    assert goal["match"]["name"] == "code-review"
+    assert sum(goal["fields"].values()) > 0
+    keys = {"fit", "threshold", "missing", "ahead", "instead", "near_copy_of", "detector", "notes"}
+    assert keys <= set(goal)
+    assert "goal" not in json.loads(terminal.run("why", "code-review", "--json").out)
+
+
+@pytest.mark.parametrize(("name", "status"), [("plain-text", 5), ("nothing", 3)])
+def test_what_is_no_skill_has_no_place(terminal, name, status):
+    done = terminal.run("why", name, "--goal", GOAL)
+    assert done.status == status
+    assert "For this request" not in done.out
+
+
+def test_a_goal_from_a_pipe_and_one_that_is_missing(terminal):
+    out = terminal.run("why", "code-review", "--goal", "-", stdin="review this").out
+    assert "“review this”" in out
+    done = terminal.run("why", "code-review", "--goal", " ")
+    assert done.status == 2
+    assert "`satchel why code-review --goal" in done.err
+
+
+def test_a_tool_skill_is_called_and_not_chosen(terminal):
+    assert terminal.run("new", "word-count", "--kind", "python").status == 0
+    done = terminal.run("why", "word-count", "--goal", "count words")
+    assert done.status == 0
+    if "tools and no instructions" not in done.out:  # it has a SKILL.md beside its tools
+        assert "For this request" in done.out
+    (terminal.project / ".agents/skills/word-count/SKILL.md").unlink(missing_ok=True)
+    done = terminal.run("why", "word-count", "--goal", "count words")
+    assert "it has tools and no instructions: models call its tools" in done.out
+
+
+@pytest.mark.req("C3")
+def test_what_the_request_rules_out_is_the_reason(terminal):
+    goal = "review this pull request, but do not use the code-review skill"
+    out = terminal.run("why", "code-review", "--goal", goal, COLUMNS="").out
+    told = _chapter(out)
+    assert "it is not chosen: `code-review` is left out: the request says not to use it" in told
+    assert "What to do next" not in told
+    called = _chapter(terminal.run("why", "fix-yaml", "--goal", "use the fix-yaml skill").out)
+    assert called.count("called by name: `") == 1
+    assert "called by name: called" not in called
+    assert "it would be chosen: ranked 1st of 4" in called
+
+
+# --- with answers made for the screen -----------------------------------------------------
+
+BEATEN = (
+    2,
+    {"name": 0.2, "description": 0.9, "body": 0.0},
+    [("code-review", {"name": 1.6, "description": 0.8, "body": 0.3})],
+    ("branch", "merge"),
+)
+
+
+def test_what_beat_it_is_named_with_the_fields(inside):
+    told = _chapter(
+        inside(why, Scripted(["code-review"], BEATEN), "style-guide", "--goal", "x").out
+    )
+    assert "it is not chosen: ranked 2nd of 4" in told
+    assert "chosen instead: `code-review`" in told
+    assert "words and vectors: name has `style-guide`" in told
+    assert "  name          ■·········  0.20  ■■■■■■■■■■  1.60\n" in told
+    assert "  instructions  ··········  0.00  ■■········  0.30\n" in told
+    assert "code-review  2.70   name (+1.40), instructions (+0.30)" in told
+    assert "words it has nowhere: `branch`, `merge`" in told
+    steps = told.partition("What to do next\n")[2].splitlines()
+    assert "`branch`, `merge`" in steps[0]
+    assert "`code-review` what it is not for" in " ".join(steps[1:3])
+
+
+def test_the_request_comes_before_the_story(terminal):
+    out = terminal.run("why", "code-review", "--goal", GOAL).out
+    assert out.startswith("code-review: ")
+    assert out.index("For this request") < out.index("Where it was found")
+    assert out.index("Where it was found") < out.index("What to do next")
+
+
+def test_a_request_without_a_word_of_it_may_be_for_others(inside):
+    missing = ("please", "xylophone", "这份", "的", "can't", "帮我把这份合同改成表格", "表格",
+               "看看", "翻译", "译成", "翻译成")  # fmt: skip
+    nothing = (0, {}, [], missing)
+    told = _chapter(inside(why, Scripted([], nothing), "style-guide", "--goal", "x").out)
+    steps = told.partition("What to do next\n")[2].splitlines()
+    assert steps[0].startswith("  → This request may simply not be for it")
+    assert "`xylophone`, " in steps[1]
+    assert "`表格`, `翻译`" in " ".join(told.split())
+    for word in ("please", "`的`", "can't", "帮我把这份合同改成表格", "这份", "看看", "译成"):
+        assert word not in told
+    goal = inside(why, Scripted([], nothing), "style-guide", "--goal", "x", "--json").out
+    assert json.loads(goal)["goal"]["missing"] == list(missing)
+    beaten = inside(why, Scripted([], BEATEN), "style-guide", "--goal", "x").out
+    assert "may simply not be for it" not in beaten
+
+
+@pytest.mark.parametrize(
+    ("rank", "said"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (11, "11th"), (22, "22nd"), (4, "4th")]
+)
+def test_a_rank_is_said_as_a_rank(inside, monkeypatch, rank, said):
+    detector = Scripted(["code-review"], (rank, *BEATEN[1:]))
+    assert f"ranked {said} of 4" in inside(why, detector, "style-guide", "--goal", "x").out
+    monkeypatch.setenv("SATCHEL_LANG", "zh")
+    assert said not in inside(why, detector, "style-guide", "--goal", "x").out
+
+
+def test_a_reason_that_is_empty_is_not_printed(inside):
+    class Silent(Scripted):
+        def place(self, goal_text, skills, skill):
+            found = super().place(goal_text, skills, skill)
+            return found._replace(match=found.match._replace(reason=" "))
+
+    told = _chapter(inside(why, Silent([], BEATEN), "style-guide", "--goal", "x").out)
+    assert "words and vectors" not in told
+
+
+def test_scripts_see_what_beat_it(inside):
+    detector = Scripted(["code-review"], BEATEN)
+    goal = json.loads(inside(why, detector, "style-guide", "--goal", "x", "--json").out)["goal"]
+    assert goal["ahead"][0]["by"] == ["name", "body"]
+    assert goal["missing"] == ["branch", "merge"]
+    assert goal["instead"] == ["code-review"]
+
+
+def test_a_near_copy_that_stands_for_it_is_the_reason(inside):
+    detector = Scripted(["code-review"], BEATEN, collapsed=(("style-guide", "code-review"),))
+    told = _chapter(inside(why, detector, "style-guide", "--goal", "x").out)
+    assert "its near copy `code-review` stands for it" in told
+    assert "Keep one of the two" in told
+    assert "use skill" not in told
+
+
+def test_a_first_place_that_is_too_weak_is_told_apart(inside):
+    place = (1, {"name": 0.2}, [], ("branch",))
+    told = _chapter(inside(why, Scripted([], place, fit=0.31), "style-guide", "--goal", "x").out)
+    assert "it is not chosen: ranked 1st of 4" in told
+    assert "31 % sure of the best; at least 50 % is needed" in " ".join(told.split())
+    assert "ahead of it" not in told
+
+
+def test_a_skill_kept_from_models_cannot_be_chosen(terminal, inside):
+    terminal.skill(
+        ".agents/skills/private",
+        "---\nname: private\ndescription: For people.\ndisable-model-invocation: true\n---\nx\n",
+    )
+    terminal.trust(".agents/skills/private")
+    told = _chapter(inside(why, Scripted(["private"], BEATEN), "private", "--goal", "x").out)
+    assert "it is not offered, so it cannot be chosen" in told
+
+
+@pytest.mark.parametrize("columns", ["60", "80", "120"])
+def test_the_tables_fit_the_screen(inside, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    told = _chapter(
+        inside(why, Scripted(["code-review"], BEATEN), "style-guide", "--goal", "说 " * 90).out
+    )
+    assert max(map(width_of, told.splitlines())) <= int(columns)
+
+
+# --- what was chosen before ---------------------------------------------------------------
+
+
+def _remember(terminal, skills, goal, runners_up=()):
+    trace = terminal.home / ".local/state/satchel/trace.jsonl"
+    trace.parent.mkdir(parents=True, exist_ok=True)
+    row = {
+        "t": time.time(),
+        "kind": "selected",
+        "project": str(terminal.project),
+        "skills": skills,
+        "runners_up": [[name, 0.5] for name in runners_up],
+        "goal": goal,
+        "detector": "hybrid",
+    }
+    with trace.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+@pytest.mark.req("C7")
+def test_past_choices_are_part_of_the_story(terminal):
+    _remember(terminal, ["code-review"], "look at\nmy diff")
+    _remember(terminal, ["code-review", "fix-yaml"], "review " * 20)
+    _remember(terminal, ["fix-yaml"], "mend\x1b[2J the config", ["code-review"])
+    _remember(terminal, [], "xylophone")
+    story = terminal.run("why", "code-review", COLUMNS="").out
+    assert "chosen for 2 of 4 requests\n" in story
+    assert "“review review" in story
+    assert "…”" in story
+    assert "came next for 1\n" in story
+    assert "“mend␛[2J the config”, which got `fix-yaml`" in story
+    never = terminal.run("why", "style-guide").out
+    assert "chosen for 0 of 4 requests" in never
+    told = json.loads(terminal.run("why", "code-review", "--json").out)["selected"]
+    assert (told["requests"], told["times"], told["runner_up"]) == (4, 2, 1)
+    assert told["instead"] == ["fix-yaml"]
+
+
+def test_what_a_host_lets_choose_is_remembered(terminal, monkeypatch):
+    for name, value in terminal.env().items():
+        monkeypatch.setenv(name, value)
+    Satchel.for_project(terminal.project).which("review this pull request")
+    story = terminal.run("why", "code-review").out
+    assert "chosen for 1 of 1 requests" in story
+    assert "“review this pull request”" in story
+
+
+def test_where_nobody_ever_chose_nothing_is_said(terminal):
+    assert "requests" not in terminal.run("why", "code-review").out
+
+
+def test_damaged_rows_of_the_trace_tell_no_story(terminal):
+    trace = terminal.home / ".local/state/satchel/trace.jsonl"
+    trace.parent.mkdir(parents=True, exist_ok=True)
+    row = {"t": 1.0, "kind": "selected", "project": str(terminal.project)}
+    rows = [
+        {**row, "skills": None},
+        {**row, "runners_up": 3},
+        {**row, "runners_up": [["x"], [], 7]},
+    ]
+    trace.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    done = terminal.run("why", "code-review")
+    assert done.status == 0
+    assert "chosen for 0 of 3 requests" in done.out

@@ -1,0 +1,522 @@
+"""Meanings: what a model adds, where it keeps out, and that it never stops a look."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from satchel import Satchel
+from satchel.detect import semantic as module
+from satchel.detect.hybrid import HybridDetector
+from satchel.detect.semantic import LazySemantic, Semantic
+from satchel.detect.texts import head_row
+from satchel.errors import ModelFailed, Refused
+from satchel.skill import Head, Origin, Skill
+from satchel.testing import make_skill
+
+ORIGIN = Origin("/skills", "project", "skills")
+CONCEPTS = (
+    {"car", "automobile", "vehicle", "engine"},
+    {"bill", "invoice", "receipt", "payment"},
+    {"song", "music", "melody", "tune"},
+    {"doctor", "physician", "medicine", "health"},
+    {"bread", "bake", "oven", "flour"},
+)
+
+
+def skill(name: str, description: str) -> Skill:
+    return Skill(Head(name, description, name, "SKILL.md", 0, 0, 0), ORIGIN)
+
+
+SKILLS = (
+    skill("automobile-care", "Looks after an automobile."),
+    skill("invoices", "Reads an invoice."),
+    skill("music-maker", "Writes music."),
+    skill("physician", "Explains what a physician said."),
+    skill("baker", "Plans what the oven does."),
+)
+
+
+class Concepts:
+    """A model that knows five things, and Latin letters."""
+
+    id = "concepts"
+    dimensions = len(CONCEPTS) + 1
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.broken = False
+
+    def covers(self, text: str) -> bool:
+        return text.isascii()
+
+    def embed(self, texts):
+        if self.broken:
+            raise ModelFailed("The server is away", "Try again later")
+        self.asked += texts
+        made = np.full((len(texts), self.dimensions), 0.05, np.float32)
+        for row, text in enumerate(texts):
+            words = set(text.lower().replace(".", " ").replace(":", " ").split())
+            for column, concept in enumerate(CONCEPTS):
+                made[row, column] += len(words & concept)
+        return made / np.linalg.norm(made, axis=1, keepdims=True)
+
+
+def with_meaning(model: Concepts | None = None) -> HybridDetector:
+    detector = HybridDetector(semantic=Semantic(model or Concepts()), rows=head_row)
+    detector.prepare(SKILLS)
+    return detector
+
+
+@pytest.mark.req("C10")
+@pytest.mark.parametrize(
+    ("goal", "name"),
+    [
+        ("my vehicle is loud", "automobile-care"),
+        ("how much was that receipt", "invoices"),
+        ("hum a melody", "music-maker"),
+        ("is this medicine right", "physician"),
+        ("flour everywhere", "baker"),
+    ],
+)
+def test_other_words_for_the_same_thing(goal, name):
+    by_words = HybridDetector(rows=head_row).rank(goal, SKILLS)
+    assert name not in {match.name for match in by_words}
+    found = with_meaning().rank(goal, SKILLS)
+    assert found[0].name == name
+    assert "its meaning is near" in found[0].reason
+
+
+def test_a_goal_of_two_parts_finds_both():
+    found = with_meaning().rank("Hum a melody for me. Then tell me about flour", SKILLS)
+    assert {match.name for match in found[:2]} == {"music-maker", "baker"}
+
+
+def test_a_script_that_the_model_does_not_know():
+    model = Concepts()
+    answer = with_meaning(model).look("把发票整理成表格", SKILLS)
+    assert answer.notes == ("Meanings are not compared: the model does not know this script",)
+    assert "把发票整理成表格" not in model.asked
+
+
+def test_a_model_that_fails_leaves_the_words():
+    model = Concepts()
+    detector = with_meaning(model)
+    model.broken = True
+    answer = detector.look("reads an invoice", SKILLS)
+    assert answer.matches[0].name == "invoices"
+    assert answer.notes == ("Meanings are not compared: The server is away",)
+
+
+def test_a_model_that_cannot_be_opened_is_said():
+    def fail() -> Semantic:
+        raise ModelFailed("There is no such model", "Name another")
+
+    detector = HybridDetector(semantic=LazySemantic(fail), rows=head_row)
+    answer = detector.look("reads an invoice", SKILLS)
+    assert answer.matches[0].name == "invoices"
+    assert "Meanings are not compared: There is no such model" in answer.notes
+
+
+def test_a_setting_that_names_no_model_is_said(tmp_path):
+    make_skill(tmp_path / "skills", "invoices", "Reads an invoice.")
+    found = Satchel.for_project(
+        tmp_path, trust="all", builtin=False, vectors=str(tmp_path / "nothing")
+    )
+    answer = found.which("reads an invoice")
+    assert [match.name for match in answer.matches] == ["invoices"]
+    assert any(note.startswith("Meanings are not compared") for note in answer.notes)
+
+
+def test_nobody_waits_for_vectors():
+    class Slow(Concepts):
+        def embed(self, texts):
+            if len(texts) > 1 or "invoice" in texts[0]:
+                time.sleep(0.2)
+            return super().embed(texts)
+
+    detector = HybridDetector(semantic=Semantic(Slow()))
+    many = tuple(skill(f"s{number}", f"Does thing {number}.") for number in range(400))
+    began = time.perf_counter()
+    answer = detector.look("thing", many)
+    assert time.perf_counter() - began < 5
+    assert (
+        "Meanings are not compared yet: 400 of 400 skills wait; run `satchel index`" in answer.notes
+    )
+
+
+def test_a_new_skill_gets_its_vector():
+    detector = with_meaning()
+    more = (*SKILLS, skill("garage", "Repairs what an engine needs."))
+    detector.prepare(more)
+    names = [match.name for match in detector.rank("vehicle", more)]
+    assert names[:2] == ["automobile-care", "garage"] or names[:2] == ["garage", "automobile-care"]
+
+
+def test_a_vector_of_a_stranger_is_passed_over():
+    detector = with_meaning()
+    assert [match.name for match in detector.rank("vehicle", SKILLS[1:])] != ["automobile-care"]
+    assert all(match.name != "automobile-care" for match in detector.rank("vehicle", SKILLS[1:]))
+
+
+# --- while vectors are made ---------------------------------------------------------------
+
+
+def _legs(semantic, goal, skills, known=()):
+    by_key = {one.path: one for one in skills}
+    return semantic.legs(goal, skills, {one.path for one in known}, by_key, 100)
+
+
+def _wait(semantic: Semantic) -> None:
+    until = time.monotonic() + 8
+    store = semantic._store  # noqa: SLF001
+    while (store.waiting or store._pool is not None) and time.monotonic() < until:  # noqa: SLF001
+        time.sleep(0.01)
+
+
+class Held(Concepts):
+    """Makes no vectors of skills until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+
+    def embed(self, texts):
+        if any(":" in text for text in texts):
+            assert self.go.wait(8)
+        return super().embed(texts)
+
+
+def _many(count: int) -> tuple[Skill, ...]:
+    return tuple(skill(f"s{number}", f"Does thing {number}.") for number in range(count))
+
+
+@pytest.mark.req("C10")
+def test_skills_with_a_vector_do_not_beat_those_that_have_none_yet():
+    model = Held()
+    model.go.set()
+    semantic = Semantic(model)
+    half = (*SKILLS, *_many(15))
+    semantic.prepare(half)
+    model.go.clear()
+    late = (*half, *(skill(f"vehicle-{number}", "For a vehicle.") for number in range(10)))
+    legs, notes = _legs(semantic, "my vehicle", late, late)
+    assert legs == {}
+    assert notes == ["Meanings are not compared yet: 10 of 30 skills wait; run `satchel index`"]
+    model.go.set()
+    _wait(semantic)
+    legs, notes = _legs(semantic, "my vehicle", late, late)
+    assert notes == []
+    scores = legs["name"].scores
+    assert scores[late[-1].path] == max(scores.values()) > scores[SKILLS[1].path]
+
+
+def test_few_that_lack_a_vector_are_said_and_take_no_harm():
+    model = Held()
+    model.go.set()
+    semantic = Semantic(model)
+    many = (*SKILLS, *_many(95))
+    semantic.prepare(many)
+    model.go.clear()
+    late = (*many, skill("lorry", "For a lorry."))
+    legs, notes = _legs(semantic, "my vehicle", late, late)
+    assert notes == ["1 skill has no vector yet"]
+    scores = legs["about"].scores
+    assert scores[late[-1].path] == pytest.approx(
+        np.median([scores.get(one.path, 0) for one in many])
+    )
+    # Few of the library, but many of those that words found.
+    legs, notes = _legs(semantic, "my vehicle", late, [*SKILLS, late[-1]])
+    assert legs == {}
+    assert notes == ["Meanings are not compared yet: 1 of 101 skills wait; run `satchel index`"]
+    model.go.set()
+    _wait(semantic)
+    assert _legs(semantic, "my vehicle", late, late)[1] == []
+
+
+def test_vectors_that_are_only_looked_at_again_wait_for_nothing(tmp_path):
+    many = _many(300)
+    Semantic(Concepts(), str(tmp_path)).prepare(many)
+    model = Held()
+    legs, notes = _legs(Semantic(model, str(tmp_path)), "vehicle", many)
+    assert (bool(legs), notes) == (True, [])
+
+
+def test_a_description_in_another_script_gets_no_score_by_its_latin_name():
+    chinese = skill("chat-helper", "整理聊天记录，写成会议纪要。")
+    model = Concepts()
+    semantic = Semantic(model)
+    every = (*SKILLS, chinese)
+    semantic.prepare(every)
+    assert "chat helper" not in model.asked
+    assert semantic.made == len(SKILLS)
+    legs, notes = _legs(semantic, "chat about anything", every)
+    assert notes == []
+    assert all(chinese.path not in leg.scores for leg in legs.values())
+    # Words found it: it has neither gain nor loss by what cannot be compared.
+    legs, _ = _legs(semantic, "my vehicle", every, every)
+    scores = legs["about"].scores
+    assert 0 < scores[chinese.path] < scores[SKILLS[0].path]
+    # Words found nobody else: there is nothing to liken it to.
+    legs, _ = _legs(semantic, "my vehicle", every, [chinese])
+    assert chinese.path not in legs["about"].scores
+
+
+# --- models that fail ---------------------------------------------------------------------
+
+
+class Remote(Concepts):
+    """Behind an address."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tries = 0
+
+    def hurrying(self, seconds):
+        assert seconds <= 2
+        self.tries += 1
+        return threading.Lock()
+
+
+def test_a_server_that_failed_is_left_alone_for_a_while(monkeypatch):
+    model = Remote()
+    semantic = Semantic(model)
+    semantic.prepare(SKILLS)
+    model.broken = True
+    for _ in range(3):
+        assert _legs(semantic, "vehicle", SKILLS) == (
+            {},
+            ["Meanings are not compared: The server is away"],
+        )
+    assert model.tries == 1
+    model.broken = False
+    monkeypatch.setattr(module, "_REST", 0.0)
+    semantic._rests_until = 0.0  # noqa: SLF001
+    assert _legs(semantic, "vehicle", SKILLS)[0]
+
+
+def test_vectors_that_failed_once_are_made_later(monkeypatch):
+    monkeypatch.setattr(module, "_REST", 0.05)
+    model = Concepts()
+    model.broken = True
+    semantic = Semantic(model)
+    _legs(semantic, "vehicle", SKILLS)
+    _wait(semantic)
+    assert semantic._store.stopped  # noqa: SLF001
+    assert _legs(semantic, "vehicle", SKILLS)[1] == [
+        "Meanings are not compared: The server is away"
+    ]
+    model.broken = False
+    time.sleep(0.06)
+    _legs(semantic, "vehicle", SKILLS)
+    _wait(semantic)
+    legs, notes = _legs(semantic, "vehicle", SKILLS)
+    assert (bool(legs), notes) == (True, [])
+
+
+def test_a_machine_without_threads_makes_vectors_later(monkeypatch):
+    monkeypatch.setattr(module, "_REST", 0.05)
+
+    def refuse(_self) -> None:
+        raise RuntimeError("can't start new thread")
+
+    semantic = Semantic(Concepts())
+    with monkeypatch.context() as scarce:
+        scarce.setattr(threading.Thread, "start", refuse)
+        for skills in (SKILLS, _many(1_001)):
+            legs, notes = _legs(semantic, "vehicle", skills)
+            assert legs == {}
+            assert "skills wait" in notes[0]
+    time.sleep(0.06)
+    _legs(semantic, "vehicle", SKILLS)
+    _wait(semantic)
+    assert _legs(semantic, "vehicle", SKILLS)[0]
+
+
+def test_a_changed_text_that_failed_once_is_made_later(monkeypatch):
+    monkeypatch.setattr(module, "_REST", 0.05)
+    model = Concepts()
+    semantic = Semantic(model)
+    semantic.prepare(SKILLS)
+    changed = (*SKILLS[1:], skill("automobile-care", "Plays a tune."))
+    model.broken = True
+    _legs(semantic, "vehicle", changed)
+    _wait(semantic)
+    model.broken = False
+    time.sleep(0.06)
+    _legs(semantic, "vehicle", changed)
+    _wait(semantic)
+    assert "automobile care: Plays a tune." in model.asked
+
+
+def test_a_list_that_changed_is_looked_at_anew():
+    semantic = Semantic(Concepts())
+    some = list(SKILLS)
+    semantic.prepare(some)
+    some += _many(9)
+    _, notes = _legs(semantic, "vehicle", some)
+    assert notes == ["Meanings are not compared yet: 9 of 14 skills wait; run `satchel index`"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+def test_a_process_that_was_forked_goes_on():
+    model = Held()
+    semantic = Semantic(model)
+    _legs(semantic, "vehicle", SKILLS)  # the background waits, with its locks
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            model.go = threading.Event()
+            model.go.set()
+            _legs(semantic, "vehicle", SKILLS)
+            _wait(semantic)
+            status = 0 if _legs(semantic, "vehicle", SKILLS)[0] else 2
+        finally:
+            os._exit(status)
+    until = time.monotonic() + 8
+    done, status = 0, 0
+    while not done and time.monotonic() < until:
+        done, status = os.waitpid(child, os.WNOHANG)
+        time.sleep(0.01)
+    if not done:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    model.go.set()
+    assert (bool(done), status) == (True, 0)
+    _wait(semantic)
+
+
+# --- the same answer anywhere -------------------------------------------------------------
+
+
+def test_skills_that_are_gone_are_forgotten(tmp_path):
+    here = Origin(str(tmp_path), "project", "skills")
+    for name in ("stays", "leaves", "wide"):
+        make_skill(tmp_path, name, "Repairs an engine.")
+    made = [
+        Skill(Head(name, "Repairs an engine.", name, "SKILL.md", 0, 0, 0), here)
+        for name in ("stays", "leaves", "wide")
+    ]
+    semantic = Semantic(Concepts(), str(tmp_path / "cache"))
+    semantic.prepare(tuple(made))
+    (tmp_path / "leaves/SKILL.md").unlink()
+    narrow = (made[0],)
+    _legs(semantic, "vehicle", narrow)
+    assert sorted(semantic._store.held()) == sorted([made[0].path, made[2].path])  # noqa: SLF001
+    (tmp_path / "wide/SKILL.md").unlink()
+    semantic.prepare(narrow)
+    assert semantic._store.held() == [made[0].path]  # noqa: SLF001
+
+
+def test_the_same_library_gives_the_same_scores_whatever_was_before(tmp_path):
+    texts = [f"{sorted(one)[number % 4]} of {number}" for number in range(30) for one in CONCEPTS]
+    every = tuple(skill(f"k{at}", text) for at, text in enumerate(texts))
+    folder = str(tmp_path)
+    grown = Semantic(Concepts(), folder)
+    for size in (25, 60, 110, 150):
+        grown.prepare(every[:size])
+        _legs(grown, "vehicle", every[:size])
+    there = _legs(grown, "my vehicle is loud", every)
+    other = Semantic(Concepts(), folder)
+    assert _legs(other, "my vehicle is loud", every) == there
+    alone = Semantic(Concepts())
+    alone.prepare(every[::-1])
+    assert _legs(alone, "my vehicle is loud", every[::-1]) == there
+
+
+def test_strangers_do_not_take_the_places_of_ones_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_STRANGERS", 0)
+    near = tuple(skill(f"n{number}", "vehicle engine") for number in range(300))
+    own = _many(120)
+    Semantic(Concepts(), str(tmp_path)).prepare((*near, *own))
+    for every in (5_000, 0):
+        monkeypatch.setattr("satchel.detect.vectors.store._EVERY", every)
+        legs, _ = _legs(Semantic(Concepts(), str(tmp_path)), "vehicle", own)
+        assert len(legs["name"].scores) >= 100
+        assert set(legs["name"].scores) <= {one.path for one in own}
+
+
+def test_rebuilding_makes_every_vector_anew_and_tells_how_far_it_is(tmp_path):
+    model = Concepts()
+    semantic = Semantic(model, str(tmp_path))
+    told: list[int] = []
+    assert semantic.prepare(SKILLS, told.append) == "concepts"
+    assert (semantic.made, told, len(model.asked)) == (5, [5], 10)
+    semantic.prepare(SKILLS)
+    assert len(model.asked) == 10
+    semantic.prepare(SKILLS, told.append, rebuild=True)
+    assert len(model.asked) == 20
+    # A model that is away takes nothing with it.
+    model.broken = True
+    with pytest.raises(ModelFailed):
+        semantic.prepare(SKILLS, rebuild=True)
+    assert Semantic(model, str(tmp_path))._store.lacking([one.path for one in SKILLS]) == []  # noqa: SLF001
+
+
+def test_vectors_that_cannot_be_kept_are_said(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    semantic = Semantic(Concepts(), str(tmp_path / "file"))
+    with pytest.raises(Refused, match="cannot be written"):
+        semantic.prepare(SKILLS)
+    legs, notes = _legs(semantic, "vehicle", SKILLS)
+    assert legs
+    assert notes[0].startswith("The vectors cannot be written: ")
+
+
+# --- opened when it is needed -------------------------------------------------------------
+
+
+def test_four_threads_open_one_model():
+    opened: list[int] = []
+
+    def open_it() -> Semantic:
+        opened.append(1)
+        time.sleep(0.1)
+        return Semantic(Concepts())
+
+    lazy = LazySemantic(open_it)
+    assert opened == []
+    threads = [threading.Thread(target=lazy.legs, args=("x", (), (), {}, 9)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert opened == [1]
+    assert lazy.prepare(SKILLS) == "concepts"
+    assert lazy.made == 5
+    legs, notes = _legs(lazy, "my vehicle", SKILLS)
+    assert notes == []
+    assert lazy.signs(legs, SKILLS[0].path)[0] > 0
+    assert lazy.fresh().prepare(SKILLS[:2]) == "concepts"
+    assert opened == [1]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ModelFailed("There is no such model", "Name another"), "There is no such model"),
+        (ValueError("odd\nlines"), "ValueError: odd"),
+    ],
+)
+def test_a_model_that_cannot_be_opened_is_tried_once_and_said_each_time(error, said):
+    tries: list[int] = []
+
+    def fail() -> Semantic:
+        tries.append(1)
+        raise error
+
+    lazy = LazySemantic(fail)
+    for _ in range(3):
+        assert _legs(lazy, "vehicle", SKILLS) == ({}, [f"Meanings are not compared: {said}"])
+        assert lazy.fresh().legs("x", SKILLS, (), {}, 9)[1] == [
+            f"Meanings are not compared: {said}"
+        ]
+    with pytest.raises(ModelFailed, match=said):
+        lazy.prepare(SKILLS)
+    assert (tries, lazy.made) == ([1], 0)

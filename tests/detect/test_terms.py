@@ -1,0 +1,133 @@
+"""Terms: what is one word, in any script, and what it weighs."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from satchel.detect.clauses import MOST, clauses
+from satchel.detect.stems import stem
+from satchel.detect.terms import LONGEST, MOST_TERMS, cutter, goal_terms, terms_of, words_shown
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "review reviews reviewed reviewing",
+        "create creates created creating",
+        "generate generation generating generated",
+        "deploy deploys deployed deploying",
+        "story stories",
+        "stop stopped stopping stops",
+        "document documents documentation",
+        "manage managing managed management",
+        "implement implementation implements",
+    ],
+)
+def test_the_forms_of_a_word_are_one_word(words):
+    assert len({stem(word) for word in words.split()}) == 1
+
+
+def test_other_words_stay_apart():
+    assert stem("class") == "class"
+    assert stem("bus") == "bus"
+    assert stem("sing") == "sing"
+    assert stem("need") == "need"
+    assert stem("a1b2s") == "a1b2s"
+    assert stem("prüfungen") == "prüfungen"
+
+
+@given(st.text(st.characters(min_codepoint=97, max_codepoint=122), max_size=20))
+def test_a_stem_is_the_beginning_of_its_word_or_nearly(word):
+    core = stem(word)
+    assert len(core) <= len(word)
+    assert core[:3] == word[:3]
+
+
+def test_names_come_apart():
+    assert terms_of("getTeamStats") == ["getteamstat", "get", "team", "stat"]
+    assert terms_of("parse_HTMLPage-v2") == ["pars", "htmlpag", "html", "pag", "v2"]
+    assert {"sqlit"} <= set(terms_of("SQLite")) & set(terms_of("sqlite"))
+    assert {"cte"} <= set(terms_of("CTEs")) & set(terms_of("CTE"))
+    assert terms_of("don't") == ["dont"]
+    assert terms_of("ＰＤＦ") == ["pdf"]
+
+
+def test_dense_scripts_have_signs_pairs_and_words():
+    found = terms_of("合同审查")
+    assert {"合", "合同", "同审", "审查"} <= set(found)
+    if cutter():
+        assert {"=合同", "=审查"} <= set(found)
+    assert "コー" in terms_of("コードレビュー")
+    assert "코드" in terms_of("코드 리뷰")
+
+
+def test_words_of_asking_are_left_out():
+    assert goal_terms("Please help me to review my contract") == {"review": 1.0, "contract": 1.0}
+    assert goal_terms("yes, please continue") == {}
+    chinese = goal_terms("请帮我审查合同")
+    assert "请帮" not in chinese
+    assert "帮我" not in chinese
+    assert max(goal_terms("写一个").values()) < 0.5  # one sign alone is hardly a wish
+
+
+def test_letters_keep_their_marks():
+    assert terms_of("हिन्दी में अनुवाद") == ["हिन्दी", "में", "अनुवाद"]
+    assert terms_of("தமிழ் மொழி") == ["தமிழ்", "மொழி"]
+    assert terms_of("كِتَاب") == terms_of("كتاب")
+    assert terms_of("cafe\u0301") == terms_of("café")
+
+
+def test_a_wish_after_a_log_counts():
+    log = "\n".join(f"line {number} error code{number}x" for number in range(2_000))
+    weights = goal_terms(f"{log}\nPlease merge these invoices")
+    assert weights["merg"] == weights["invoic"] == 1.0
+
+
+def test_the_words_of_a_cutter_lead():
+    needed = cutter()
+    assert needed == "rjieba", "the tests run with the extra `search`"
+    weights = goal_terms("请帮我审查合同")
+    assert weights["=合同"] == 1.0
+    assert weights["合同"] < 0.5
+
+
+def test_people_see_words_and_no_stems():
+    assert words_shown("Creating the Reviews", ["creat", "review"]) == {
+        "creat": "creating",
+        "review": "reviews",
+    }
+    assert words_shown("", ["=合同"]) == {"=合同": "合同"}
+
+
+@given(st.text(max_size=200))
+def test_any_text_has_terms_without_spaces(text):
+    for term in (*terms_of(text), *goal_terms(text)):
+        assert term
+        assert " " not in term
+        assert term.split() == [term]
+
+
+def test_a_goal_has_an_end():
+    assert len(goal_terms(" ".join(f"word{number}x" for number in range(9_999)))) == MOST_TERMS
+    assert terms_of("a" * (LONGEST + 1)) == []
+    began = time.thread_time()
+    goal_terms("的" * 1_000_000)
+    goal_terms("aB" * 500_000)
+    clauses("a, then " * 100_000)
+    assert time.thread_time() - began < 5
+
+
+def test_the_parts_of_a_goal():
+    assert clauses("Write the file. Mail it to Ann, then delete it") == [
+        "Write the file.",
+        "Mail it to Ann",
+        "delete it",
+    ]
+    assert clauses("先写文件，然后发邮件。再删除它") == ["先写文件", "发邮件。", "再删除它"]
+    assert clauses("ok") == ["ok"]
+    assert clauses("") == [""]
+    assert len(clauses("Do this. " * 50)) == MOST

@@ -1,0 +1,339 @@
+"""An embeddings address: a real server on this machine that answers well, badly, late or never."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+from satchel.detect import semantic as semantic_module
+from satchel.detect.semantic import Semantic
+from satchel.detect.vectors import endpoint as module
+from satchel.detect.vectors.endpoint import Endpoint
+from satchel.detect.vectors.open import open_embedder
+from satchel.errors import ModelFailed, SatchelError, SettingsError
+from satchel.skill import Head, Origin, Skill
+
+KEY = "sk-very-secret-0815"
+
+
+class Server(ThreadingHTTPServer):
+    """Answers with whatever a test puts into `answers`; vectors once they are used up."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers: list = []
+        self.asked: list[dict] = []
+        self.headers: list[dict[str, str]] = []
+        self.size = 3
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/v1/embeddings"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def do_GET(self) -> None:
+        self.server.asked.append({"GET": self.path})
+        self.reply(200, b"{}")
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append(body)
+        self.server.headers.append(dict(self.headers))
+        if self.server.answers:
+            answer = self.server.answers.pop(0)
+            answer(self) if callable(answer) else self.reply(*answer)
+            return
+        self.reply(200, vectors(body["input"], self.server.size))
+
+    def reply(self, status: int, data: bytes = b"", **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+        """Say nothing."""
+
+
+def vectors(texts, size=3) -> bytes:
+    rows = [
+        {"index": at, "embedding": [float(len(text)), 1.0, *[0.5] * (size - 2)]}
+        for at, text in enumerate(texts)
+    ]
+    return json.dumps({"data": rows[::-1]}).encode()  # in any order
+
+
+@pytest.fixture
+def server():
+    made = Server()
+    thread = threading.Thread(target=made.serve_forever, args=(0.02,))
+    thread.start()
+    yield made
+    made.shutdown()
+    made.server_close()
+    thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(module, "_PATIENCE", 0.1)
+
+
+def _open(server, more: str = "") -> Endpoint:
+    return Endpoint(f"{server.address}#model=some-model{more}", env={module.KEY: KEY})
+
+
+@pytest.mark.req("C10")
+def test_texts_become_vectors_in_their_order(server):
+    model = open_embedder(f"{server.address}#model=some-model")
+    found = model.embed(["aaaa", "b"])
+    assert np.allclose(found[0], np.array([4, 1, 0.5]) / np.linalg.norm([4, 1, 0.5]))
+    assert np.allclose(found[1], np.array([1, 1, 0.5]) / np.linalg.norm([1, 1, 0.5]))
+    assert model.dimensions == 3
+    assert server.asked[0]["model"] == "some-model"
+    assert "Authorization" not in server.headers[0]
+
+
+def test_the_key_goes_along_and_many_texts_go_in_batches(server):
+    assert _open(server).embed(["x"] * 130).shape == (130, 3)
+    assert [len(body["input"]) for body in server.asked] == [64, 64, 2]
+    assert {headers["Authorization"] for headers in server.headers} == {f"Bearer {KEY}"}
+
+
+def test_nothing_is_asked_before_it_is_needed(server):
+    model = _open(server)
+    assert (model.id, server.asked) == (_open(server).id, [])
+    assert model.embed([]).shape[0] == 0
+    assert server.asked == []
+    assert model.dimensions == 3
+    assert _open(server, "&dimensions=2").id != model.id
+
+
+def test_dimensions_are_asked_of_the_server(server):
+    _open(server, "&dimensions=256").embed(["x"])
+    assert server.asked[0]["dimensions"] == 256
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_busy_server_is_asked_again(server, status):
+    server.answers = [lambda handler: handler.reply(status, b"", Retry_After="1")] * 2
+    assert _open(server).embed(["x"]).shape == (1, 3)
+    assert len(server.asked) == 3
+
+
+def test_a_server_that_stays_busy_is_given_up(server):
+    server.answers = [(429,)] * 9
+    with pytest.raises(ModelFailed, match="status 429"):
+        _open(server).embed(["x"])
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize(("status", "hint"), [(401, module.KEY), (404, "address"), (400, "model")])
+def test_a_refusal_is_final_and_has_a_hint(server, status, hint):
+    server.answers = [(status, b'{"error": "no"}')]
+    with pytest.raises(ModelFailed, match=str(status)) as caught:
+        _open(server).embed(["x"])
+    assert hint in caught.value.hint
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"not json", b"[]", b"null", b"{}", b'{"data": 7}', b'{"data": []}', b'{"data": [1]}',
+        b'{"data": [{"embedding": []}]}', b'{"data": [{"embedding": "AAAA"}]}',
+        b'{"data": [{"embedding": [1, null]}]}', b'{"data": [{"embedding": [1, NaN]}]}',
+        b'{"data": [{"embedding": [1, 1e999]}]}', b'{"data": [{"index": 5, "embedding": [1]}]}',
+        b'{"data": [{"index": "x", "embedding": [1]}]}', b"[" * 100_000,
+        b'{"data": [{"embedding": [' + b"1," * 20_000 + b"1]}]}",
+    ],
+)  # fmt: skip
+def test_an_answer_without_vectors_is_an_error_of_ours(server, data):
+    server.answers = [(200, data)]
+    with pytest.raises(ModelFailed, match="holds no vectors"):
+        _open(server).embed(["x"])
+
+
+def test_vectors_of_two_lengths_are_refused(server):
+    model = _open(server)
+    model.embed(["x"])
+    server.size = 5
+    with pytest.raises(ModelFailed, match="several lengths"):
+        model.embed(["x"])
+
+
+def test_a_huge_answer_is_not_read_to_its_end(server, monkeypatch):
+    monkeypatch.setattr(module, "_MAX_ANSWER", 1 << 20)
+
+    def flood(handler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        try:
+            for _ in range(10_000):
+                handler.wfile.write(b" " * (1 << 16))
+        except OSError:
+            handler.close_connection = True
+
+    server.answers = [flood]
+    with pytest.raises(ModelFailed, match="larger than 1 MB"):
+        _open(server).embed(["x"])
+
+
+def test_a_slow_server_is_given_up_in_time(server, monkeypatch):
+    monkeypatch.setattr(module, "_TRIES", 1)
+
+    def drip(handler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        try:
+            for _ in range(100):
+                handler.wfile.write(b" ")
+                handler.wfile.flush()
+                time.sleep(0.05)
+        except OSError:
+            handler.close_connection = True
+
+    for answer in (lambda _handler: time.sleep(1.5), drip):
+        server.answers = [answer]
+        began = time.monotonic()
+        with pytest.raises(ModelFailed, match="timed out"):
+            _open(server, "&timeout=0.3").embed(["x"])
+        assert time.monotonic() - began < 1.4
+
+
+def _drip_heads(handler) -> None:
+    """A head that never ends, and always in time."""
+    try:
+        for at in range(60):
+            handler.wfile.write(b"HTTP/1.0 200 OK\r\n" if not at else b"X-More: 1\r\n")
+            handler.wfile.flush()
+            time.sleep(0.05)
+    except OSError:
+        handler.close_connection = True
+
+
+@pytest.mark.parametrize("answer", [lambda _handler: time.sleep(1.5), _drip_heads])
+def test_who_is_in_a_hurry_asks_once_and_waits_no_longer(server, answer):
+    model = _open(server)
+    server.answers = [answer] * 3
+    began = time.monotonic()
+    with model.hurrying(0.3), pytest.raises(ModelFailed, match="timed out"):
+        model.embed(["x"])
+    assert time.monotonic() - began < 1.2
+    assert len(server.asked) == 1
+    server.answers = [(503,)]
+    with model.hurrying(0.5), pytest.raises(ModelFailed, match="status 503"):
+        model.covers("把文件合并起来")  # the trial of a script is a question too
+    assert len(server.asked) == 2
+    with model.hurrying(2):
+        assert model.embed(["x"]).shape == (1, 3)
+    server.answers = [(503,)]  # without hurry it is asked again
+    assert model.embed(["x"]).shape == (1, 3)
+
+
+@pytest.mark.req("C10")
+def test_a_server_that_hangs_costs_one_look_two_seconds_and_the_next_ones_nothing(
+    server, monkeypatch
+):
+    monkeypatch.setattr(semantic_module, "_BUDGET", 0.4)
+    head = Head("pdf-merge", "Joins files.", "pdf-merge", "SKILL.md", 0, 0, 0)
+    skills = (Skill(head, Origin("/skills", "project", "skills")),)
+    semantic = Semantic(_open(server))
+    semantic.prepare(skills)
+    asked = len(server.asked)
+    server.answers = [lambda _handler: time.sleep(1.5)] * 9
+    by_key = {one.path: one for one in skills}
+    for most in (1.2, 0.2, 0.2):
+        began = time.monotonic()
+        legs, notes = semantic.legs("join files", skills, set(by_key), by_key, 10)
+        assert time.monotonic() - began < most
+        assert legs == {}
+        assert len(notes) == 1
+        assert "timed out" in notes[0]
+    assert len(server.asked) == asked + 1
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(server, status):
+    other = Server()
+    thread = threading.Thread(target=other.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        server.answers = [lambda handler: handler.reply(status, b"", Location=other.address)]
+        with pytest.raises(ModelFailed, match=str(status)) as caught:
+            _open(server).embed(["x"])
+        assert "redirects" in caught.value.hint
+        assert (other.asked, other.headers) == ([], [])
+    finally:
+        other.shutdown()
+        other.server_close()
+        thread.join()
+
+
+def test_a_server_that_is_not_there(server, monkeypatch):
+    monkeypatch.setattr(module, "_TRIES", 2)
+    address = server.address.replace(str(server.server_address[1]), "9")
+    with pytest.raises(ModelFailed, match="refused"):
+        Endpoint(f"{address}#model=m", env={}).embed(["x"])
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("http://example.com/v1/embeddings#model=m", "not encrypted"),
+        ("http://127.0.0.1.example.com/#model=m", "not encrypted"),
+        ("http:///x#model=m", "no address"),
+        ("https://host:port/x#model=m", "no address"),
+        ("https://me:hunter2@example.com/x#model=m", "a name or a password"),
+        ("https://example.com/x#modle=m", "`modle`"),
+        ("https://example.com/x#dimensions=many", "whole number"),
+        ("https://example.com/x#timeout=-1", "whole number"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_told(address, words):
+    with pytest.raises(SettingsError, match=words) as caught:
+        open_embedder(address)
+    assert caught.value.hint
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9", "[::1]"])
+def test_this_machine_needs_no_encryption(host):
+    assert Endpoint(f"http://{host}:1/x#model=m").id
+
+
+def test_the_key_is_never_said(server, capfd):
+    server.answers = [(401,), (200, b"{}"), (302, b"")]
+    said = ""
+    for _ in range(3):
+        with pytest.raises(SatchelError) as caught:
+            _open(server).embed(["x"])
+        said += f"{caught.value!s}{caught.value!r}"
+    with pytest.raises(SettingsError) as caught:
+        Endpoint(f"{server.address}#model=m", env={module.KEY: f"{KEY}\nX-Other: 1"}).embed(["x"])
+    out, err = capfd.readouterr()
+    assert KEY not in f"{said}{caught.value!s}{out}{err}"
+
+
+def test_scripts_are_said_by_the_address_or_tried(server):
+    assert _open(server, "&scripts=all").covers("合并文件")
+    some = _open(server, "&scripts=latin,han")
+    assert some.covers("合并文件")
+    assert not some.covers("Слияние файлов")
+    assert server.asked == []
+    tried = _open(server)  # this server's vectors know only how long a text is
+    assert tried.covers("merge files")
+    assert not tried.covers("합치기")
+    assert len(server.asked) == 1

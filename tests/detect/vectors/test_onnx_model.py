@@ -1,0 +1,143 @@
+"""A folder with an ONNX file: several shapes of model, and folders that are none."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto as Kind
+from onnx import helper
+
+from satchel.detect.vectors.onnx_model import OnnxEmbedder
+from satchel.detect.vectors.open import open_embedder
+from satchel.errors import ModelFailed, SettingsError
+from tiny_models import VOCAB, write_tokenizer
+
+SIZE = 12
+
+
+ROWS = len(VOCAB)
+INPUTS = ("input_ids", "attention_mask")
+
+
+def _write(folder, *, inputs=INPUTS, pooled=False, rows=ROWS) -> np.ndarray:
+    """A model that looks up one vector a token."""
+    folder.mkdir(exist_ok=True)
+    table = np.random.default_rng(5).standard_normal((rows, SIZE)).astype(np.float32)
+    nodes = [helper.make_node("Gather", ["table", "input_ids"], ["tokens"])]
+    output, sides = "tokens", ["b", "t", SIZE]
+    if pooled:
+        nodes.append(helper.make_node("ReduceMax", ["tokens", "axis"], ["pooled"], keepdims=0))
+        output, sides = "pooled", ["b", SIZE]
+    constants = [onnx.numpy_helper.from_array(table, "table")]
+    constants.append(onnx.numpy_helper.from_array(np.array([1]), "axis"))
+    graph = helper.make_graph(
+        nodes,
+        "lookup",
+        [helper.make_tensor_value_info(name, Kind.INT64, ["b", "t"]) for name in inputs],
+        [helper.make_tensor_value_info(output, Kind.FLOAT, sides)],
+        constants,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save(model, folder / "model.onnx")
+    write_tokenizer(folder)
+    return table
+
+
+@pytest.mark.parametrize("more", [(), ("token_type_ids",)])
+def test_vectors_of_tokens_are_averaged(tmp_path, more):
+    table = _write(tmp_path / "m", inputs=("input_ids", "attention_mask", *more))
+    found = OnnxEmbedder(str(tmp_path / "m")).embed(["cat dog"])[0]
+    ids = [2, VOCAB.index("cat"), VOCAB.index("dog"), 3]
+    mean = table[ids].mean(0)
+    assert np.allclose(found, mean / np.linalg.norm(mean), atol=1e-5)
+
+
+def test_a_pooled_output_is_taken_as_it_is(tmp_path):
+    table = _write(tmp_path / "m", pooled=True)
+    found = OnnxEmbedder(str(tmp_path / "m")).embed(["cat dog"])[0]
+    most = table[[2, VOCAB.index("cat"), VOCAB.index("dog"), 3]].max(0)
+    assert np.allclose(found, most / np.linalg.norm(most), atol=1e-5)
+
+
+def test_a_vector_does_not_depend_on_its_neighbours_or_on_threads(bert, tmp_path):
+    from satchel.detect.vectors.convert import convert
+
+    folder = convert(str(bert), str(tmp_path / "out")).folder
+    texts = ["cat", "merge the pdf files", "draw a chart of the garden in summer and winter"] * 7
+    alone = np.array([OnnxEmbedder(folder).embed([text])[0] for text in texts[:3]] * 7)
+    assert np.array_equal(OnnxEmbedder(folder, threads=1).embed(texts), alone)
+    assert np.array_equal(OnnxEmbedder(folder, threads=3).embed(texts), alone)
+
+
+def test_no_texts_and_empty_texts(tmp_path):
+    _write(tmp_path / "m")
+    model = OnnxEmbedder(str(tmp_path / "m"))
+    assert model.embed([]).shape == (0, SIZE)
+    assert np.isfinite(model.embed(["", "😀"])).all()
+
+
+def test_the_id_follows_the_bytes(tmp_path):
+    _write(tmp_path / "m")
+    first = OnnxEmbedder(str(tmp_path / "m"))
+    assert OnnxEmbedder(str(tmp_path / "m")).id == first.id
+    assert OnnxEmbedder(str(tmp_path / "m"), tokens=16).id != first.id
+    write_tokenizer(tmp_path / "m", [*VOCAB[:-1], "##er"])
+    assert OnnxEmbedder(str(tmp_path / "m")).id != first.id
+
+
+def test_long_texts_are_cut(tmp_path):
+    _write(tmp_path / "m")
+    model = OnnxEmbedder(str(tmp_path / "m"), tokens=8)
+    short, long = model.embed(["cat " * 6, "cat " * 6 + "dog " * 5_000])
+    assert np.array_equal(short, long)
+
+
+def test_the_usual_places_and_names_are_found(tmp_path):
+    _write(tmp_path / "m")
+    expected = OnnxEmbedder(str(tmp_path / "m")).id
+    (tmp_path / "m/onnx").mkdir()
+    shutil.move(tmp_path / "m/model.onnx", tmp_path / "m/onnx/model_quantized.onnx")
+    assert open_embedder(str(tmp_path / "m")).id == expected
+    assert open_embedder(f"onnx:{tmp_path}/m").id == expected
+    shutil.move(tmp_path / "m/onnx/model_quantized.onnx", tmp_path / "m/onnx/one.onnx")
+    shutil.copy(tmp_path / "m/onnx/one.onnx", tmp_path / "m/onnx/two.onnx")
+    with pytest.raises(SettingsError, match="several"):
+        open_embedder(str(tmp_path / "m"))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda folder: (folder / "model.onnx").write_bytes(b""), "model.onnx"),
+        (lambda folder: (folder / "model.onnx").write_bytes(b"\x08\x09" * 900), "model.onnx"),
+        (lambda folder: (folder / "model.onnx").unlink(), "model.onnx"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json"),
+        (lambda folder: (folder / "tokenizer.json").write_text("[1"), "tokenizer.json"),
+        (lambda folder: (folder / "tokenizer.json").write_bytes(b"\xff\xfe"), "tokenizer.json"),
+        (lambda folder: _write(folder, inputs=("input_ids", "pixel_values")), "inputs"),
+        (lambda folder: _write(folder, rows=3), "cannot be run"),
+        (lambda folder: (folder / "sentence_bert_config.json").write_text("{"), "sentence_bert"),
+    ],
+)
+def test_a_folder_that_is_no_model_is_told_apart(tmp_path, spoil, words):
+    folder = tmp_path / "m"
+    _write(folder)
+    spoil(folder)
+    with pytest.raises(SettingsError, match=words) as caught:
+        OnnxEmbedder(str(folder))
+    assert caught.value.hint
+
+
+def test_a_model_that_gives_no_numbers_fails_when_it_does(tmp_path):
+    table = _write(tmp_path / "m")
+    table[VOCAB.index("fire")] = np.nan
+    model = onnx.load(tmp_path / "m/model.onnx")
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(table, "table"))
+    onnx.save(model, tmp_path / "m/model.onnx")
+    opened = OnnxEmbedder(str(tmp_path / "m"))
+    assert opened.embed(["cat"]).shape == (1, SIZE)
+    with pytest.raises(ModelFailed, match="no numbers"):
+        opened.embed(["fire"])

@@ -1,0 +1,371 @@
+"""The shortlist of one turn: who stands in it, what it leaves alone, and that it stops nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from satchel import Satchel
+from satchel.detect import Answer, LexicalDetector, Match
+from satchel.detect.explicit import EXPLICIT
+from satchel.errors import InvalidInput
+from satchel.testing import make_skill
+from satchel.tools.selecting import ASKED
+from satchel.tools.shortlisting import CLOSE
+
+NAMES = ("code-review", "write-tests", "pdf-forms", "release-notes", "sql-tuning", "deploy-it")
+
+
+class Scripted:
+    """Answers with the scores it was given: chosen ones, then runners-up."""
+
+    name = "scripted"
+
+    def __init__(self, chosen, next_ones=(), *, asked=(), fit=0.9, collapsed=()):
+        self.chosen, self.next_ones, self.asked = dict(chosen), dict(next_ones), asked
+        self.fit, self.collapsed = fit, collapsed
+        self.calls = 0
+
+    def detect(self, goal_text, skills):
+        return self.look(goal_text, skills).matches
+
+    def look(self, goal_text, skills):
+        self.calls += 1
+        known = {skill.name: skill for skill in skills}
+        asked = self.asked
+
+        def matches(rows):
+            return [
+                Match(
+                    name,
+                    score,
+                    "r",
+                    (),
+                    known.get(name, skills[0]),
+                    "explicit" if name in asked else "scripted",
+                )
+                for name, score in rows.items()
+            ]
+
+        return Answer(
+            matches(self.chosen),
+            matches(self.next_ones),
+            self.fit,
+            0.5,
+            self.name,
+            1.0,
+            collapsed=self.collapsed,
+        )
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "home"))
+    for name in NAMES:
+        make_skill(tmp_path / "project/skills", name, f"Helps with {name.replace('-', ' ')}.")
+    return tmp_path / "project"
+
+
+@pytest.fixture
+def make(project):
+    def make(detector=None, **settings) -> Satchel:
+        made = Satchel.for_project(project, builtin=False, trust="all", packaged=False, **settings)
+        return Satchel(made.library, made.settings, detector=detector, explicit=False)
+
+    return make
+
+
+def load(satchel, *names):
+    for name in names:
+        assert satchel.tools().call("Skill", {"name": name}).status == "success"
+
+
+# --- who stands in it ---------------------------------------------------------------------
+
+
+def test_the_chosen_ones_are_listed(make):
+    satchel = make(Scripted({"pdf-forms": 0.9, "sql-tuning": 0.6}))
+    made = satchel.shortlist("fill in this form")
+    assert made.listed == ("pdf-forms", "sql-tuning")
+    assert made.explored == ""
+    assert made.reason == ""
+    assert made.answer.fit == 0.9
+    assert '<skill name="pdf-forms">Helps with pdf forms.</skill>' in made.text
+    assert str(made) == made.text
+    event = satchel.trace.events[-1]
+    assert event.kind == "selected"
+    assert event.values["listed"] == ["pdf-forms", "sql-tuning"]
+    assert event.values["explored"] == ""
+
+
+def test_with_the_detector_that_everyone_gets(make):
+    made = make().shortlist("please fill in these pdf forms")
+    assert made.listed[0] == "pdf-forms"
+    assert len(made.text) <= 1_000
+
+
+def test_no_more_than_the_setting_are_listed(make):
+    detector = Scripted(dict.fromkeys(NAMES, 1.0))
+    assert len(make(detector).shortlist("x").listed) == 3
+    assert len(make(detector, shortlist=2).shortlist("x").listed) == 2
+    assert len(make(detector, shortlist=5).shortlist("x").listed) == 5
+
+
+def test_zero_turns_it_off(make):
+    detector = Scripted({"pdf-forms": 1.0})
+    satchel = make(detector, shortlist=0)
+    made = satchel.shortlist("fill in this form")
+    assert (made.text, made.listed) == ("", ())
+    assert made.reason == "the setting `shortlist` is 0"
+    assert detector.calls == 0
+    assert satchel.with_shortlist("fill in this form") == "fill in this form"
+
+
+def test_when_no_skill_fits_nothing_is_said(make):
+    satchel = make(Scripted({}, {"pdf-forms": 0.4}, fit=0.2))
+    made = satchel.shortlist("cook a soup")
+    assert (made.text, made.listed, made.explored) == ("", (), "")
+    assert made.reason == "no skill fits: the best is 0.20 sure, below 0.50"
+    assert satchel.trace.events[-1].kind == "selected"
+    assert satchel.with_shortlist("cook a soup") == "cook a soup"
+
+
+@pytest.mark.parametrize("words", ["", "  \n "])
+def test_an_empty_request_asks_nobody(make, words):
+    detector = Scripted({"pdf-forms": 1.0})
+    assert make(detector).shortlist(words).text == ""
+    assert detector.calls == 0
+
+
+def test_a_project_without_skills_has_no_shortlist(tmp_path):
+    satchel = Satchel.for_project(tmp_path, builtin=False)
+    assert satchel.shortlist("anything").reason == "there are no skills"
+
+
+def test_all_who_were_called_by_name_are_listed_and_nobody_is_put_forward(make):
+    asked = NAMES[:4]
+    detector = Scripted(dict.fromkeys(asked, 1.0), {"deploy-it": 1.0}, asked=asked)
+    made = make(detector, shortlist=2).shortlist("use these")
+    assert made.listed == asked
+    assert made.explored == ""
+    assert made.text.count('note="asked for by name"') == 4
+
+
+def test_what_a_model_may_not_load_is_not_named(make, project):
+    make_skill(project / "skills", "by-hand", "For people.", disable_model_invocation=True)
+    made = make(Scripted({"by-hand": 1.0, "nobody": 0.9, "pdf-forms": 0.8})).shortlist("x")
+    assert made.listed == ("pdf-forms",)
+    made = make(Scripted({"by-hand": 1.0})).shortlist("x")
+    assert made.text == ""
+    assert made.reason == "the chosen skills are not offered to models"
+
+
+@pytest.mark.parametrize(
+    ("form", "start"), [("xml", "<skills-"), ("markdown", "##"), ("json", "{")]
+)
+def test_it_is_written_as_the_catalogue_is(make, form, start):
+    satchel = make(Scripted({"pdf-forms": 1.0}), form=form)
+    assert satchel.shortlist("x").text.startswith(start)
+    assert satchel.shortlist("x", "markdown").text.startswith("##")
+
+
+def test_a_new_skill_is_seen_at_once(make, project):
+    satchel = make(LexicalDetector())
+    satchel.shortlist("anything")
+    make_skill(project / "skills", "zebra", "Paints stripes.")
+    assert satchel.shortlist("paint stripes").listed[:1] == ("zebra",)
+
+
+# --- the place for who was never loaded ---------------------------------------------------
+
+
+def test_a_skill_that_was_never_loaded_gets_one_more_place(make):
+    detector = Scripted(
+        {"pdf-forms": 1.0, "sql-tuning": 0.5},
+        {"code-review": 0.49, "write-tests": 0.45, "deploy-it": 0.44},
+    )
+    satchel = make(detector)
+    first = satchel.shortlist("x")
+    assert first.listed == ("pdf-forms", "sql-tuning", "code-review")
+    assert first.explored == "code-review"
+    assert satchel.shortlist("x") == first._replace(answer=satchel.shortlist("x").answer)
+    load(satchel, "code-review")
+    assert satchel.shortlist("x").explored == "write-tests"
+    later = make(detector)  # another process, the same history
+    assert later.shortlist("x").explored == "write-tests"
+    load(later, "write-tests", "deploy-it")
+    made = later.shortlist("x")
+    assert (made.listed, made.explored) == (("pdf-forms", "sql-tuning"), "")
+
+
+def test_only_who_came_close_gets_that_place(make):
+    weakest = 0.5
+    for score, explored in [(weakest * CLOSE, "deploy-it"), (weakest * CLOSE - 0.01, "")]:
+        detector = Scripted({"pdf-forms": 1.0, "sql-tuning": weakest}, {"deploy-it": score})
+        assert make(detector).shortlist("x").explored == explored
+
+
+def test_scores_below_nothing_ask_for_as_much_as_the_weakest(make):
+    detector = Scripted({"pdf-forms": -1.0}, {"deploy-it": -1.1})
+    assert make(detector).shortlist("x").explored == ""
+    detector = Scripted({"pdf-forms": -1.0}, {"deploy-it": -1.0})
+    assert make(detector).shortlist("x").explored == "deploy-it"
+
+
+def test_a_near_copy_of_a_chosen_one_does_not_get_that_place(make):
+    copies = (("deploy-it", "pdf-forms"),)
+    detector = Scripted({"pdf-forms": 1.0}, {"deploy-it": 1.0}, collapsed=copies)
+    assert make(detector).shortlist("x").explored == ""
+
+
+@pytest.mark.parametrize(
+    "words", ["Fill it in, but do not use deploy-it", "不要用 deploy-it 技能", "without deploy-it"]
+)
+def test_who_is_ruled_out_is_not_put_forward(make, words):
+    detector = Scripted({"pdf-forms": 1.0}, {"deploy-it": 1.0, "sql-tuning": 0.9})
+    assert make(detector).shortlist(words).explored == "sql-tuning"
+
+
+def test_who_is_called_by_name_is_known_by_one_word():
+    assert ASKED == EXPLICIT
+
+
+def test_sure_and_yet_nobody_chosen_puts_the_best_of_the_others_forward(make):
+    detector = Scripted({}, {"deploy-it": 0.7, "pdf-forms": 0.6}, fit=0.8)
+    made = make(detector).shortlist("x")
+    assert (made.listed, made.explored) == (("deploy-it",), "deploy-it")
+
+
+def test_without_a_trace_nobody_is_put_forward(make):
+    detector = Scripted({"pdf-forms": 1.0}, {"deploy-it": 1.0})
+    assert make(detector, trace="off").shortlist("x").listed == ("pdf-forms",)
+    assert make(detector, trace="memory").shortlist("x").explored == "deploy-it"
+
+
+# --- what it leaves alone -----------------------------------------------------------------
+
+
+@pytest.mark.req("D6")
+def test_the_catalogue_stays_byte_for_byte_whatever_is_asked(make):
+    satchel = make(LexicalDetector())
+    tools = satchel.tools()
+    system = satchel.fill("Help.\n\n{{skills}}")
+    prefix = [tools.definitions(provider) for provider in ("anthropic", "openai", "mcp")]
+    texts = set()
+    for goal in (
+        "fill in pdf forms",
+        "写一份报告",
+        "tune this sql query",
+        "use skill deploy-it",
+        "",
+    ):
+        texts.add(satchel.shortlist(goal).text)
+        load(satchel, "code-review")
+        assert satchel.fill("Help.\n\n{{skills}}") == system
+        assert [tools.definitions(one) for one in ("anthropic", "openai", "mcp")] == prefix
+    assert len(texts) > 2
+    assert make().tools().definitions("anthropic") == prefix[0]
+
+
+def test_a_message_comes_first_and_whole(make):
+    satchel = make(Scripted({"pdf-forms": 1.0}))
+    words = "Fill in this form.\n\n  Thanks "
+    sent = satchel.with_shortlist(words)
+    assert sent == f"{words}\n\n{satchel.shortlist(words).text}"
+    assert sent.endswith("</skills-shortlist>")
+
+
+def test_content_blocks_get_one_more(make):
+    satchel = make(Scripted({"pdf-forms": 1.0}))
+    picture = {"type": "image", "source": {"data": "…"}}
+    message = [picture, {"type": "text", "text": "Fill in this form."}]
+    sent = satchel.with_shortlist(message)
+    block = satchel.shortlist("Fill in this form.").text
+    assert sent == [*message, {"type": "text", "text": block}]
+    assert len(message) == 2  # a new list
+    spoken = [{"type": "input_text", "text": "Fill in this form."}]
+    assert satchel.with_shortlist(spoken)[-1]["type"] == "input_text"
+    assert make(Scripted({})).with_shortlist(message) == message
+    assert satchel.with_shortlist([picture]) == [picture]  # nothing that could be searched
+
+
+@pytest.mark.parametrize("message", [None, 7, b"x", {"role": "user"}, ["x"], [None]])
+def test_what_is_no_message_is_told_so(make, message):
+    with pytest.raises(InvalidInput, match="is no message"):
+        make(Scripted({"pdf-forms": 1.0})).with_shortlist(message)
+
+
+def test_a_shortlist_is_true_when_it_says_something(make):
+    made = make(Scripted({"pdf-forms": 1.0}, {"deploy-it": 1.0})).shortlist("x")
+    assert made
+    assert (made.block, made.never_used) == (made.text, made.explored) != ("", "")
+    assert not make(Scripted({})).shortlist("x")
+
+
+# --- whatever goes wrong ------------------------------------------------------------------
+
+
+class Broken:
+    """A detector that raises."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def detect(self, goal_text, skills):
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no"), MemoryError(), RecursionError("deep")])
+def test_a_detector_that_fails_costs_the_block_and_nothing_else(make, error):
+    satchel = make(Broken(error))
+    before = satchel.tools().definitions()
+    made = satchel.shortlist("x")
+    assert made.text == ""
+    assert made.answer is None
+    assert type(error).__name__ in made.reason
+    event = satchel.trace.events[-1]
+    assert event.kind == "failed"
+    assert event.values["what"] == "shortlist"
+    assert event.values["reason"] == made.reason
+    assert satchel.with_shortlist("x") == "x"
+    assert satchel.tools().definitions() == before
+
+
+@pytest.mark.parametrize("answer", [None, 7, ["pdf-forms"], [("pdf-forms", 1.0)]])
+def test_a_detector_that_answers_nonsense_costs_the_block(make, answer):
+    class Nonsense:
+        def detect(self, goal_text, skills):
+            return answer
+
+    satchel = make(Nonsense())
+    assert satchel.with_shortlist("x") == "x"
+    assert satchel.trace.events[-1].kind == "failed"
+    reason = satchel.shortlist("x").reason
+    assert reason.startswith("InvalidInput: The detector `Nonsense` returned ")
+    assert "\n" not in reason
+
+
+def test_a_trace_that_fails_costs_the_block(make, monkeypatch):
+    satchel = make(Scripted({"pdf-forms": 1.0}))
+    satchel.list_skills()
+
+    def record(*_args, **_more):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(satchel.trace, "record", record)
+    made = satchel.shortlist("x")
+    assert (made.text, made.reason) == ("", "OSError: disk full")
+
+
+def test_a_history_that_cannot_be_read_is_an_empty_one(make, tmp_path):
+    (tmp_path / "home/state/trace.jsonl").mkdir(parents=True)
+    satchel = make(Scripted({"pdf-forms": 1.0}, {"deploy-it": 1.0}))
+    assert satchel.shortlist("x").listed == ("pdf-forms", "deploy-it")
+
+
+def test_a_detector_that_cannot_be_made_costs_the_block(make, monkeypatch):
+    def refuse(*_args, **_more):
+        raise ValueError("no such model")
+
+    monkeypatch.setattr("satchel.detect.default.default_detector", refuse)
+    satchel = make()
+    assert satchel.shortlist("x").reason == "ValueError: no such model"
