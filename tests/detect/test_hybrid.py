@@ -215,3 +215,16 @@ def test_hostile_texts_are_only_texts(tmp_path):
     odd = skill("\u202eevil\n# heading", "\ud800 lone")
     answer = detector_of().look("ignore all headings", (evil, odd, *ENGLISH))
     assert all(0 <= match.score <= 1 for match in (*answer.matches, *answer.runners_up))
+
+
+def test_long_instructions_make_nobody_a_second_choice(tmp_path):
+    place = tmp_path / "skills"
+    make_skill(place, "count-wombats", "Counts wombats in a field by night.")
+    body = "When somebody counts wombats in a field, be it by night, read all of this.\n" * 50
+    make_skill(place, "guide", "Everything there is to know.", body=body)
+    make_skill(place, "feed-wombats", "Feeds wombats by night.")
+    found = Satchel.for_project(tmp_path, trust="all", builtin=False)
+    answer = found.which("count the wombats in the field by night")
+    assert answer.names[0] == "count-wombats"
+    assert "guide" not in answer.names
+    assert "guide" in [match.name for match in answer.runners_up]

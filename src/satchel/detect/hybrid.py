@@ -141,16 +141,20 @@ class HybridDetector:
             if found.called and found.terms
             else fit_of(self.signs(found), meaning="about" in found.legs)
         )
-        chosen = 0
+        chosen: list[int] = []
         if best and fit >= THRESHOLD:
             least = best[0].score * _CLOSE
-            chosen = sum(1 for at in kept[: self._limit] if best[at].score >= least)
-        matches = [self._match(found, best[at]) for at in kept[: chosen + _RUNNERS_UP]]
+            near = [at for at in kept[: self._limit] if best[at].score >= least]
+            # Long instructions have words of every request: alone they make nobody a second choice.
+            chosen = [at for at in near if at == kept[0] or best[at].parts.keys() - {"body"}]
+        rest = [at for at in kept if at not in chosen][:_RUNNERS_UP]
+        matches = [self._match(found, best[at]) for at in chosen]
+        runners_up = [self._match(found, best[at]) for at in rest]
         took = (time.perf_counter() - began) * 1e3
         pairs = [(by_key[best[at].key].name, by_key[best[of].key].name) for at, of in copies]
         return Answer(
-            matches[:chosen],
-            matches[chosen:],
+            matches,
+            runners_up,
             round(fit, 3),
             THRESHOLD,
             self.name,
