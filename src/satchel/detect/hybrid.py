@@ -45,11 +45,13 @@ _WAITING = 2_000
 _CLOSE = 0.5
 """A second or third one is named when it has this share of the first one's score."""
 _SHOWN = 20
+_LOOKED_AT = 50
 _RUNNERS_UP = 7
 _RIVALS = 3
 _TELLING = 0.5
 """A term of at least this weight says something."""
 _FIFTH = 4
+_PLAIN = 5_000
 _FEW_TERMS = 6
 """So few terms are words that somebody typed to find something that has them."""
 
@@ -115,8 +117,9 @@ class HybridDetector:
             best = _whole_first(found, best)
         best = best[:limit]
         matches = [self._match(found, one) for one in best]
-        if len(matches) < limit and len(found.terms) <= _FEW_TERMS:
-            # Half a word is no term; people who search type half words.
+        if not matches or (len(matches) < limit and len(skills) <= _PLAIN and len(found.terms) < 2):
+            # Half a word is no term; people who search type half words. To look for it everywhere
+            # takes long in a large library: only where it is quick, or where nothing else is.
             known = {one.key for one in best}
             more = self._plain.detect(goal_text, skills)
             lowest = matches[-1].score if matches else 1.0
@@ -301,10 +304,10 @@ def _whole_first(found: Ranking, order: list[Fused]) -> list[Fused]:
     """Of a few words: first who has all of them in name and description, as people expect."""
     whole: list[Fused] = []
     rest: list[Fused] = []
-    for one in order[:CANDIDATES]:
+    for one in order[:_LOOKED_AT]:
         has = has_all(found.shelf.by_key[one.key], found.terms)
         (whole if has or one.key in found.called else rest).append(one)
-    return [*whole, *rest, *order[CANDIDATES:]]
+    return [*whole, *rest, *order[_LOOKED_AT:]]
 
 
 def _gave(one: Fused) -> dict[str, float]:
