@@ -3,8 +3,8 @@
 A *leg* is one way to score skills: words of the head, words of the body, meanings. Each leg is
 stretched to 0..1 over the library, and the sum of weight times leg decides. Ranks are not fused: a
 weak leg would count as much as a strong one. What the legs weigh was chosen by cross-validation on
-labelled requests (`benchmarks/retrieval_fit.py`); what the fields of a head weigh was set once,
-before.
+labelled requests (`benchmarks/retrieval_fit.py`); what the fields of a head weigh was set by hand,
+with a look at the same requests.
 """
 
 from __future__ import annotations
