@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from satchel.detect.stems import stem
-from satchel.detect.terms import spelt_terms, terms_of, words_shown
+from satchel.detect.terms import is_dense, shown, spelt_terms, terms_of, words_shown
 from satchel.detect.texts import head_texts, texts_of
 from satchel.errors import SatchelError
 
@@ -55,13 +55,9 @@ def explain(
 
 def _words(text: str, terms: Mapping[str, float], seen: set[str]) -> list[str]:
     """The words of a text that the goal has too, each once; first those that say something."""
-    if text.isascii():
-        found = [
-            (term, word)
-            for term in terms
-            if term not in seen and term.isascii() and (word := _spelt(term, text.lower()))
-        ]
-    else:
+    low = text.lower()
+    found = [(term, word) for term in terms if term not in seen and (word := _spelt(term, low))]
+    if not found and not text.isascii():  # wide letters, say: spelt otherwise than they are cut
         found = [pair for pair in spelt_terms(text) if pair[0] in terms and pair[0] not in seen]
     telling = [(term, word) for term, word in found if terms[term] >= _TELLING]
     seen.update(term for term, _ in telling)
@@ -74,6 +70,9 @@ def _spelt(term: str, text: str) -> str:
     Looked for by its beginning, since to cut ten descriptions into terms takes longer than to rank
     ten thousand.
     """
+    if is_dense(term):
+        word = shown(term)
+        return word if word in text else ""
     start = term[:-1] if term[-1] == "i" else term
     at = text.find(start)
     while at >= 0:
@@ -100,13 +99,8 @@ def _body(skill: Skill) -> str:
 
 def has_all(skill: Skill, terms: Mapping[str, float]) -> bool:
     """Whether name and description have every telling term."""
-    text = "\n".join(head_texts(skill).values())
-    telling = [term for term, weight in terms.items() if weight >= _TELLING]
-    if text.isascii():
-        low = text.lower()
-        return all(_spelt(term, low) for term in telling)
-    own = set(terms_of(text))
-    return own.issuperset(telling)
+    low = "\n".join(head_texts(skill).values()).lower()
+    return all(_spelt(term, low) for term, weight in terms.items() if weight >= _TELLING)
 
 
 def missing_words(

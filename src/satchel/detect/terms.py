@@ -137,6 +137,11 @@ def spelt_terms(text: str) -> Iterator[tuple[str, str]]:
                 yield piece, piece
 
 
+def is_dense(term: str) -> bool:
+    """Whether a term is of a script that writes no spaces."""
+    return _IS_DENSE(shown(term)) is not None
+
+
 def shown(term: str) -> str:
     """A term as people see it."""
     return term.removeprefix(WORD)
