@@ -5,7 +5,7 @@
 Weights are drawn by chance, then again around the mean of the best dozen, whose mean is taken. Each
 set in turn is left out: its figures come from weights that never saw it. What is shipped is chosen
 on all sets the same way, but for `toollens_test`: its documents are records of an interface strung
-together, nothing like a description. Nothing is fitted on it.For the verdict a logistic function
+together, nothing like a description. Nothing is fitted on it. For the verdict a logistic function
 is fitted on requests with and without their right skill, among all skills of a set and among 30
 drawn by chance, each set weighing the same. Nothing here is part of the package; the constants it
 prints stand in `detect/fusion.py` and `detect/fitting.py`.
