@@ -35,9 +35,9 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "src")]
 
 import listings  # noqa: E402 - found through the line above
+from interval import wilson  # noqa: E402 - the same
 from listings import Listed  # noqa: E402 - the same
 from measure import machine, table  # noqa: E402 - the same
-from scanner import wilson  # noqa: E402 - the same
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -279,7 +279,7 @@ def figure(name: str, tasks: Sequence[Task], runs: Sequence[Sequence[set[str]]])
         for run in runs
     ]
     mean = statistics.fmean(counts)
-    low, high = wilson(mean, len(tasks))  # pyright: ignore[reportArgumentType] - a mean of counts
+    low, high = wilson(mean, len(tasks))
     spread = (min(counts), max(counts)) if len(counts) > 1 else None
     return Figure(name, mean, len(tasks), low, high, spread)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import lzma
-import math
 import os
 import sys
 from importlib.util import find_spec
@@ -107,16 +106,6 @@ def small_library(
     """Some skills drawn by chance, without the right ones: what a person has installed."""
     drawn: Sequence[Skill] = dice.sample(given.skills, min(len(given.skills), count + len(right)))
     return tuple(skill for skill in drawn if skill.path not in right)[:count]
-
-
-def wilson(share: float, total: int) -> tuple[float, float]:
-    """The 95 % interval of a share."""
-    if not total:
-        return 0.0, 1.0
-    z = 1.96
-    middle = (share + z * z / (2 * total)) / (1 + z * z / total)
-    half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total**2))
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def _file(folder: Path, stem: str) -> Path | None:

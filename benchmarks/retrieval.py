@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE)]
 
-from labelled import find_sets, load_set, small_library, wilson  # noqa: E402
+from interval import wilson  # noqa: E402
+from labelled import find_sets, load_set, small_library  # noqa: E402
 from measure import machine, table  # noqa: E402
 from minilm import Remembering, model_folder  # noqa: E402
 
@@ -224,7 +225,7 @@ def tables(rows: Sequence[dict[str, Any]]) -> str:
     lines: list[list[str]] = [head]
     for row in rows:
         best = row.get("Satchel") or row["words"]
-        low, high = wilson(best["hit"], row["requests"])
+        low, high = wilson(best["hit"] * row["requests"], row["requests"])
         goal = f"{row['goal'][0]} / {row['goal'][1]}" if row["goal"] else ""
         lines.append(
             [row["set"], f"{row['skills']:,}", f"{row['requests']:,}"]

@@ -8,10 +8,11 @@ Who is asked:
     bare          tantivy as its own documentation uses it: the same terms in the same five fields,
                   one disjunction over all of them, the ten best, their keys from the stored texts
     bare, apart   the same field by field, as many of each as the detector asks for
-    index         ours, field by field, as many of each as the detector asks for: 100, or 400 for a
+    index         ours, field by field, as many of each as the detector asks for: 50, or 200 for a
                   long goal
     legs          ours, the fields of the head added up by the index, and the body
-    ranking       the detector without words about it: the goal cut into terms, the fields fused
+    ranking       the detector without words about it: the goal cut into terms, the fields fused,
+                  the ten best
     detector      the whole `HybridDetector.rank`, from a text to ten explained matches
     fts5, memory  the other engines
 
@@ -180,7 +181,7 @@ def measure(size: int, folder: str, rounds: int) -> dict[str, Any]:
         "bare": lambda _text, terms: bare.search(terms),
         "bare, apart": lambda _text, terms: bare.apart(terms, many(terms)),
         "legs": lambda _text, terms: ours.search_legs(list(terms.items()), LEGS, many(terms)),
-        "ranking": lambda text, _terms: detector.ranking(text, skills),
+        "ranking": lambda text, _terms: detector.ranking(text, skills, most=10),
         "detector": lambda text, _terms: detector.rank(text, skills, 10),
     }
     for name, engine in engines.items():

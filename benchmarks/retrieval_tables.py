@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from labelled import wilson
+from interval import wilson
 
 Rows = list[list[str]]
 WAYS = ("BM25", "model", "words", "Satchel")
@@ -30,7 +30,7 @@ def retrieval(kept: dict[str, Any]) -> Rows:
     rows = [["set", "skills", "requests", *ways, "95 % of Hit@1", "goal", ""]]
     for row in kept["sets"]:
         best = row.get("Satchel") or row["words"]
-        low, high = wilson(best["hit"], row["requests"])
+        low, high = wilson(best["hit"] * row["requests"], row["requests"])
         goal = row.get("goal")
         rows.append([
             f"`{row['set']}`",

@@ -18,7 +18,6 @@ import argparse
 import atexit
 import csv
 import json
-import math
 import os
 import shutil
 import subprocess
@@ -28,9 +27,11 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(ROOT, "src"))
+sys.path[:0] = [os.path.join(ROOT, "benchmarks"), os.path.join(ROOT, "src")]
 
-from satchel.security import scan_tree  # noqa: E402 - found through the line above
+from interval import wilson  # noqa: E402 - found through the line above
+
+from satchel.security import scan_tree  # noqa: E402 - the same
 from satchel.skill.tree import FolderTree, Limits  # noqa: E402 - the same
 
 if TYPE_CHECKING:
@@ -163,18 +164,6 @@ def ask_cisco(samples: Sequence[Sample], python: str) -> list[Answer]:
         )
         for sample in samples
     ]
-
-
-def wilson(hits: int, total: int) -> tuple[float, float]:
-    """The 95 % interval of a proportion."""
-    if not total:
-        return 0.0, 1.0
-    z = 1.959964
-    share = hits / total
-    centre = share + z * z / (2 * total)
-    spread = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
-    scale = 1 + z * z / total
-    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
 
 
 def rows_of(

@@ -69,9 +69,12 @@ def test_every_cell_of_the_table(satchel, detector):
 
 def test_what_should_be_chosen_instead_is_looked_for(satchel, detector):
     prompts = should_not("Fill in the fields of this PDF form", instead="translation")
-    (row,) = _result(satchel, detector, "code-review", prompts).rows
-    assert row.ok
+    result = _result(satchel, detector, "code-review", prompts)
+    (row,) = result.rows
+    assert not row.chosen
     assert not row.instead
+    assert not row.ok
+    assert not result.passes(0, 0)
 
 
 @pytest.mark.parametrize(

@@ -92,10 +92,27 @@ def test_whoever_is_ruled_out_is_left_out_of_the_others_answer():
 
 
 def test_a_name_that_nothing_has_is_not_silent():
-    answer = WithExplicit(Fixed("inner", DOCX)).look("use skill chart for the sums", SKILLS)
+    note = "There is no skill `chart`; did you mean `charts`?"
+    answer = WithExplicit(Fixed("inner", DOCX)).look("use skill chart", SKILLS)
     assert answer.matches == []
     assert names(answer.runners_up) == ["charts"]
-    assert answer.notes == ("There is no skill `chart`; did you mean `charts`?",)
+    assert answer.notes == (note,)
+    # What else is said is searched with, and the suggestion is not lost.
+    answer = WithExplicit(Fixed("inner", DOCX)).look("use skill chart for the sums", SKILLS)
+    assert names(answer.matches) == ["docx"]
+    assert answer.notes == (note,)
+    answer = WithExplicit(Fixed("inner")).look("use skill chart for the sums", SKILLS)
+    assert answer.matches == []
+    assert names(answer.runners_up) == ["charts"]
+
+
+@pytest.mark.req("C3")
+@pytest.mark.parametrize(
+    "goal", ["I'd rather not use docx", "千万别用 docx", "never use docx; sum"]
+)
+def test_what_is_ruled_out_is_told_whoever_was_found(goal):
+    answer = WithExplicit(Fixed("inner", CHART)).look(goal, SKILLS)
+    assert "`docx` is left out: the request says not to use it" in answer.notes
 
 
 class Hearing(Fixed):
@@ -139,7 +156,7 @@ def test_ruled_out_in_words_or_set_so_is_the_same(goal):
     assert names(said.matches) == names(never.matches) == ["docx"]
     assert names(said.runners_up) == names(never.runners_up) == ["charts"]
     assert said.fit == never.fit == 0.5  # of the one that is left
-    assert said.notes == ("a note", "`pdf-forms` is left out: the request says not to use it")
+    assert said.notes == ("`pdf-forms` is left out: the request says not to use it", "a note")
 
 
 @pytest.mark.req("C3")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from satchel.detect import ExplicitDetector, calls
+from satchel.detect import ExplicitDetector
 from satchel.skill import Head, Origin, Skill
 
 ORIGIN = Origin("/skills", "project", "skills")
@@ -290,7 +290,7 @@ def test_a_whole_kind_may_be_ruled_out(goal, names):
         ("use the spreadsheet skill to sum", "spreadsheet to sum"),
         ("the pdf skill must not be used, join two files", "the , join two files"),
         ("不要用 pdf 技能，合并文件", ",合并文件"),
-        ("don't use pdf\n```\njoin a b\n```\n> and more", "do join a b > and more"),
+        ("don't use pdf\n```\njoin a b\n```\n> and more", "join a b > and more"),
         ("never use pdf-join; join two files", "; join two files"),
         ("join two files", None),
     ],
@@ -334,6 +334,7 @@ def test_one_slip_of_the_pen_is_seen(written, meant):
     [
         "use pdf",
         "use python to sort this",
+        "use 5 where it is empty",
         "@pdf have a look",
         "use a skill",
         "use the right skill",
@@ -373,7 +374,7 @@ def test_nobody_is_called(goal):
 
 def test_a_slash_at_the_beginning_is_a_command_whatever_it_names_elsewhere():
     assert heard("/run the tests") == "+run"
-    assert heard("/tmp is full") == "+tmp"
+    assert heard("/tmp is full") == ""  # something is told of a folder
 
 
 def test_a_name_is_whole_and_the_longest_wins():
@@ -450,7 +451,9 @@ def test_a_hundred_thousand_skills_cost_one_table():
     "unit",
     ["$", "$a ", "/a ", "use ", "use skill ", "not $a ", "用", "不要用", "スキル", "`", "``` ",
      "use '", "--skill a,", "skill: ", "don't ", "a,", "> \n", " ", "İ", "do not use any skill ",
-     "can i use skill a ", "don't use the a skills ", "no skill. don't use a. ", "不要用技能 "],
+     "can i use skill a ", "don't use the a skills ", "no skill. don't use a. ", "不要用技能 ",
+     "wrong with the a skill ", "any skill but a ", "除了a技能", "/a and ", "you can't use a ",
+     "i'd rather not use a, ", "skills: a, a, ", "a? no "],
 )  # fmt: skip
 def test_hostile_goals_cost_no_more_than_their_length(unit):
     skills = (*SKILLS, skill("a"))
@@ -466,12 +469,22 @@ def test_hostile_goals_cost_no_more_than_their_length(unit):
     assert large < 8 * 4 * small + 0.2  # eight times the text; quadratic would be 64 times
 
 
-def test_a_text_of_nothing_but_calls_is_not_heard_to_its_end_and_says_so(monkeypatch):
-    monkeypatch.setattr(calls, "MOST", 1_000)
-    answer = DETECTOR.look("使用" * 1_500, SKILLS)
-    assert answer.notes == (
-        "The last 1000 characters of the request were not searched for names of skills",
+def test_of_a_long_text_the_beginning_and_the_end_are_heard_and_the_note_says_so():
+    long = "use skill docx. " * 130_000
+    began = time.process_time()
+    found = DETECTOR.heard(f"use skill pdf. {'so it is. ' * 2_000}{long}{'and so on. ' * 2_000} "
+                           "--skill food", SKILLS)  # fmt: skip
+    assert time.process_time() - began < 1
+    assert [one.skill.name for one in found.wanted] == ["pdf", "food"]
+    assert len(found.notes) == 1
+    assert found.notes[0].endswith(
+        " characters amid the request were not searched for names of skills"
     )
+    assert found.rest is not None
+    assert "use skill docx" in found.rest  # others search with all of it
+    quiet = DETECTOR.heard("a report: " * 10_000, SKILLS)
+    assert quiet.rest is None
+    assert len(quiet.notes) == 1
 
 
 WORDS = st.sampled_from(

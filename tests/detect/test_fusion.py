@@ -39,6 +39,16 @@ def test_equal_ones_come_in_the_order_of_their_keys():
     assert [one.key for one in fuse(legs, WORDS)] == ["a", "b", "c"]
 
 
+@given(
+    st.dictionaries(st.text("abc", max_size=3), st.sampled_from([1.0, 2.0, 2.5, 3.0]), max_size=30),
+    st.dictionaries(st.text("abc", max_size=3), st.sampled_from([1.0, 2.0]), max_size=30),
+    st.integers(0, 12),
+)
+def test_the_best_few_are_the_first_of_all(head, body, most):
+    legs = {"head": Leg(head), "body": Leg(body)}
+    assert fuse(legs, WORDS, most=most) == fuse(legs, WORDS)[:most]
+
+
 def test_who_is_left_out_does_not_stretch_the_others():
     legs = {"head": Leg({"a": 100.0, "b": 1.0})}
     assert [(one.key, one.score) for one in fuse(legs, {"head": 1.0}, ["a"])] == [("b", 1.0)]

@@ -228,3 +228,147 @@ def test_long_instructions_make_nobody_a_second_choice(tmp_path):
     assert answer.names[0] == "count-wombats"
     assert "guide" not in answer.names
     assert "guide" in [match.name for match in answer.runners_up]
+
+
+def test_words_that_say_nothing_are_found_in_a_large_library():
+    many = tuple(skill(f"filler-{number}", "Does this and that.") for number in range(5_100))
+    library = (*many, skill("now-or-never", "Decides whether it is now or never."))
+    detector = detector_of()
+    detector.prepare(library)
+    found = detector.rank("whether never", library, 5)
+    assert found[0].name == "now-or-never"
+    assert found[0].score <= 0.5
+    assert not detector.look("whether never", library)
+
+
+def test_who_asks_for_many_gets_many():
+    library = tuple(skill(f"report-{number}", "Writes a report.") for number in range(300))
+    detector = detector_of()
+    detector.prepare(library)
+    found = detector.rank("report", library, 250)
+    assert len({match.name for match in found}) == 250
+
+
+def many(count: int, first: str = "other") -> tuple[Skill, ...]:
+    return tuple(
+        skill(f"{first}-{at}", f"Handles zebra{at} widgets of the kind {at}.")
+        for at in range(count)
+    )
+
+
+def stamped(name: str, description: str, stamp: int) -> Skill:
+    return Skill(Head(name, description, name, "SKILL.md", stamp, stamp, stamp), ORIGIN)
+
+
+@pytest.mark.req("C10")
+def test_the_old_text_of_a_changed_skill_counts_no_more_while_the_index_catches_up(
+    tmp_path, monkeypatch
+):
+    """A hundred old texts would also take all places of a leg."""
+    kept = (*many(300), skill("pages", "Splits documents and turns pdf pages into large images."))
+    before = tuple(stamped(f"t{at:03}", "Turns pdf pages into images.", 1) for at in range(100))
+    after = tuple(stamped(f"t{at:03}", f"Bakes bread, kind {at}.", 2) for at in range(100))
+    detector = detector_of(folder=str(tmp_path))
+    detector.prepare(kept + before)
+    upkeep = detector._upkeep  # noqa: SLF001
+    monkeypatch.setattr(upkeep, "_work", lambda: None)  # it never catches up
+    answer = detector.look("turn the pdf pages into images", kept + after)
+    assert "401" in answer.notes[0]
+    assert "301" in answer.notes[0]
+    assert [match.name for match in answer.matches] == ["pages"]
+    assert all(match.name[0] != "t" for match in answer.runners_up)
+    assert detector.look("bake some bread", kept + after).matches[0].name[0] == "t"
+
+
+@pytest.mark.req("C10")
+def test_new_skills_and_indexed_ones_are_scored_alike(tmp_path, monkeypatch):
+    """A word that all new skills have is rare in the whole library."""
+    kept = (*many(300), *(skill(f"bill-{at}", f"Sends invoices {at}.") for at in range(8)))
+    new = tuple(skill(f"new-{at}", f"Reconciles invoices with ledger{at}.") for at in range(100))
+    detector = detector_of(folder=str(tmp_path))
+    detector.prepare(kept)
+    monkeypatch.setattr(detector._upkeep, "_work", lambda: None)  # noqa: SLF001
+    answer = detector.look("reconcile invoices", kept + new)
+    assert answer.notes
+    assert {match.name[:4] for match in answer.matches} == {"new-"}
+
+
+REVIEWS = tuple(
+    skill(f"{word.lower()}-review", f"Reviews {word} code for bugs and missing tests.")
+    for word in ("Ada", "Bash", "Cobol", "Go", "Rust")
+)
+NAMED = (
+    *REVIEWS,
+    skill("next-js", "Builds Next apps with Next routing."),
+    skill("vue-js", "Builds Vue apps with Vue routing."),
+    skill("user-admin", "Manages users: creates one, resets a password."),
+    skill("second-opinion", "Says what somebody else would think."),
+    skill("csharp", "Writes C# code."),
+    skill("cpp", "Writes C++ code."),
+    skill("c-lang", "Writes C code."),
+)
+
+
+@pytest.mark.parametrize(
+    ("goal", "name"),
+    [
+        ("review my Go code", "go-review"),
+        ("review my go code", "go-review"),
+        ("build a Next app", "next-js"),
+        ("list all users", "user-admin"),
+        ("I would like a second opinion", "second-opinion"),
+        ("write C# code", "csharp"),
+        ("write C++ code", "cpp"),
+        ("write C code", "c-lang"),
+    ],
+)
+def test_words_that_mostly_say_nothing_may_be_names(goal, name):
+    assert detector_of().look(goal, NAMED).matches[0].name == name
+
+
+def test_a_word_of_signs_is_told_as_it_is_written():
+    reason = detector_of().look("is this good C# code?", (skill("x", "Writes C# code."),)).matches
+    assert "`c#`" in reason[0].reason
+
+
+def test_a_search_is_in_the_order_of_its_scores():
+    some = (
+        skill("code", "Writes code, code and more code."),
+        skill(
+            "code-check", "Reviews a long change of somebody else for bugs, before it is merged."
+        ),
+        skill("text", "Writes texts."),
+    )
+    found = detector_of().rank("code bugs", some)
+    assert found[0].name == "code-check"
+    assert [match.score for match in found] == sorted((m.score for m in found), reverse=True)
+
+
+def test_one_letter_is_no_half_word():
+    assert not detector_of().rank("q", (skill("sql", "Writes queries."),))
+    assert detector_of().rank("qu", (skill("sql", "Writes queries."),))
+
+
+SHIPPED = Origin("/shipped", "builtin", "shipped")
+
+
+def shipped(name: str, description: str) -> Skill:
+    return Skill(Head(name, description, name, "SKILL.md", 0, 0, 0), SHIPPED)
+
+
+def test_a_shipped_skill_takes_no_request_for_its_verb():
+    some = (
+        shipped("write-a-skill", "Write or improve a SKILL.md. 写技能"),
+        shipped("review-a-skill", "Review a skill before it is trusted."),
+    )
+    detector = detector_of()
+    for goal in ("write an api", "write a letter to my landlord", "review my change"):
+        answer = detector.look(goal, some)
+        assert not answer.matches
+        assert answer.fit == 0
+        both = (*some, skill("api", "Writes an API."))
+        assert all(match.name == "api" for match in detector.look(goal, both).matches)
+    for goal in ("write a skill for invoices", "帮我写技能", "write-a-skill"):
+        assert detector.look(goal, some).matches[0].name == "write-a-skill"
+    # Who searches finds it all the same.
+    assert detector.rank("write", some)[0].name == "write-a-skill"

@@ -174,7 +174,7 @@ def _legs(semantic, goal, skills, known=()):
 def _wait(semantic: Semantic) -> None:
     until = time.monotonic() + 8
     store = semantic._store  # noqa: SLF001
-    while (store.waiting or store._pool is not None) and time.monotonic() < until:  # noqa: SLF001
+    while (store.waiting or store.is_filling) and time.monotonic() < until:
         time.sleep(0.01)
 
 
@@ -520,3 +520,20 @@ def test_a_model_that_cannot_be_opened_is_tried_once_and_said_each_time(error, s
     with pytest.raises(ModelFailed, match=said):
         lazy.prepare(SKILLS)
     assert (tries, lazy.made) == ([1], 0)
+
+
+def test_the_nearest_of_a_few_may_be_far_away():
+    """One of a handful is always the nearest, and far ahead of the others."""
+
+    class Far(Concepts):
+        def embed(self, texts):
+            made = super().embed(texts)
+            for row, text in enumerate(texts):
+                if "xylophone" in text:
+                    made[row] = np.array([-0.5, -0.5, 0.25, -0.5, -0.5, 0]) / 1.031
+            return made
+
+    detector = with_meaning(Far())
+    answer = detector.look("xylophone lessons", SKILLS)
+    assert not answer.matches
+    assert detector.look("a new melody", SKILLS).matches[0].name == "music-maker"

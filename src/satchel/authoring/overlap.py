@@ -41,6 +41,8 @@ CONFUSABLE = 0.3
 """From here on a pair is worth a look: of the mistakes that our detector makes among 4,076 tools,
 59 % are between such pairs, which are 0.4 % of all."""
 _SHOWN = 6
+_FEW = 100
+"""Skills from which on a library tells how rare a word is; a smaller one is taken for so many."""
 _SLACK = 1e-9
 _LONGEST = 2_000
 """Characters of a description that are compared."""
@@ -215,7 +217,8 @@ def _rows(skills: Sequence[Skill], tell: Callable[[int], None]) -> list[_Row]:
         if not at % 256:
             tell(at)
     counts = Counter(word for words in said for word in words)
-    total = len(said)
+    # Six copies among nine skills make their own words common: few skills tell little of rareness.
+    total = max(len(said), _FEW)
     weights = {word: math.log(1 + total / count) for word, count in counts.items()}
     rows: list[_Row] = []
     for words in said:

@@ -3,7 +3,8 @@
 What `satchel test --triggers` runs.
 
 A prompt that should choose the skill passes when it is among the chosen ones; one that should not,
-when it is not. Nothing is asked of a model: the detector that picks skills for a request answers.
+when it is not, and when the one that it names under `instead` is. Nothing is asked of a model: the
+detector that picks skills for a request answers.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from satchel.detect.answer import look
 from satchel.detect.placing import place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from satchel.authoring.advice import Advice
     from satchel.detect import Detector, Match
@@ -47,8 +48,8 @@ class Row(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether the skill did what it should."""
-        return self.chosen == self.prompt.fires
+        """Whether the skill did what it should, and whoever is named under `instead` too."""
+        return self.chosen == self.prompt.fires and self.instead
 
     @property
     def instead(self) -> bool:
@@ -108,10 +109,15 @@ class Result(NamedTuple):
         return hits / (hits + wrong) if hits + wrong else None
 
     def passes(self, least_recall: float = 1.0, least_precision: float = 1.0) -> bool:
-        """Whether both measures are good enough."""
+        """Whether both measures are good enough, and every `instead` was chosen.
+
+        That one is no measure of this skill: no bound makes up for it.
+        """
         recall, precision = self.recall, self.precision
-        return (recall is None or recall >= least_recall) and (
-            precision is None or precision >= least_precision
+        return (
+            (recall is None or recall >= least_recall)
+            and (precision is None or precision >= least_precision)
+            and all(row.instead for row in self.rows)
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,9 +156,17 @@ def run_prompts(
         yield _run(skill, prompt, skills, detector)
 
 
-def is_chosen(skill: Skill, prompt: str, skills: Sequence[Skill], detector: Detector) -> bool:
-    """Whether a prompt chooses a skill."""
-    return _own(look(detector, prompt, skills).matches, skill) is not None
+def does_right(skill: Skill, prompt: Prompt, skills: Sequence[Skill], detector: Detector) -> bool:
+    """Whether a prompt passes, and no more: `ok` of its row."""
+    matches = look(detector, prompt.text, skills).matches
+    if (_own(matches, skill) is not None) is not prompt.fires:
+        return False
+    return not prompt.instead or any(one.name == prompt.instead for one in matches)
+
+
+def strangers(prompts: Sequence[Prompt], known: Container[str]) -> list[Prompt]:
+    """The prompts whose `instead` names a skill that there is not."""
+    return [one for one in prompts if one.instead and one.instead not in known]
 
 
 def _run(skill: Skill, prompt: Prompt, skills: Sequence[Skill], detector: Detector) -> Row:

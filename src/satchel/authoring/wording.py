@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from satchel.authoring.advice import Advice
 from satchel.authoring.candidates import catching, lacking
 from satchel.authoring.lineup import reworded
-from satchel.authoring.triggers import is_chosen
+from satchel.authoring.triggers import does_right
 from satchel.detect.words import even
 from satchel.errors import SatchelError
 
@@ -97,7 +97,7 @@ class _Trials:
         _, new, rest = self._changed
         skill, prompt = case
         asked = new if skill.path == self.skill.path else skill
-        return is_chosen(asked, prompt.text, rest, self._stage.detector) is prompt.fires
+        return does_right(asked, prompt, rest, self._stage.detector)
 
 
 def advise(

@@ -150,6 +150,10 @@ class Prepared(NamedTuple):
     """The model whose vectors are kept beside the words; empty without one."""
     embedded: int = 0
     """How many skills have vectors by it; not those in scripts that it does not read."""
+    swept: int = 0
+    """How many indexes beside it were removed, because nobody uses them any more."""
+    without_vectors: tuple[tuple[str, str], ...] = ()
+    """Names of skills that have none by the model, each with the reason."""
 
 
 class Prepares(Protocol):

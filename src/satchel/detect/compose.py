@@ -60,35 +60,51 @@ _RIVALS = 3
 """How many of those that are ahead are named."""
 
 
-class FirstHit(Composed):
-    """The first detector that finds something decides."""
-
-    name = "first-hit"
+class _Several(Composed):
+    """Asks its members one after the other, unless the goal wants no skill at all."""
 
     def _answer(self, goal_text: str, skills: Sequence[Skill]) -> tuple[Answer, Exception | None]:
         heard, notes = self._listen(goal_text, skills)
         if heard.none:
             return nothing(EXPLICIT)._replace(notes=notes), None
         out = notes_for(heard)
+        asked = (
+            self._ask(member, goal_for(member, goal_text, heard), skills, out, FAILED)
+            for member in self.members
+        )
+        return self._decide(asked, notes)
+
+    def _decide(
+        self, asked: Iterable[tuple[Answer, Exception | None]], notes: tuple[str, ...]
+    ) -> tuple[Answer, Exception | None]:
+        """The answer of those that are asked while this goes through them."""
+        raise NotImplementedError
+
+
+class FirstHit(_Several):
+    """The first detector that finds something decides."""
+
+    name = "first-hit"
+
+    def _decide(
+        self, asked: Iterable[tuple[Answer, Exception | None]], notes: tuple[str, ...]
+    ) -> tuple[Answer, Exception | None]:
         said = list(notes)
         empty: list[Answer] = []
         error: Exception | None = None
-        for member in self.members:
-            goal = goal_for(member, goal_text, heard)
-            answer, failure = self._ask(member, goal, skills, out, FAILED)
+        for answer, failure in asked:
+            said += answer.notes
             if failure is not None:
                 error = error or failure
-                said += answer.notes
-                continue
-            if answer.matches:
-                return answer._replace(notes=each_once((*said, *answer.notes))), None
-            said += answer.notes
-            empty.append(answer)
+            elif answer.matches:
+                return answer._replace(notes=each_once(said)), None
+            else:
+                empty.append(answer)
         answer = unite(empty, 0, _RUNNERS) if empty else nothing(self.name)
         return answer._replace(notes=each_once(said)), None if empty else error
 
 
-class Union(Composed):
+class Union(_Several):
     """All detectors decide; how their lists become one is said in `merging`."""
 
     name = "union"
@@ -98,25 +114,21 @@ class Union(Composed):
         super().__init__(*members)
         self._limit = limit
 
-    def _answer(self, goal_text: str, skills: Sequence[Skill]) -> tuple[Answer, Exception | None]:
-        heard, notes = self._listen(goal_text, skills)
-        if heard.none:
-            return nothing(EXPLICIT)._replace(notes=notes), None
-        out = notes_for(heard)
+    def _decide(
+        self, asked: Iterable[tuple[Answer, Exception | None]], notes: tuple[str, ...]
+    ) -> tuple[Answer, Exception | None]:
         said = list(notes)
         answers: list[Answer] = []
         error: Exception | None = None
-        for member in self.members:
-            goal = goal_for(member, goal_text, heard)
-            answer, failure = self._ask(member, goal, skills, out, FAILED)
-            if failure is not None:
+        for answer, failure in asked:
+            if failure is None:
+                answers.append(answer)
+            else:
                 error = error or failure
                 said += answer.notes
-            else:
-                answers.append(answer)
         answer = unite(answers, self._limit, _RUNNERS) if answers else nothing(self.name)
-        notes = each_once((*said, *answer.notes))
-        return answer._replace(notes=notes), None if answers else error
+        told = each_once((*said, *answer.notes))
+        return answer._replace(notes=told), None if answers else error
 
 
 class WithExplicit(Composed):
@@ -175,15 +187,17 @@ class WithExplicit(Composed):
         heard, notes = self._listen(goal_text, skills)
         if heard.wanted:
             return Answer(as_matches(heard), [], 1.0, 0.0, EXPLICIT, 0.0, notes), None
-        if heard.none or heard.meant:
-            others = [] if heard.none else suggested(heard)
-            return Answer([], others, 0.0, 0.0, EXPLICIT, 0.0, notes), None
-        out = notes_for(heard)
+        if heard.none:
+            return Answer([], [], 0.0, 0.0, EXPLICIT, 0.0, notes), None
+        perhaps = suggested(heard)
         goal = goal_text if heard.rest is None else heard.rest
         if heard.rest is not None and not says_something(goal):
-            notes = each_once((*notes, *out.values()))
-            return Answer([], [], 0.0, 0.0, EXPLICIT, 0.0, notes), None
-        answer, error = self._ask(self.members[0], goal, skills, out, FAILED_ALONE)
+            return Answer([], perhaps, 0.0, 0.0, EXPLICIT, 0.0, notes), None
+        answer, error = self._ask(self.members[0], goal, skills, notes_for(heard), FAILED_ALONE)
+        if perhaps and not answer.matches:
+            names = {match.name for match in perhaps}
+            others = [match for match in answer.runners_up if match.name not in names]
+            answer = answer._replace(runners_up=[*perhaps, *others])
         return answer._replace(notes=each_once((*notes, *answer.notes))), error
 
 

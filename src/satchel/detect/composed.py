@@ -7,6 +7,7 @@ and the others' answer stands. Where nothing stands, `look` gives an empty answe
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any, cast
 
@@ -168,11 +169,14 @@ def rank(detector: Detector, goal_text: str, skills: Sequence[Skill], limit: int
 
 
 def put_last(found: list[Match], names: Iterable[str]) -> list[Match]:
-    """The same list with some skills behind all others."""
+    """The same list with some skills behind all others, and with no better scores than theirs."""
     out = frozenset(names)
     if not out:
         return found
-    return sorted(found, key=lambda match: match.name in out)
+    first = [match for match in found if match.name not in out]
+    most = first[-1].score if first else math.inf
+    last = [match for match in found if match.name in out]
+    return first + [match._replace(score=min(match.score, most)) for match in last]
 
 
 def ask(

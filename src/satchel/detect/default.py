@@ -30,16 +30,38 @@ def default_detector(settings: Settings, patience: float = 0.0) -> Detector:
         patience: Seconds that a look may wait for an index that is being built.
     """
     from satchel.detect.compose import WithExplicit
-    from satchel.detect.hybrid import HybridDetector
 
     kept = index_folder(settings)
-    hybrid = HybridDetector(
-        kept,
-        semantic=_lazy_semantic(settings, kept) if settings.vectors else None,
-        limit=settings.shortlist or 3,
-        patience=patience,
-    )
-    return WithExplicit(hybrid)
+    semantic = _lazy_semantic(settings, kept) if settings.vectors else None
+    limit = settings.shortlist or 3
+    if kept is None:
+        from satchel.detect.hybrid import HybridDetector
+
+        return WithExplicit(HybridDetector(semantic=semantic, limit=limit, patience=patience))
+    from satchel.detect.index.sweep import Use
+    from satchel.detect.kept import KeptDetector
+
+    use = Use(kept, settings.project)
+    return WithExplicit(KeptDetector(use, semantic=semantic, limit=limit, patience=patience))
+
+
+def reaching(detector: Detector, limit: int) -> Detector:
+    """The same detector for another number of skills: index and model are shared.
+
+    Args:
+        detector: One that `default_detector` made; another is returned as it is.
+        limit: How many skills fit a goal at most.
+    """
+    from copy import copy
+
+    from satchel.detect.compose import WithExplicit
+    from satchel.detect.hybrid import HybridDetector
+
+    if isinstance(detector, WithExplicit) and isinstance(detector.members[0], HybridDetector):
+        other = copy(detector)
+        other.members = (detector.members[0].reaching(limit),)
+        return other
+    return detector
 
 
 def index_folder(settings: Settings) -> str | None:

@@ -5,8 +5,9 @@ Heard are `use skill X`, `use the X skill`, `skill: X`, `--skill X`, `$X`, `/X`,
 person or a file. A plain word is only a name where the goal says that it is a skill; one that looks
 like a name (`pdf-forms`, in quotes, after `$`) may also follow a bare "use". What is ruled out ("do
 not use X", "without X", 不要用 X) is never chosen, whatever else the goal says about it. A question
-("why did you use X?", "can I use X?") is no order. The other detectors search with what is left of
-the goal without all that.
+("why did you use X?", "can I use X?"), a report ("it does not run with X") and talk about a skill
+("a problem with the X skill") are no orders. The other detectors search with what is left of the
+goal without all that.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from satchel.detect.notes import (
     NO_SUCH_NEAR,
     OUT_OF_SCOPE,
     PEOPLE_ONLY,
+    RULED_OUT,
+    RULED_OUT_MORE,
     UNHEARD,
 )
 
@@ -48,6 +51,8 @@ _DENIED = re.compile(r"There is no skill `([^`]+)`").match
 _LETTERS = re.compile(r"[^\W_]+").findall
 _UNKNOWN = 3
 """Names without a skill that are told one by one."""
+_LEFT_OUT = 8
+"""Skills that are ruled out and told one by one."""
 
 
 class Named(NamedTuple):
@@ -104,19 +109,20 @@ class ExplicitDetector:
         """What the goal wants by name, what it rules out, and which names nothing has."""
         if not skills or _MAY_CALL(goal_text) is None:
             return NOTHING
-        from satchel.detect.calls import Listener
+        from satchel.detect.calls import listen
 
         names = self._names.of(skills)
-        listener = Listener(goal_text, names)
-        listener.listen()
-        if not listener.said:
+        spoken = listen(goal_text, names)
+        if not spoken.said:
+            if spoken.unheard:
+                return Heard(notes=(UNHEARD.format(count=spoken.unheard),))
             return NOTHING
         wanted: dict[int, str] = {}
         unwanted: dict[int, str] = {}
-        for call in listener.calls:
+        for call in spoken.calls:
             (wanted if call.wanted else unwanted).setdefault(call.at, call.said)
         notes: list[str] = []
-        unknown = list(listener.unknown)
+        unknown = list(spoken.unknown)
         told = tuple(Unknown(name, tuple(names.near(name))) for name in unknown[:_UNKNOWN])
         slips = {names.meant(one.name): one.name for one in told}
         for one in told:
@@ -127,11 +133,12 @@ class ExplicitDetector:
             notes.append(NO_SUCH_MORE.format(count=len(unknown) - _UNKNOWN))
         notes += [BOTH.format(name=skills[at].name) for at in wanted if at in unwanted]
         chosen = [Named(skills[at], said) for at, said in wanted.items() if at not in unwanted]
-        none = listener.none and not chosen
+        notes += _left_out([skills[at].name for at in unwanted if at not in wanted])
+        none = spoken.none and not chosen
         if none:
             notes.append(NO_SKILL)
-        if listener.unheard:
-            notes.append(UNHEARD.format(count=listener.unheard))
+        if spoken.unheard:
+            notes.append(UNHEARD.format(count=spoken.unheard))
         return Heard(
             tuple(chosen),
             tuple(Named(skills[at], said) for at, said in unwanted.items()),
@@ -143,7 +150,7 @@ class ExplicitDetector:
                 if at is not None and at not in unwanted
             ),
             none,
-            listener.rest(),
+            spoken.rest(),
         )
 
     def detect(self, goal_text: str, skills: Sequence[Skill]) -> list[Match]:
@@ -158,6 +165,14 @@ class ExplicitDetector:
         took = (time.perf_counter() - began) * 1e3
         others = [] if found or heard.none else suggested(heard)
         return Answer(found, others, 1.0 if found else 0.0, 0.0, self.name, took, heard.notes)
+
+
+def _left_out(names: list[str]) -> list[str]:
+    """A note for each that is ruled out, and one for all that are too many."""
+    notes = [RULED_OUT.format(name=name) for name in names[:_LEFT_OUT]]
+    if len(names) > _LEFT_OUT:
+        notes.append(RULED_OUT_MORE.format(count=len(names) - _LEFT_OUT))
+    return notes
 
 
 def as_matches(heard: Heard) -> list[Match]:

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 THRESHOLD = 0.5
 """Below this no skill is said to fit; the weights are shifted so that it is always a half."""
 
+FEWEST = 20
+"""Skills from which on is known what all descriptions have in common."""
+_NEAR = 0.2
+"""The least cosine of a request that shares no word with the first one, where that is not known.
+Of a small BERT those of strangers are up to 0.1, of the same wish in other words from 0.25."""
+
 
 class Signs(NamedTuple):
     """What can be seen of the first one in a ranking."""
@@ -53,10 +59,18 @@ WITH_MEANING: Mapping[str, float] = {
 """The weights with vectors."""
 
 
-def fit_of(signs: Signs, *, meaning: bool) -> float:
-    """How sure it is that the first one fits, 0..1."""
+def fit_of(signs: Signs, *, meaning: bool, few: bool = False) -> float:
+    """How sure it is that the first one fits, 0..1.
+
+    Args:
+        signs: What can be seen of it.
+        meaning: Meanings were compared.
+        few: The library has fewer than `FEWEST` skills.
+    """
     if not meaning and not signs.matched:
         return 0.0  # words of grammar alone: a short library makes much of them
+    if few and meaning and not signs.matched and max(signs.alike, signs.clause) < _NEAR:
+        return 0.0  # the nearest of a few may be far from it
     weights = WITH_MEANING if meaning else WORDS_ONLY
     total = weights["bias"]
     for name, value in zip(Signs._fields, signs, strict=True):

@@ -46,8 +46,18 @@ class Fused(NamedTuple):
     key: str
     score: float
     """0..1."""
-    parts: dict[str, float]
-    """What each leg gave to it."""
+    legs: tuple[tuple[str, Mapping[str, float], float, float], ...] = ()
+    """Those that were fused: name, scores, least score, and what a score is multiplied by."""
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """What each leg gave to it. Of most nobody asks: it is not made before."""
+        key = self.key
+        return {
+            name: (scores[key] - low) * scale
+            for name, scores, low, scale in self.legs
+            if key in scores
+        }
 
 
 def fuse(
@@ -79,18 +89,20 @@ def fuse(
             continue
         scale = weight / whole / (high - low)
         used.append((name, scores, low, scale))
+        if not totals:
+            totals = {key: (score - low) * scale for key, score in scores.items()}
+            continue
+        given = totals.get
         for key, score in scores.items():
-            totals[key] = totals.get(key, 0.0) + (score - low) * scale
-    order = sorted(totals.items(), key=lambda pair: (-pair[1], pair[0]))
-    return [
-        Fused(
-            key,
-            total,
-            {
-                name: (scores[key] - low) * scale
-                for name, scores, low, scale in used
-                if key in scores
-            },
-        )
-        for key, total in order[:most]
-    ]
+            totals[key] = given(key, 0.0) + (score - low) * scale
+    fused = tuple(used)
+    return [Fused(key, total, fused) for key, total in _best(totals, most)]
+
+
+def _best(totals: Mapping[str, float], most: int | None) -> list[tuple[str, float]]:
+    """The best so many, best first. Numbers are sorted quickly, pairs are not: few are made."""
+    pairs: Iterable[tuple[str, float]] = totals.items()
+    if most is not None and 0 < most < len(totals):
+        least = sorted(totals.values())[-most]
+        pairs = [pair for pair in pairs if pair[1] >= least]
+    return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:most]

@@ -11,33 +11,41 @@ from __future__ import annotations
 import math
 import os
 import time
+from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.detect.base import Answer, Match, Place, Prepared
-from satchel.detect.evidence import explain, has_all, missing_words
-from satchel.detect.fitting import THRESHOLD, Signs, fit_of
+from satchel.detect.evidence import Heads, Sought, explain, having_all, missing_words
+from satchel.detect.fitting import FEWEST, THRESHOLD, Signs, fit_of
 from satchel.detect.fusion import MEANING, OF_WORDS, WORDS, Fused, Leg, fuse
+from satchel.detect.idle import LINKS
 from satchel.detect.index.memory import MemoryIndex
 from satchel.detect.index.open import open_index
-from satchel.detect.index.upkeep import Upkeep
+from satchel.detect.index.upkeep import Upkeep, keys_of
 from satchel.detect.lexical import LexicalDetector
-from satchel.detect.shelves import Shelves
-from satchel.detect.terms import cutter, goal_terms, terms_of
+from satchel.detect.shelves import SMALL, Shelves
+from satchel.detect.shipped import off_subject
+from satchel.detect.stems import stem
+from satchel.detect.terms import cutter, goal_terms, idle_terms, idle_words, terms_of
 from satchel.detect.texts import head_row, head_texts, make_row
 from satchel.detect.twins import collapse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from satchel.detect.index.base import Row
     from satchel.detect.semantic import LazySemantic, Semantic
     from satchel.detect.shelves import Shelf
     from satchel.skill import Skill
 
-CANDIDATES = 100
-"""Skills of each field that are looked at for a short goal."""
-MANY_CANDIDATES = 400
-"""The same for a long one, whose fields agree less; more than these find nothing more."""
+CANDIDATES = 50
+"""Skills of each leg that are looked at for a short goal."""
+MANY_CANDIDATES = 200
+"""The same for a long one, whose legs agree less; twice as many find nothing more, and take longer
+than the search itself."""
+_BESIDE_MEANING = 2
+"""So many times more where a model compares meanings: its legs agree with those of words less."""
 _SHORT = 24
 """Terms up to which a goal is short."""
 _WAITING = 2_000
@@ -50,10 +58,17 @@ _RUNNERS_UP = 7
 _RIVALS = 3
 _TELLING = 0.5
 """A term of at least this weight says something."""
+_ASIDE = 0.3
+"""What is left of the score of a skill that comes with Satchel and that the goal is not about."""
+_NAMING = 0.3
+"""What a word weighs that says nothing, but tells a few skills' names from others."""
 _FIFTH = 4
 _PLAIN = 5_000
 _FEW_TERMS = 6
 """So few terms are words that somebody typed to find something that has them."""
+
+_NO_NAMES = LINKS | {"skill", "skills"}
+"""Words that name nothing, though they stand in names."""
 
 
 class Ranking(NamedTuple):
@@ -67,6 +82,18 @@ class Ranking(NamedTuple):
     called: tuple[str, ...]
     """Keys of skills whose name is the goal, and nothing else."""
     notes: tuple[str, ...]
+    aside: AbstractSet[str] = frozenset()
+    """Keys of skills that come with Satchel, and that the goal is not about: they never fit."""
+
+
+class _Waiting(NamedTuple):
+    """Skills that an index does not know yet, made ready to be searched beside it."""
+
+    skills: Sequence[Skill]
+    by_key: Mapping[str, Skill]
+    searched: MemoryIndex
+    known: AbstractSet[str]
+    """Keys of the others."""
 
 
 class HybridDetector:
@@ -103,7 +130,14 @@ class HybridDetector:
         self._limit = limit
         self._patience = patience
         self._shelves = Shelves()
-        self._waiting: tuple[Sequence[Skill], MemoryIndex] | None = None
+        self._heads = Heads()
+        self._waiting: _Waiting | None = None
+
+    def reaching(self, limit: int) -> HybridDetector:
+        """The same detector for another limit: index and model are shared."""
+        other = copy(self)
+        other._limit = limit  # noqa: SLF001 - a copy of this very one
+        return other
 
     def detect(self, goal_text: str, skills: Sequence[Skill]) -> list[Match]:
         """The skills that fit, at most `limit`, best first; none when nothing fits."""
@@ -111,13 +145,21 @@ class HybridDetector:
 
     def rank(self, goal_text: str, skills: Sequence[Skill], limit: int = 50) -> list[Match]:
         """The best `limit` skills, whether they fit or not: for a search."""
-        found = self.ranking(goal_text, skills, most=max(limit, CANDIDATES))
+        most = max(limit, _LOOKED_AT)
+        many = 0 if limit <= CANDIDATES else 2 * max(limit, MANY_CANDIDATES)
+        found = self.ranking(goal_text, skills, many, most)
         best = _called_first(found)
+        if not best and not found.terms and len(skills) > _PLAIN:
+            # Words that say nothing are everywhere: to read all for them takes long.
+            found = self.ranking(goal_text, skills, many, most, idle_terms(goal_text))
+            best = [one._replace(score=one.score * _CLOSE) for one in found.fused]
+        sought = Sought(found.terms)
         if 1 < len(found.terms) <= _FEW_TERMS:
-            best = _whole_first(found, best)
+            best = self._whole_first(found, sought, best, limit)
         best = best[:limit]
-        matches = [self._match(found, one) for one in best]
-        if not matches or (len(matches) < limit and len(skills) <= _PLAIN and len(found.terms) < 2):
+        matches = [self._match(found, sought, one) for one in best]
+        few = len(skills) <= _PLAIN and len(found.terms) < 2
+        if len(goal_text.strip().encode()) > 1 and (not matches or (few and len(matches) < limit)):
             # Half a word is no term; people who search type half words. To look for it everywhere
             # takes long in a large library: only where it is quick, or where nothing else is.
             known = {one.key for one in best}
@@ -142,17 +184,21 @@ class HybridDetector:
         fit = (
             1.0
             if found.called and found.terms
-            else fit_of(self.signs(found), meaning="about" in found.legs)
+            else fit_of(self.signs(found), meaning="about" in found.legs, few=len(by_key) < FEWEST)
         )
         chosen: list[int] = []
+        if best and best[0].key in found.aside:
+            fit = 0.0  # nobody else was found
         if best and fit >= THRESHOLD:
             least = best[0].score * _CLOSE
             near = [at for at in kept[: self._limit] if best[at].score >= least]
+            near = [at for at in near if best[at].key not in found.aside]
             # Long instructions have words of every request: alone they make nobody a second choice.
             chosen = [at for at in near if at == kept[0] or best[at].parts.keys() - {"body"}]
         rest = [at for at in kept if at not in chosen][:_RUNNERS_UP]
-        matches = [self._match(found, best[at]) for at in chosen]
-        runners_up = [self._match(found, best[at]) for at in rest]
+        sought = Sought(found.terms)
+        matches = [self._match(found, sought, best[at]) for at in chosen]
+        runners_up = [self._match(found, sought, best[at]) for at in rest]
         took = (time.perf_counter() - began) * 1e3
         pairs = [(by_key[best[at].key].name, by_key[best[of].key].name) for at, of in copies]
         return Answer(
@@ -170,15 +216,16 @@ class HybridDetector:
         """Where one skill stands, what each field gave, and who is ahead by what."""
         found = self.ranking(goal_text, skills, len(skills))
         order = _called_first(found)
+        sought = Sought(found.terms)
         ahead: list[tuple[Match, dict[str, float]]] = []
         for rank, one in enumerate(order, 1):
             if one.key == skill.path:
-                match = self._match(found, one)
+                match = self._match(found, sought, one)
                 gave = _gave(one)
                 missing = missing_words(goal_text, found.terms, skill, [m.skill for m, _ in ahead])
                 return Place(rank, len(skills), match, gave, ahead, missing)
             if len(ahead) < _RIVALS:
-                ahead.append((self._match(found, one), _gave(one)))
+                ahead.append((self._match(found, sought, one), _gave(one)))
         missing = missing_words(goal_text, found.terms, skill, [match.skill for match, _ in ahead])
         return Place(0, len(skills), None, {}, ahead, missing)
 
@@ -205,7 +252,17 @@ class HybridDetector:
         seconds = time.perf_counter() - began
         engine = built.ready.engine if built.ready is not None else ""
         made = self.semantic.made if self.semantic is not None else 0
-        return Prepared(engine, len(skills), changed, seconds, self._folder or "", model, made)
+        lacking = self.semantic.unmade if self.semantic is not None else ()
+        return Prepared(
+            engine,
+            len(skills),
+            changed,
+            seconds,
+            self._folder or "",
+            model,
+            made,
+            without_vectors=lacking,
+        )
 
     def indexed(self) -> int:
         """How many skills the index on disk holds; 0 without one. Nothing is built for it."""
@@ -218,7 +275,12 @@ class HybridDetector:
         return open_index(self._folder, 1 << 40 if large else 0).count()
 
     def ranking(
-        self, goal_text: str, skills: Sequence[Skill], limit: int = 0, most: int | None = None
+        self,
+        goal_text: str,
+        skills: Sequence[Skill],
+        limit: int = 0,
+        most: int | None = None,
+        terms: dict[str, float] | None = None,
     ) -> Ranking:
         """Every leg and the fused order, before any verdict.
 
@@ -227,23 +289,41 @@ class HybridDetector:
             skills: The library.
             limit: How many skills of each leg are looked at; 0 decides by the goal's length.
             most: How many are wanted in order; None wants all that were looked at.
+            terms: What is looked for; None takes the goal's terms.
         """
         shelf = self._shelves.of(skills)
-        terms = goal_terms(goal_text)
-        limit = limit or (CANDIDATES if len(terms) <= _SHORT else MANY_CANDIDATES)
+        terms = _terms(goal_text, shelf) if terms is None else terms
+        semantic = self.semantic
+        if not limit:
+            limit = CANDIDATES if len(terms) <= _SHORT else MANY_CANDIDATES
+            limit *= 1 if semantic is None else _BESIDE_MEANING
         legs, notes = self._words(goal_text, terms, shelf, limit)
         weights = WORDS
-        semantic = self.semantic
         if semantic is not None:
+            legs = _only(legs, shelf.by_key)
             known = {key for leg in legs.values() for key in leg.scores}
-            more, said = semantic.legs(goal_text, skills, known, shelf.by_key, CANDIDATES)
+            more, said = semantic.legs(
+                goal_text, skills, known, shelf.by_key, CANDIDATES * _BESIDE_MEANING
+            )
             legs.update(more)
             notes += said
             weights = MEANING if more else WORDS
         self.notes = tuple(notes)
-        fused = fuse(legs, weights, most=most)
         called = shelf.called(goal_text)
-        return Ranking(terms, legs, weights, fused, shelf, called, self.notes)
+        # Who was called comes first, wherever the words have put it.
+        most = None if called else most
+        fused = fuse(legs, weights, most=most)
+        if not all(one.key in shelf.by_key for one in fused):
+            # Another process has changed the index since it was counted.
+            legs = _only(legs, shelf.by_key)
+            fused = fuse(legs, weights, most=most)
+        aside = off_subject(goal_text, fused, shelf.by_key)
+        aside -= frozenset(called)
+        if aside:
+            others = fuse(_without(legs, aside), weights, most=most)
+            few = [one._replace(score=one.score * _ASIDE) for one in fused if one.key in aside]
+            fused = sorted([*others, *few], key=lambda one: (-one.score, one.key))
+        return Ranking(terms, legs, weights, fused, shelf, called, self.notes, aside)
 
     def signs(self, found: Ranking, without: Sequence[str] = ()) -> Signs:
         """What can be seen of the first one; `without` some keys, for measuring."""
@@ -273,41 +353,84 @@ class HybridDetector:
             found = self._plain.detect(goal_text, shelf.skills)[:limit]
             return {"head": Leg({match.skill.path: match.score for match in found})}, notes
         asked = list(terms.items())
-        by_key = shelf.by_key
-        # An index may know skills that this agent does not see.
-        allowed = by_key if index.count() > len(by_key) else None
-        legs = index.search_legs(asked, OF_WORDS, limit, allowed)
+        by_key, count = shelf.by_key, index.count()
         if waiting:
-            beside = self._beside(waiting).search_legs(asked, OF_WORDS, limit)
-            legs = {name: {**legs.get(name, {}), **beside.get(name, {})} for name in OF_WORDS}
-        return {
-            name: Leg({key: score for key, score in scores.items() if key in by_key})
-            for name, scores in legs.items()
-        }, notes
+            beside, known = self._beside(waiting, by_key)
+            legs = index.search_legs(asked, OF_WORDS, limit if known else 0, known)
+            more = beside.search_beside(index, asked, OF_WORDS, limit)
+            legs = {name: {**legs[name], **more[name]} for name in OF_WORDS}
+        else:
+            # An index may know skills that this agent does not see: all of ours are in it.
+            allowed = by_key if count > len(by_key) else None
+            legs = index.search_legs(asked, OF_WORDS, limit, allowed)
+        found = {name: Leg(scores) for name, scores in legs.items()}
+        # It has all of ours and nobody else: to ask for each again takes as long as a search.
+        sure = not waiting and count == len(by_key)
+        return (found if sure else _only(found, by_key)), notes
 
-    def _beside(self, waiting: Sequence[Skill]) -> MemoryIndex:
-        """An index of what the real one does not know yet."""
-        if self._waiting is None or self._waiting[0] != waiting:
+    def _beside(
+        self, waiting: Sequence[Skill], by_key: Mapping[str, Skill]
+    ) -> tuple[MemoryIndex, AbstractSet[str]]:
+        """An index of what the real one does not know yet, and the keys whose text it does know.
+
+        Of a skill that has changed the real one has the old text, which counts no more.
+        """
+        kept = self._waiting
+        if kept is None or kept.by_key is not by_key or kept.skills != waiting:
             index = MemoryIndex()
             index.update(head_row(skill) for skill in waiting)
-            self._waiting = (waiting, index)
-        return self._waiting[1]
+            known = by_key.keys() - set(keys_of(waiting))
+            kept = self._waiting = _Waiting(waiting, by_key, index, known)
+        return kept.searched, kept.known
 
-    def _match(self, found: Ranking, one: Fused) -> Match:
+    def _whole_first(
+        self, found: Ranking, sought: Sought, order: list[Fused], limit: int
+    ) -> list[Fused]:
+        """Of a few words: first who has all of them in name and description, as people expect."""
+        by_key = found.shelf.by_key
+        skills = [by_key[one.key] for one in order[:_LOOKED_AT]]
+        whole = set(having_all(self._heads, skills, sought, limit))
+        if found.called:
+            whole |= {at for at, one in enumerate(order[:_LOOKED_AT]) if one.key in found.called}
+        if not whole:
+            return order
+        others = [one for at, one in enumerate(order) if at not in whole]
+        # Who has all words is not worse than the best of those who lack one, and says so.
+        least = others[0].score if others else 0.0
+        first = [order[at] for at in sorted(whole)]
+        return [one._replace(score=max(one.score, least)) for one in first] + others
+
+    def _match(self, found: Ranking, sought: Sought, one: Fused) -> Match:
         skill = found.shelf.by_key[one.key]
         called = one.key in found.called
-        reason, evidence = explain(skill, found.terms, one.parts, called=called)
+        reason, evidence = explain(skill, self._heads.of(skill), sought, one.parts, called=called)
         return Match(skill.name, round(one.score, 3), reason, evidence, skill, self.name)
 
 
-def _whole_first(found: Ranking, order: list[Fused]) -> list[Fused]:
-    """Of a few words: first who has all of them in name and description, as people expect."""
-    whole: list[Fused] = []
-    rest: list[Fused] = []
-    for one in order[:_LOOKED_AT]:
-        has = has_all(found.shelf.by_key[one.key], found.terms)
-        (whole if has or one.key in found.called else rest).append(one)
-    return [*whole, *rest, *order[_LOOKED_AT:]]
+def _terms(goal: str, shelf: Shelf) -> dict[str, float]:
+    """The goal's terms; of its words that say nothing those that stand in a name here."""
+    terms = goal_terms(goal)
+    if terms and len(shelf.by_key) <= SMALL:
+        for word in idle_words(goal):
+            if word not in _NO_NAMES and shelf.named_by(word):
+                terms.setdefault(stem(word), _NAMING)
+    return terms
+
+
+def _only(legs: dict[str, Leg], keys: Container[str]) -> dict[str, Leg]:
+    """The legs without strangers."""
+    return {
+        name: Leg({key: score for key, score in scores.items() if key in keys}, low)
+        for name, (scores, low) in legs.items()
+    }
+
+
+def _without(legs: dict[str, Leg], keys: Container[str]) -> dict[str, Leg]:
+    """The legs without some skills."""
+    return {
+        name: Leg({key: score for key, score in scores.items() if key not in keys}, low)
+        for name, (scores, low) in legs.items()
+    }
 
 
 def _gave(one: Fused) -> dict[str, float]:
@@ -322,6 +445,6 @@ def _called_first(found: Ranking) -> list[Fused]:
     named = set(found.called)
     first = [one for one in found.fused if one.key in named]
     seen = {one.key for one in first}
-    first += [Fused(key, 1.0, {}) for key in found.called if key not in seen]
+    first += [Fused(key, 1.0) for key in found.called if key not in seen]
     top = [one._replace(score=1.0) for one in first]
     return top + [one for one in found.fused if one.key not in named]

@@ -25,16 +25,24 @@ _GRAMMAR = (
 )
 _ASKING = (
     "able actually again agreed anybody appreciate appreciated arent ask asking assist "
-    "assistance bit cant continue cool correct couldnt course curious currently didnt doesnt "
+    "assistance bit cant continue cool correct couldnt curious currently didnt doesnt "
     "done dont easily easy exactly fine folks good great guys havent hello help helped "
     "helpful helping helps hey hi hows id idea ill im interested ive kind kindly know lately "
     "looking looks lot love maybe need needed needs nice nope ok okay perfect please possible "
     "possibly proceed quick quickly right skill skills sorry sure tell thank thanks theres "
-    "think tried try trying use used user users uses using wanna want wanted wanting wants "
+    "think tried try trying use used uses using wanna want wanted wanting wants "
     "wasnt welcome whats whos wish wonder wondering wont wouldnt yeah yep youre"
 )
 IDLE = frozenset(f"{_GRAMMAR} {_ASKING}".split())
 """English words that say nothing about what is wanted."""
+NEVER_NAMES = frozenset(("i", "id", "ill", "im", "ive"))
+"""Those that are always written with a capital."""
+_LINKS = (
+    "a an and are as at be by can do for from how i in is it my not of on or our so that the then "
+    "this to up use via we what when which with you your"
+)
+LINKS = frozenset(_LINKS.split())
+"""Those that link the words of a name, such as `write-a-skill`, and name nothing."""
 
 _EASTERN = (
     "一下 一个 一些 一份 一种 不 与 之后 也 了 什么 今天 他 们 会 但 何 使用 候 再 几 别 到 "

@@ -69,8 +69,9 @@ class LexicalDetector:
             elif name in query:
                 # The goal mentions the name whole: worth as much again as its words.
                 scores[at] *= 2
-        for at, skill in enumerate(skills):
-            if skill.head.name == asked:
+        # Whose name is the goal has its words in the name: all are asked only where it has none.
+        for at in named if words else range(len(skills)):
+            if skills[at].head.name == asked:
                 scores[at] = 3 * _CALLED + scores.get(at, 0.0)
         best = nsmallest(self._limit, scores.items(), key=lambda pair: (-pair[1], pair[0]))
         return [_explain(skills[at], score, words) for at, score in best]

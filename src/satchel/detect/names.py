@@ -25,7 +25,7 @@ LONGEST = 200
 """Characters of the longest name that is recognised; the library cuts names there too."""
 _NEAR = 400
 _SLIP = 3
-"""Names shorter than this are alike by chance."""
+"""Names shorter than this are alike by chance; in Chinese one sign says as much as a syllable."""
 _PIECES = 4
 _KEYS = str.maketrans({" ": "-", "_": "-", "/": ":"})
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]+")
@@ -175,9 +175,12 @@ class Names:
         alike = {name for name in self._table if name.startswith(start)}
         for piece in pieces[:_PIECES]:
             alike.update([name for name in self._table if piece in name])
+        dense = _is_dense(key)
+        if dense:
+            alike.update([name for name in self._table if one_slip(key, name)])
         pool = sorted(alike, key=lambda name: (abs(len(name) - size), name))
         found: dict[str, None] = {}
-        for close in get_close_matches(key, pool[:_NEAR], n=3, cutoff=0.6):
+        for close in get_close_matches(key, pool[:_NEAR], n=3, cutoff=0.5 if dense else 0.6):
             there = self._table[close]
             at = there if isinstance(there, int) else there[0]
             found.setdefault(self.skills[at].name)
@@ -220,7 +223,8 @@ class Names:
 
 def one_slip(written: str, name: str) -> bool:
     """Whether one sign more, less, other or swapped makes the one of the other."""
-    if min(len(written), len(name)) < _SLIP or written == name:
+    least = _SLIP - 1 if _is_dense(written) and _is_dense(name) else _SLIP
+    if min(len(written), len(name)) < least or written == name:
         return False
     start = 0
     least = min(len(written), len(name))
@@ -247,6 +251,11 @@ class NamesKept:
         if isinstance(skills, tuple):
             self._last = names
         return names
+
+
+def _is_dense(word: str) -> bool:
+    """Whether all of it is Chinese, Japanese or Korean, or the like."""
+    return all(map(_dense, word))
 
 
 def wordy(char: str) -> bool:

@@ -1,4 +1,4 @@
-"""Is it an order at all? Questions about skills, and requests that want no skill whatever.
+"""Is it an order at all? Questions, reports, and requests that want no skill whatever.
 
 They are apart from `phrases` because few requests need them, and their patterns take a few
 milliseconds to compile. The same rules hold: lower case, bounded, no nested repetition.
@@ -29,6 +29,8 @@ _ASKED = (
     f"|{_W}(?:is|was) it (?:ok|okay|fine|allowed|safe|good|bad|better|worth|necessary|legal) "
     "(?:to )?$"
     f"|{_W}(?:tried|failed|managed) to $"
+    f"|{_W}(?:is|was|been|keeps|kept|continues|starts|started|stops|stopped) (?:on )?{_ADVERBS}"
+    "$"
     "|(?:为什么|為什麼|为何|怎么|怎麼|怎样|如何|什么时候|我可以|我能|我该|我應該|我应该)"
     "(?:你|我|会|會|要|才|去|能|可以|没有?|不|应该|总是|又|\\s){0,3}$"
 )
@@ -68,3 +70,121 @@ OF_PEOPLE = re.compile(
 ).search
 """Before `without any skills`: it is said of people."""
 EXCEPT = re.compile("[\\s,]*(?:except(?: for)?|but|other than|besides|apart from) ").match
+
+_CLAUSE = re.compile("[^.;!?,:\\n]*$").search
+_JOINED = re.compile(f"{_W}(?:and|but|so|then|or|yet)(?![a-z'])").split
+_AUXILIARY = re.compile(
+    f"(?:{_W}(do|does|did|is|are|was|were|has|have|had|am|can?|could|will|wo|would|should|must|shall|"
+    "sha|may|might|need|ought|ai)|(?<!let)'(m|s|re|ve))$"
+).search
+_FACTS = frozenset(("does", "did", "is", "are", "was", "were", "has", "have", "had", "am", "ai"))
+_ABLE = frozenset(("ca", "can", "could", "will", "wo"))
+_WEAK = frozenset(("should", "would", "may", "might", "need", "ought"))
+_RULE = re.compile("allowed|supposed|meant|necessary|required|good|idea|going").search
+_WISH = re.compile("\\b(?:want|wish|like|need|think|believe)\\b").search
+_IN_CASE = re.compile(
+    f"{_W}(?:if|when|whenever|unless|because|since|once) (?:you|i|we|they|it)$"
+).search
+_AT_ONCE = re.compile(
+    "(?:in|for|on|at|from|during|within|with|if|when|while|after|before|until|unless) "
+).match
+_SINGULAR = frozenset(("this", "always", "yes", "thanks", "as", "unless", "us", "let's", "perhaps"))
+_THEY = frozenset(("they", "people", "who", "which", "these", "those", "children"))
+_YOU = re.compile("(?:^|\\s)(?:you|agents?|models?|assistants?)$").search
+_WE = re.compile("(?:^|\\s)(?:i|we)$").search
+
+
+def is_order(word: str, before: str, fill: str, *, named: bool) -> bool:
+    """Whether a negation forbids: `do not`, `you must not`, `I would rather not`.
+
+    Args:
+        word: The negation.
+        before: What stands before it.
+        fill: What stands after it, before the verb.
+        named: What is denied is called a skill, or looks like a name.
+    """
+    found = _CLAUSE(before)
+    clause = _JOINED(found.group() if found is not None else "")[-1].strip()
+    auxiliary, subject = {"cannot": "can", "dont": "do"}.get(word, ""), clause
+    if not auxiliary:
+        helped = _AUXILIARY(clause)
+        if helped is not None:
+            auxiliary = helped[1] or "is"
+            subject = clause[: helped.start()].strip()
+    if _IN_CASE(subject) and not named:
+        return False
+    if auxiliary in _FACTS:
+        return bool(_RULE(fill)) or "rather" in subject
+    if auxiliary in _ABLE:
+        return bool(_YOU(subject)) or (named and subject.endswith("we"))
+    if auxiliary in _WEAK:
+        return named or not subject or subject == "it" or bool(_YOU(subject) or _WE(subject))
+    if named or auxiliary in {"must", "shall", "sha"}:
+        return True
+    if _WE(subject):
+        return bool(_WISH(fill))
+    last = subject.rpartition(" ")[2]
+    several = last in _THEY or (last[-1:] == "s" and last[-2:] != "ss" and last not in _SINGULAR)
+    return not several or bool(_AT_ONCE(subject))
+
+
+_ZH_CLAUSE = re.compile("[^.;!?,:。、\\n]*$").search
+_ZH_OTHERS = re.compile(
+    "(?:我们|我們|咱们|他们|他們|她们|它们|我|他|她|它|大家|用户|用戶|程序|应用|應用|项目|項目|系统|系統|"
+    "网站|網站|公司|团队|團隊|代码|软件|平台|服务器?|机器|电脑)"
+    "(?:还|還|也|都|并|现在|目前|暂时|一直|从来|根本|又|总是|就|\\s){0,3}$"
+).search
+
+
+def zh_order(word: str, before: str, after: str, *, named: bool) -> bool:
+    """The same in Chinese: 我们不用 tells something, and 不能用……了 that it does not work."""
+    if word not in {"不", "不能", "不可", "不可以"}:
+        return True
+    if word != "不" and after.lstrip(" 技能").startswith("了"):
+        return False
+    found = _ZH_CLAUSE(before)
+    return named or found is None or _ZH_OTHERS(found.group()) is None
+
+
+ANY_BUT = re.compile(
+    f"{_W}(?:any|all|every|whatever|whichever)(?: of)?(?: (?:the|my|your|our|other)){{0,2}} skills?"
+    "(?: (?:you (?:like|want|have)|available|there is))?[\\s,]*"
+    "(?:except(?: for)?|but(?: not)?|other than|besides|apart from|excluding|save) "
+).finditer
+"""`use any skill but pdf`."""
+ZH_BUT = re.compile("除(?:了|去|开)?\\s?").finditer
+ZH_BUT_AFTER = re.compile("(?:技能)?\\s?(?:以外|之外|外)?[^。.;!?\\n]{0,16}").match
+"""除了 pdf 以外的技能都可以用."""
+ZH_NOT_OTHERS = re.compile("不要|不用|不能|不准|不许|不可|不得|别用|禁止|勿").search
+
+OF_TROUBLE = re.compile(
+    f"{_W}(?:have|has|had|having|get|got|getting|is|are|was|were|what|what's|there's|there|any|some|"
+    "something|something's|seems?|see|seeing|facing|about|run into|ran into)"
+    "(?![a-z])[^.;!?\\n]{0,40}?(?:wrong|problems?|issues?|troubles?|errors?|bugs?|broken|happen(?:s|ed|"
+    "ing)?|going on|fail(?:s|ed|ing|ures?)?|compatible|incompatible|conflicts?|difficult(?:y|ies)|"
+    "familiar|unhappy|happy|struggling|stuck|odd|weird|strange|up|matter)(?: [a-z]+)? $"
+).search
+OF_BOTH = re.compile(
+    f"{_W}(?:compar|replac|swap|substitut|renam|confus|contrast|conflict|overlap|merg|differ|"
+    f"overrid)[a-z]{{0,8}} [^.;!?\\n]{{0,50}}{_W}skills?(?:[ ,]| [a-z-]+ )$"
+).search
+OF_SOMEBODY = re.compile(
+    f"{_W}(?:someone|somebody|anyone|anybody|everyone|people|persons?|those|(?:develop|engine|"
+    "programm|work|design|teach|manag|lead|own|play|us|writ|freelanc|beginn)e?e?rs?|candidates?|"
+    "experts?|employees?|students?|analysts?|teams?|colleagues?|friends?|consultants?|applicants?|"
+    "individuals?|members?|man|men|woman|women|kids|children|adults?|professionals?|specialists?|"
+    "architects?|scientists?|interns?|seniors?|juniors?|he|she|who|hire|am|i'm) $"
+).search
+"""Before `with the pdf skill`: trouble with it, a comparison, or the skills of a person."""
+OF_JOBS = re.compile(
+    "job|vacanc|resume|résumé|\\bcv\\b|hiring|candidate|position|applicant|recruit|profile|required|"
+    "linkedin|招聘|简历|履歷|职位"
+).search
+"""Before `skills: python, sql`: those of people."""
+
+ENDING = re.compile(
+    "(?<=[\u3040-\u9fff])(?:ないで|いで|んで|って|いて|して|ずに|な|い|て|ず|で|ん|し|する|せず|"
+    "ください|下さい|ほしい|欲しい|くれ|ね|よ|ましょう|ます|ません){1,5}"
+    "|(?<=[\uac00-\ud7a3])[\uac00-\ud7a3]{0,6}(?: (?:마|말|않|주세|줘)[\uac00-\ud7a3]{0,4})?"
+).match
+"""The ending of a Japanese or Korean verb that was heard so far."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from satchel._language import say
 from satchel._optional import require
 from satchel.detect.clauses import clauses
+from satchel.detect.fitting import FEWEST
 from satchel.detect.fusion import Leg
 from satchel.detect.texts import for_vectors
 from satchel.detect.vectors.base import EXTRA
@@ -37,7 +38,6 @@ _GOAL = 600
 _CLAUSE = 300
 _SAMPLE = 512
 """Skills from which is taken what all descriptions have in common."""
-_FEWEST = 20
 _MANY = 1_000
 _REMEMBERED = 4
 """Libraries that are followed at once: all skills, and those that a model may load, say."""
@@ -104,6 +104,8 @@ class Semantic:
         self._store = VectorStore(folder, embedder, self._covers)
         self.made = 0
         """Skills of the last library that was prepared that have vectors."""
+        self.unmade: tuple[tuple[str, str], ...] = ()
+        """Names of those that have none, each with the reason."""
         self._start()
 
     def _start(self) -> None:
@@ -149,7 +151,10 @@ class Semantic:
         with self._lock:
             self._failed, self._rests_until = "", 0.0
             self._remember(_Seen(skills, keys, self._store))
-        self.made = len(self._store.vectors(keys, 2)[0])
+        there = frozenset(self._store.vectors(keys, 2)[0])
+        self.made = len(there)
+        without = (skill for skill in skills if skill.path not in there)
+        self.unmade = tuple((skill.name, self._why_none(skill)) for skill in without)
         if self._store.trouble:
             raise Refused(
                 say("The vectors cannot be written: {reason}", reason=self._store.trouble),
@@ -189,6 +194,8 @@ class Semantic:
                     return {}, [_not_compared(say("the model does not know this script"))]
                 seen = self._follow(skills)
                 if self._is_early(seen, known):
+                    if hasattr(self.embedder, "hurrying"):
+                        self.embedder.embed([whole])  # whether it answers at all
                     return {}, [self._what_waits(seen)]
                 made = self.embedder.embed([whole, *(part[:_CLAUSE] for part in parts)])
         except SatchelError as exc:  # a server that is away, say: the words are still there
@@ -218,6 +225,16 @@ class Semantic:
         if said and not self.embedder.covers(said):
             return [False, False]
         return [self.embedder.covers(name), self.embedder.covers(about)]
+
+    def _why_none(self, skill: Skill) -> str:
+        """Why a skill has no vectors although all were made."""
+        name, about = for_vectors(skill)
+        covered = self._covers((name, about))
+        if all(covered):
+            return say("the model made none")
+        if covered[1]:
+            return say("the model does not know the script of its name")
+        return say("the model does not know the script of its description")
 
     def _hurrying(self) -> AbstractContextManager[Any]:
         """A model behind an address is asked once, and not for long."""
@@ -369,7 +386,7 @@ class Semantic:
             found, blocks = self._store.vectors(keys[:: max(1, len(keys) // _SAMPLE)], 2)
             # A handful of skills has no common ground that tells less than they do.
             mean = np.float32(0)
-            if len(found) >= _FEWEST:
+            if len(found) >= FEWEST:
                 order = sorted(range(len(found)), key=found.__getitem__)
                 mean = blocks[order, ABOUT].mean(axis=0, dtype=np.float64).astype(np.float32)
             seen.common = (changes, mean)
@@ -395,6 +412,11 @@ class LazySemantic:
     def made(self) -> int:
         """Skills of the last library that was prepared that have vectors."""
         return self._semantic.made if self._semantic is not None else 0
+
+    @property
+    def unmade(self) -> tuple[tuple[str, str], ...]:
+        """Names of those that have none, each with the reason."""
+        return self._semantic.unmade if self._semantic is not None else ()
 
     def opened(self) -> Semantic:
         """The real one, opened now if it was not.

@@ -17,7 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from satchel._optional import available
-from satchel.detect.idle import IDLE, IDLE_SIGNS, IDLE_WORDS
+from satchel.detect.idle import IDLE, IDLE_SIGNS, IDLE_WORDS, NEVER_NAMES
 from satchel.detect.stems import stem
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ _LONG = 3_000
 _EDGE = 1_000
 """Characters of its beginning and of its end that count whole."""
 _MIDDLE = 0.4
+_AS_NAME = 0.8
+"""A word that says nothing, written like a name."""
+_IDLE_WEIGHT, _IDLE_MOST = 0.1, 2
+"""What a word weighs that says nothing, where there are no others, and how many are looked for."""
 WORD = "="
 """Before a word that a cutter found, since a pair of signs may be spelt the same."""
 
@@ -55,21 +59,27 @@ _PIECES = re.compile(rf"[{_DENSE}]+|[^\W_{_DENSE}](?:[^\W_{_DENSE}]|[{_MARKS}])*
 _UNWRITTEN = re.compile("[\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06ed]")
 """Hebrew and Arabic signs that most people leave out when they write."""
 _IS_DENSE = re.compile(rf"[{_DENSE}]").match
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])(?![A-Z]s(?![a-z]))")
 _HAS_HUMP = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]").search
 _RUN = re.compile(r"[A-Za-z0-9]+")
+SIGNED = {"c++": "cpp", "c#": "csharp", "f#": "fsharp", ".net": "dotnet"}
+"""Names that are told apart by their signs, and how they are spelt without: in a skill's name."""
+_SIGNED = re.compile(r"(?<![a-z0-9_.])(?:c\+\+(?![a-z+])|[cf]#(?![a-z0-9#])|\.net(?![a-z0-9_]))")
+# A capital after a small word: `my Go code`, but neither `Go on` nor `DO NOT` nor `How To Go`.
+_NAMED = re.compile(r"\b[a-z]+,?\s([A-Z][a-z]+|IT)\b")
 
 
 def terms_of(text: str) -> list[str]:
     """The terms of a skill's text, in order, as often as they stand there."""
     found: list[str] = []
     for piece in _pieces(text):
-        if _IS_DENSE(piece):
-            found += piece
-            found += [piece[at : at + 2] for at in range(len(piece) - 1)]
-            found += [WORD + word for word in _cut(piece)]
-        elif len(piece) <= LONGEST:
-            found.append(stem(piece))
+        if piece.isascii() or not _IS_DENSE(piece):
+            if len(piece) <= LONGEST:
+                found.append(stem(piece))
+            continue
+        found += piece
+        found += [piece[at : at + 2] for at in range(len(piece) - 1)]
+        found += [WORD + word for word in _cut(piece)]
     return found
 
 
@@ -78,6 +88,10 @@ def goal_terms(text: str, most: int = MOST_TERMS) -> dict[str, float]:
     weights: dict[str, float] = {}
     if len(text) <= _LONG:
         _weigh(text, 1.0, weights, most)
+        for word in _NAMED.findall(text):
+            low = word.lower()
+            if low in IDLE and low not in NEVER_NAMES:
+                weights.setdefault(stem(low), _AS_NAME)
     else:
         _weigh(text[:_EDGE], 1.0, weights, most)
         _weigh(text[-_EDGE:], 1.0, weights, most)
@@ -85,18 +99,41 @@ def goal_terms(text: str, most: int = MOST_TERMS) -> dict[str, float]:
     return weights
 
 
+def idle_words(text: str) -> list[str]:
+    """The words of a short goal that say nothing, each once."""
+    if len(text) > _LONG:
+        return []
+    return list(dict.fromkeys(piece for piece in _pieces(text) if piece in IDLE))
+
+
+def pieces_of(text: str) -> list[str]:
+    """The words of a text in lower case, and its runs of signs, as they stand there."""
+    return _pieces(text)
+
+
+def idle_terms(text: str) -> dict[str, float]:
+    """The longest terms of a goal whose words all say nothing, for who searches for such words."""
+    found: dict[str, float] = {}
+    for piece in _pieces(text):
+        if _IS_DENSE(piece):
+            pairs = [piece[at : at + 2] for at in range(len(piece) - 1)]
+            found.update(dict.fromkeys(pairs or [piece], _IDLE_WEIGHT))
+        elif len(piece) <= LONGEST:
+            found[stem(piece)] = _IDLE_WEIGHT
+    return {term: found[term] for term in sorted(found, key=lambda term: -len(term))[:_IDLE_MOST]}
+
+
 def _weigh(text: str, share: float, weights: dict[str, float], most: int) -> None:
     """Add the terms of a part of a goal; `share` is what the part counts."""
     for piece in _pieces(text):
         if len(weights) >= most:
             break
-        if _IS_DENSE(piece):
-            terms = _dense_terms(piece)
-        elif len(piece) <= LONGEST and piece not in IDLE:
-            terms = ((stem(piece), 1.0),)
-        else:
+        if piece.isascii() or not _IS_DENSE(piece):
+            if len(piece) <= LONGEST and piece not in IDLE:
+                term = stem(piece)
+                weights[term] = max(share, weights.get(term, 0.0))
             continue
-        for term, weight in terms:
+        for term, weight in _dense_terms(piece):
             if len(weights) < most or term in weights:
                 weights[term] = max(weight * share, weights.get(term, 0.0))
 
@@ -177,14 +214,22 @@ def _pieces(text: str) -> list[str]:
     if _HAS_HUMP(text):
         # `SQLite` is found by `sqlite`, `HTMLPage` by `page`: such words stand whole and apart.
         text = _RUN.sub(_whole_and_apart, text)
-    return _PIECES.findall(text.lower().replace("'", "").replace("\u2019", ""))
+    return _PIECES.findall(unsigned(text.lower()).replace("'", "").replace("\u2019", ""))
+
+
+def unsigned(low: str) -> str:
+    """A text in lower case with `c#` and its like spelt in letters, as skills are named."""
+    if "c++" not in low and "#" not in low and ".net" not in low:
+        return low
+    return _SIGNED.sub(lambda found: f" {SIGNED[found[0]]} ", low)
 
 
 def _whole_and_apart(found: re.Match[str]) -> str:
     word = found[0]
     if len(word) > 2 * LONGEST or not _HAS_HUMP(word):
         return word
-    return f"{word.lower()} {_HUMP.sub(' ', word)}"
+    apart = _HUMP.sub(" ", word)
+    return word if apart == word else f"{word.lower()} {apart}"  # `PDFs` is one word
 
 
 def _cut(run: str) -> list[str]:

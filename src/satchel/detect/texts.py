@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _LIMITS = {"name": 200, "description": 2_000, "when": 2_000, "triggers": 1_000, "body": 8_000}
 """Characters of each field that are indexed."""
+_NAME, _DESCRIPTION = _LIMITS["name"], _LIMITS["description"]
 _TRIGGER_KEYS = ("triggers", "keywords")
 """Fields that authors write words into that should call the skill; `tags` are known to the scan."""
 
@@ -29,11 +30,16 @@ def stamp_of(skill: Skill) -> Stamp:
 
 def head_texts(skill: Skill) -> dict[str, str]:
     """The fields that need no look at the disk, as written."""
-    texts = {"name": skill.name, "description": skill.description}
-    if skill.head.extra:
-        texts["when"] = skill.when_to_use
-        texts["triggers"] = " ".join(skill.tags)
-    return {field: text[: _LIMITS[field]] for field, text in texts.items() if text}
+    head = skill.head
+    texts: dict[str, str] = {}
+    if head.name:
+        texts["name"] = head.name[:_NAME]
+    if head.description:
+        texts["description"] = head.description[:_DESCRIPTION]
+    if head.extra:
+        more = {"when": skill.when_to_use, "triggers": " ".join(skill.tags)}
+        texts |= {field: text[: _LIMITS[field]] for field, text in more.items() if text}
+    return texts
 
 
 def texts_of(skill: Skill) -> dict[str, str]:
@@ -43,7 +49,7 @@ def texts_of(skill: Skill) -> dict[str, str]:
         SatchelError: the file cannot be read.
     """
     texts = head_texts(skill)
-    if skill.is_tool:
+    if skill.is_tool or skill.origin.remote:  # nothing of a server is fetched before it is loaded
         return texts
     document = skill.read()
     words = [texts.get("triggers", "")]

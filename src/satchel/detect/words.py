@@ -15,6 +15,7 @@ BORDER = bytes(code > 127 or not chr(code).isalnum() for code in range(256))
 """1 for the bytes that let a word beside them be whole. A sign beyond ASCII does: `使用pdf工具` has
 the word `pdf`."""
 _SPACED = bytes(32 if code < 128 and not chr(code).isalnum() else code for code in range(256))
+_LOWER_SPACED = _LOWER.translate(_SPACED)
 _SIGNS = dict.fromkeys((ord(sign) for sign in "«·»‐‑‒–—―‘’“”•…←→−●、。《》「」『』【】・"), " ")
 # Thai, Lao, Myanmar, Khmer, and everything from the CJK radicals to the ideographs.
 _DENSE = re.compile(
@@ -68,6 +69,8 @@ def spaced(data: bytes) -> bytes:
 
 def query_bytes(text: str) -> bytes:
     """The comparable form of a query."""
+    if text.isascii():  # a million names are
+        return b" " + b" ".join(text.encode().translate(_LOWER_SPACED).split()) + b" "
     return spaced(lower(even(text).translate(_SIGNS).encode("utf-8", "replace")))
 
 

@@ -7,10 +7,12 @@ import math
 import os
 import random
 import shutil
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -547,3 +549,63 @@ def test_every_change_is_another_version(index, engine, tmp_path):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert index.version() == ()
     assert index.count() == 0
+
+
+def test_a_field_that_was_empty_is_searched_once_it_has_a_text(index):
+    index.update([row("/a", "pdf", "reads")])
+    assert found(index, "forms", field="when") == set()
+    index.update([Row("/b", (1, 1, 1), ("", "", "forms", "", ""))])
+    assert found(index, "forms", field="when") == {"/b"}
+    legs = index.search_legs([("forms", 1.0)], {"head": {"name": 1.0, "when": 1.0}}, 10)
+    assert set(legs["head"]) == {"/b"}
+
+
+def test_another_process_has_given_a_field_its_first_text(tmp_path):
+    mine, theirs = TantivyIndex(str(tmp_path)), TantivyIndex(str(tmp_path))
+    mine.update([row("/a", "pdf", "reads")])
+    assert found(mine, "forms", field="triggers") == set()
+    theirs.update([Row("/b", (1, 1, 1), ("", "", "", "forms", ""))])
+    assert found(mine, "forms", field="triggers") == {"/b"}
+    assert found(TantivyIndex(str(tmp_path)), "forms", field="triggers") == {"/b"}
+
+
+def test_an_index_that_does_not_tell_its_fields_is_searched_in_all(tmp_path):
+    TantivyIndex(str(tmp_path)).update([Row("/b", (1, 1, 1), ("", "", "forms", "", ""))])
+    with closing(sqlite3.connect(tmp_path / "rows.db")) as table:
+        table.execute("PRAGMA user_version = 0")
+    older = TantivyIndex(str(tmp_path))
+    assert found(older, "forms", field="when") == {"/b"}
+    older.update([Row("/c", (1, 1, 1), ("forms", "", "", "", ""))])
+    assert found(older, "forms", field="when") == {"/b"}
+    assert found(older, "forms", field="name") == {"/c"}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_index_knows_how_many_rows_have_a_term(engine, tmp_path):
+    index = ENGINES[engine](str(tmp_path))
+    rows = [row("/a", "pdf", "pdf form"), row("/b", "", "form c++"), row("/c", "数据", "form")]
+    index.update(rows)
+    found = index.having(["pdf", "form", "c++", "数据", "nowhere"])
+    assert set(found) == set(FIELDS)
+    assert found["name"] == {"pdf": 1, "数据": 1}
+    assert found["description"] == {"pdf": 1, "form": 3, "c++": 1}
+
+
+def test_an_index_beside_another_scores_as_that_one_does():
+    """The same row has the same score, wherever it is."""
+    rows = some_rows(200)
+    every, most, few = MemoryIndex(), MemoryIndex(), MemoryIndex()
+    every.update(rows)
+    most.update(rows[:190])
+    few.update(rows[190:])
+    terms = [(word, 1.0) for word in WORDS[:12]]
+    legs = {"name": {"name": 1.0}, "head": {"description": 1.0}}
+    whole = every.search_legs(terms, legs, 500)
+    alone = few.search_legs(terms, legs, 500)
+    beside = few.search_beside(most, terms, legs, 500)
+
+    def distance(found: dict[str, dict[str, float]]) -> float:
+        return sum(abs(whole[leg][key] - s) for leg in legs for key, s in found[leg].items())
+
+    assert beside["head"]
+    assert distance(beside) < distance(alone) / 2

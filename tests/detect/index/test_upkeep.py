@@ -15,8 +15,8 @@ import pytest
 from satchel import Library
 from satchel._fs import locked
 from satchel.detect.index import Row
-from satchel.detect.index.open import TANTIVY_FROM
-from satchel.detect.index.upkeep import Upkeep, keys_of
+from satchel.detect.index.open import FORMAT, TANTIVY_FROM
+from satchel.detect.index.upkeep import Upkeep, keys_of, moved
 from satchel.errors import Conflict, NotFound, Refused
 from satchel.library import Location
 from satchel.skill import Head, Origin, Skill
@@ -232,7 +232,7 @@ def test_a_growing_library_changes_the_engine(tmp_path):
     assert upkeep.current(some_skills(30)).ready.engine == "memory"
     answer = settled(upkeep, some_skills(MANY))
     assert answer.ready.engine == "tantivy"
-    assert sorted(os.listdir(tmp_path)) == ["tantivy-1", "writer.lock"]
+    assert sorted(os.listdir(tmp_path)) == [f"tantivy-{FORMAT}", "writer.lock"]
 
 
 def test_many_threads_ask_at_once(tmp_path):
@@ -577,3 +577,24 @@ def test_a_process_that_ends_early_leaves_the_rest_to_the_next(tmp_path):
     upkeep.current(skills)
     settled(upkeep, skills)
     assert 0 < len(made) < MANY
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "places"),
+    [
+        ("abcd", "abcd", ([], [])),
+        ("abcd", "aXcY", ([1, 3], [1, 3])),
+        ("abcd", "abXcd", ([], [2])),
+        ("abcd", "ad", ([1, 2], [])),
+        ("abcd", "XbYcd", ([0, 1], [0, 1, 2])),
+        ("aa", "aaa", ([], [2])),
+        ("", "ab", ([], [0, 1])),
+        ("ab", "", ([0, 1], [])),
+    ],
+)
+def test_two_states_of_a_library_are_compared_place_by_place(old, new, places):
+    heads = {sign: Head(sign, "", sign, "SKILL.md", 0, 0, 0) for sign in old + new}
+    origin = Origin("/s", "project", "s")
+    before, after = ([Skill(heads[sign], origin) for sign in text] for text in (old, new))
+    gone, came = moved(before, after)
+    assert (list(gone), list(came)) == places

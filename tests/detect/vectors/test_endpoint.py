@@ -158,6 +158,7 @@ def test_a_refusal_is_final_and_has_a_hint(server, status, hint):
         b'{"data": [{"embedding": [1, 1e999]}]}', b'{"data": [{"index": 5, "embedding": [1]}]}',
         b'{"data": [{"index": "x", "embedding": [1]}]}', b"[" * 100_000,
         b'{"data": [{"embedding": [' + b"1," * 20_000 + b"1]}]}",
+        b'{"data": [{"embedding": [0, 0.0, 0]}]}',
     ],
 )  # fmt: skip
 def test_an_answer_without_vectors_is_an_error_of_ours(server, data):
@@ -287,6 +288,19 @@ def test_a_server_that_is_not_there(server, monkeypatch):
     address = server.address.replace(str(server.server_address[1]), "9")
     with pytest.raises(ModelFailed, match="refused"):
         Endpoint(f"{address}#model=m", env={}).embed(["x"])
+
+
+def test_the_first_look_says_why_meanings_are_not_compared(server):
+    """Not that skills wait for their vectors, which nobody makes."""
+    address = server.address.replace(str(server.server_address[1]), "9")
+    semantic = Semantic(Endpoint(f"{address}#model=m&scripts=all", env={}))
+    head = Head("a", "Does a.", "a", "SKILL.md", 0, 0, 0)
+    skills = (Skill(head, Origin("/skills", "project", "skills")),)
+    legs, notes = semantic.legs("a", skills, (), {skills[0].path: skills[0]}, 5)
+    assert not legs
+    assert len(notes) == 1
+    assert "refused" in notes[0]
+    assert "urlopen" not in notes[0]
 
 
 @pytest.mark.parametrize(

@@ -96,3 +96,10 @@ def test_a_huge_table_of_contents_is_not_read(table):
     (table / "model.safetensors").write_bytes((1 << 40).to_bytes(8, "little") + b"{}")
     with pytest.raises(SettingsError, match="longer than the file"):
         StaticEmbedder(str(table))
+
+
+def test_a_table_of_zeros_is_refused(table):
+    zeros = np.zeros((len(VOCAB), 24), np.float32)
+    write_tensors(table / "model.safetensors", {"embeddings": zeros})
+    with pytest.raises(SettingsError, match="nothing but zeros"):
+        StaticEmbedder(str(table))

@@ -313,7 +313,7 @@ class Slow(Letters):
 
 def _wait(store: VectorStore) -> None:
     until = time.monotonic() + 8
-    while (store.waiting or store._pool is not None) and time.monotonic() < until:  # noqa: SLF001
+    while (store.waiting or store.is_filling) and time.monotonic() < until:
         time.sleep(0.01)
 
 
@@ -418,3 +418,38 @@ def test_two_processes_may_write_at_once(tmp_path, letters):
     assert len(again) == 40
     found = again.scores(_query("from one"), ["/skills/1/SKILL.md"])
     assert found["/skills/1/SKILL.md"][0] > 0.99
+
+
+HANGS = """
+import sys, time
+sys.path.insert(0, sys.argv[2])
+from satchel.detect.vectors.store import VectorStore
+from tiny_models import Letters
+
+class Hanging(Letters):
+    def hurrying(self, seconds): ...
+    def embed(self, texts):
+        time.sleep(60)
+
+VectorStore(sys.argv[1], Hanging()).fill_soon([("/skills/a/SKILL.md", ["a", "b"])])
+time.sleep(0.2)
+"""
+
+
+def test_a_server_that_hangs_does_not_hold_a_program_that_ends(tmp_path):
+    tests = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", HANGS, str(tmp_path), tests], check=True, timeout=50)
+    assert time.monotonic() - began < 30
+
+
+def test_vectors_that_were_lost_to_zeros_are_made_anew(tmp_path, letters):
+    VectorStore(str(tmp_path), letters).fill(SKILLS.items())
+    (path,) = _files(tmp_path)
+    size = os.path.getsize(path)
+    rows = 2 * len(SKILLS) * letters.dimensions
+    with open(path, "r+b") as file:
+        file.seek(size - rows)
+        file.write(bytes(rows))
+    store = VectorStore(str(tmp_path), letters)
+    assert sorted(store.lacking(SKILLS)) == sorted(SKILLS)

@@ -126,6 +126,10 @@ class FieldIndex(Protocol):
         """
         ...
 
+    def having(self, terms: Sequence[str]) -> dict[str, dict[str, int]]:
+        """In how many rows each of some terms is: field -> term -> rows, of those it knows."""
+        ...
+
     def count(self) -> int:
         """How many keys are indexed; costs microseconds."""
         ...

@@ -138,6 +138,14 @@ class Fts5Index:
                 found[leg] = allowed_only(partial(self._best, chosen), limit, allowed)
         return found
 
+    def having(self, terms: Sequence[str]) -> dict[str, dict[str, int]]:
+        """In how many rows each of some terms is: field -> term -> rows."""
+        spelt = {_spelt(term): term for term in terms if term}
+        return {
+            field: {spelt[name]: rows for name, rows in self._having(field, list(spelt)).items()}
+            for field in FIELDS
+        }
+
     def count(self) -> int:
         """How many keys are indexed; counted anew after a change."""
         version = self._database.version()
@@ -196,18 +204,22 @@ class Fts5Index:
             return dict(best[:most])
         return found
 
-    def _choose(
-        self, field: str, terms: Sequence[tuple[str, float]], count: int, most: int
-    ) -> list[tuple[float, str]]:
-        """The factor and the phrase of each term that the field has, the weightiest first."""
-        spelt = {_spelt(term): weight for term, weight in terms if term}
-        names = list(spelt)
+    def _having(self, field: str, names: Sequence[str]) -> dict[str, int]:
+        """In how many rows a field has some terms, as the tokenizer spells them."""
         having: dict[str, int] = {}
         for at in range(0, len(names), 500):
             part = names[at : at + 500]
             marks = ",".join("?" * len(part))
             query = f"SELECT term, doc FROM v_{field} WHERE term IN ({marks})"
             having.update(self._database.ask(query, part))
+        return having
+
+    def _choose(
+        self, field: str, terms: Sequence[tuple[str, float]], count: int, most: int
+    ) -> list[tuple[float, str]]:
+        """The factor and the phrase of each term that the field has, the weightiest first."""
+        spelt = {_spelt(term): weight for term, weight in terms if term}
+        having = self._having(field, list(spelt))
         ranked = sorted(having, key=lambda term: (-spelt[term] * rarity(count, having[term]), term))
         chosen: list[tuple[float, str]] = []
         work = 0

@@ -24,7 +24,7 @@ from satchel.detect.index.base import EACH, FIELDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from satchel.detect.index.base import Row, Stamp
+    from satchel.detect.index.base import FieldIndex, Row, Stamp
 
 K1 = 1.2
 B = 0.75
@@ -190,6 +190,17 @@ class MemoryIndex:
         allowed: Collection[str] | None = None,
     ) -> dict[str, dict[str, float]]:
         """Several fields added up: leg -> key -> score, of the best `limit` per leg."""
+        return self._search(terms, legs, limit, allowed, {})
+
+    def _search(
+        self,
+        terms: Sequence[tuple[str, float]],
+        legs: Mapping[str, Mapping[str, float]],
+        limit: int,
+        allowed: Collection[str] | None,
+        factors: Mapping[tuple[str, str], float],
+    ) -> dict[str, dict[str, float]]:
+        """The same; `factors` say what a term in a field is multiplied by, if by something."""
         view = self._view
         keys = view.state.keys
         found: dict[str, dict[str, float]] = {}
@@ -197,7 +208,7 @@ class MemoryIndex:
             scores: dict[int, float] = {}
             so_far = scores.get
             asked = [
-                (FIELDS.index(field), term, share * weight)
+                (FIELDS.index(field), term, share * weight * factors.get((field, term), 1.0))
                 for field, share in fields.items()
                 for term, weight in terms
             ]
@@ -215,6 +226,37 @@ class MemoryIndex:
             best.sort(key=lambda pair: (-pair[1], keys[pair[0]]))
             found[leg] = {keys[number]: score for number, score in best[:limit]}
         return found
+
+    def having(self, terms: Sequence[str]) -> dict[str, dict[str, int]]:
+        """In how many rows each of some terms is: field -> term -> rows."""
+        view = self._view
+        return {
+            field: {term: len(ready[0]) for term in terms if (ready := view.ready(at, term))}
+            for at, field in enumerate(FIELDS)
+        }
+
+    def search_beside(
+        self,
+        other: FieldIndex,
+        terms: Sequence[tuple[str, float]],
+        legs: Mapping[str, Mapping[str, float]],
+        limit: int,
+    ) -> dict[str, dict[str, float]]:
+        """As `search_legs`, with scores that compare with those of another index.
+
+        How rare a term is follows from the rows of the other one, as for its own rows. What it has
+        nowhere is as rare as in both of them.
+        """
+        own = self.having([term for term, _ in terms])
+        theirs = other.having([term for term, _ in terms])
+        here, there = self.count(), other.count()
+        factors: dict[tuple[str, str], float] = {}
+        for field, table in own.items():
+            for term, rows in table.items():
+                known = theirs[field].get(term, 0)
+                rare = rarity(there, known) if known else rarity(here + there, rows)
+                factors[field, term] = rare / rarity(here, rows)
+        return self._search(terms, legs, limit, None, factors)
 
     def count(self) -> int:
         """How many keys are indexed."""

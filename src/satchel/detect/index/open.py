@@ -11,8 +11,9 @@ from satchel._optional import available
 if TYPE_CHECKING:
     from satchel.detect.index.base import FieldIndex
 
-FORMAT = 1
-"""Part of the folder's name. Raise it when an engine keeps something else: all is built anew."""
+FORMAT = 2
+"""Part of the folder's name. Raise it when an engine keeps something else, or texts are cut
+otherwise: all is built anew."""
 
 TANTIVY_FROM = 250
 """Skills from which tantivy is quicker than plain Python."""

@@ -45,6 +45,10 @@ _SCORE = itemgetter(0)
 _PATIENCE = 3
 """Updates in a row that may fail before all is made anew."""
 
+_KNOWN = 1 << len(FIELDS)
+"""In SQLite's `user_version`: which fields have a text is known, and is in the bits below. One of
+an index that was made before has 0."""
+
 _LIVING = 1 << 62
 """When somebody dies who is not dead."""
 
@@ -65,8 +69,13 @@ _CHECKS = (
 class _View:
     """One commit, opened."""
 
-    def __init__(self, searcher: Any, schema: Any, turn: int, mark: tuple[int, ...]) -> None:
+    def __init__(
+        self, searcher: Any, schema: Any, turn: int, mark: tuple[int, ...], fields: frozenset[str]
+    ) -> None:
         self.searcher = searcher
+        self.docs = int(searcher.num_docs)
+        self.fields = fields
+        """Where a text may be: few skills say `when`, and to look for each term costs time."""
         self.alive = f"born <= {turn} AND died > {turn}"
         """Which rows are of this commit."""
         self.schema = schema
@@ -89,6 +98,7 @@ class TantivyIndex:
         self._tantivy: Any = require("tantivy", "search")
         os.makedirs(folder, mode=0o700, exist_ok=True)
         self._folder = os.path.join(folder, "index")
+        self._meta = os.path.join(self._folder, "meta.json")
         self._database = Database(os.path.join(folder, "rows.db"), _SCHEMA, _CHECKS)
         self._lock = threading.Lock()
         self._view: _View | None = None
@@ -136,6 +146,7 @@ class TantivyIndex:
                     writing.add(added.lastrowid, row)
                     if progress is not None and taken % 500 == 0:
                         progress(taken)
+                _note_fields(table, writing.used)
                 table.execute("UPDATE state SET pending = 1")
                 table.execute("COMMIT")
                 _settle(table, writing.commit(), turn)
@@ -166,17 +177,32 @@ class TantivyIndex:
         sane = [(sound(term), weight) for term, weight in terms]
         try:
             return {
-                leg: allowed_only(partial(self._best, view, fields, sane), limit, allowed)
+                leg: self._best(view, fields, sane, limit, None)
+                if allowed is None
+                else allowed_only(partial(self._best, view, fields, sane), limit, allowed)
                 for leg, fields in legs.items()
             }
         except BaseException as exc:  # noqa: BLE001 - `_told` lets go on what is not the index
             self._refuse(view.mark, _told(exc))
             return {leg: {} for leg in legs}
 
+    def having(self, terms: Sequence[str]) -> dict[str, dict[str, int]]:
+        """In how many rows each of some terms is: field -> term -> rows, dead ones too."""
+        view = self._current()
+        found: dict[str, dict[str, int]] = {field: {} for field in FIELDS}
+        try:
+            for field in view.fields if view is not None else ():
+                for term in terms:
+                    if view is not None and (rows := view.searcher.doc_freq(field, sound(term))):
+                        found[field][term] = int(rows)
+        except BaseException as exc:  # noqa: BLE001 - the same
+            self.damage = _told(exc)
+        return found
+
     def count(self) -> int:
         """How many keys are indexed."""
         view = self._current()
-        return int(view.searcher.num_docs) if view is not None else 0
+        return view.docs if view is not None else 0
 
     def version(self) -> tuple[int, ...]:
         """Another value after every change, whoever made it."""
@@ -210,10 +236,11 @@ class TantivyIndex:
             if share * weight != 1.0
             else (should, term_query(schema, field, term, "freq"))
             for field, share in fields.items()
+            if field in view.fields
             for term, weight in terms
         ]
-        most = min(limit, view.searcher.num_docs)
-        if not most:
+        most = min(limit, view.docs)
+        if not most or not parts:
             return {}
         asked = query.boolean_query(parts)
         if keys is not None:
@@ -274,14 +301,17 @@ class TantivyIndex:
                 self._keys = {}  # numbers began anew
             try:
                 index = self._open()
-                self._view = _View(index.searcher(), index.schema, turn, mark)
+                searcher = index.searcher()
+                # Asked for last: of a commit that came meanwhile it tells too much, not too little.
+                fields = _fields(self._database.ask("PRAGMA user_version"))
+                self._view = _View(searcher, index.schema, turn, mark, fields)
             except BaseException as exc:  # noqa: BLE001 - the same
                 self._refuse(mark, _told(exc))
                 return None
             return self._view
 
     def _mark(self) -> tuple[int, ...]:
-        info = os.stat(os.path.join(self._folder, "meta.json"))
+        info = os.stat(self._meta)
         return os.getpid(), info.st_ino, info.st_mtime_ns, info.st_size
 
     def _turn(self, state: list[tuple[int, int, int]]) -> int | None:
@@ -307,6 +337,7 @@ class TantivyIndex:
         if turn is None:
             turn = 0
             table.execute("DELETE FROM rows")  # numbers go on
+            table.execute(f"PRAGMA user_version = {_KNOWN}")
             self._failures = 0
             self._view = None
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -350,6 +381,8 @@ class _Writing:
         self._heap = heap
         self._document = document
         self._writer: Any = None
+        self.used: set[str] = set()
+        """Fields that had a text."""
 
     def __enter__(self) -> Self:
         try:
@@ -380,6 +413,7 @@ class _Writing:
         for field, text in zip(FIELDS, row.fields, strict=True):
             if text:
                 document.add_text(field, sound(text))
+                self.used.add(field)
         self._writer.add_document(document)
 
     def drop(self, number: int | None) -> None:
@@ -398,6 +432,22 @@ def _bury(table: sqlite3.Connection, key: str, turn: int) -> int | None:
         return None
     table.execute("UPDATE rows SET died = ? WHERE num = ?", (turn, row[0]))
     return int(row[0])
+
+
+def _note_fields(table: sqlite3.Connection, used: set[str]) -> None:
+    """Note which fields have a text, where all that had one before are known."""
+    before = int(table.execute("PRAGMA user_version").fetchone()[0])
+    now = before | sum(1 << at for at, field in enumerate(FIELDS) if field in used)
+    if before & _KNOWN and now != before:
+        table.execute(f"PRAGMA user_version = {now}")
+
+
+def _fields(answer: list[tuple[int]]) -> frozenset[str]:
+    """The fields that may have a text."""
+    noted = answer[0][0] if answer else 0
+    if not noted & _KNOWN:
+        return frozenset(FIELDS)
+    return frozenset(field for at, field in enumerate(FIELDS) if noted & 1 << at)
 
 
 def _settle(table: sqlite3.Connection, commit: int, turn: int) -> None:

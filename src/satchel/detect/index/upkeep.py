@@ -13,8 +13,8 @@ import os
 import threading
 import time
 from contextlib import ExitStack, nullcontext
-from itertools import islice
-from operator import is_
+from itertools import compress, count, islice
+from operator import is_, is_not, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._fs import locked
@@ -55,6 +55,8 @@ _STRANGERS, _MANY_STRANGERS = 4_096, 100_000
 """Files of unknown keys that are looked for in the background, and by a build."""
 _NEWER = 4_096
 """Skills that are newer in the index than in our snapshot, and are looked at one by one."""
+_HEAD: Callable[[Skill], object] = itemgetter(0)
+_ORIGIN: Callable[[Skill], object] = itemgetter(1)
 
 
 class Current(NamedTuple):
@@ -295,11 +297,12 @@ class Upkeep:
         for seen in reversed(self._seen.values()):
             if not version or not seen.complete or seen.version != version:
                 continue
-            old = seen.copy
+            places = moved(seen.copy, skills)
+            old, new = [seen.copy[at] for at in places[0]], [skills[at] for at in places[1]]
             before = {id(skill.head) for skill in old}
-            others = [skill for skill in skills if id(skill.head) not in before]
+            others = [skill for skill in new if id(skill.head) not in before]
             if len(others) <= self._few:
-                now = {id(skill.head) for skill in skills}
+                now = {id(skill.head) for skill in new}
                 left = [skill for skill in old if id(skill.head) not in now]
                 stamps = index.stamps(keys_of(others))
                 todo = _changed(others, keys_of(others), stamps)
@@ -529,6 +532,35 @@ def keys_of(skills: Sequence[Skill]) -> list[str]:
             place = places[id(origin)] = (origin, os.path.join(origin.root, ""))
         keys.append(f"{place[1]}{head.id}{os.sep}{head.file}" if head.id else place[1] + head.file)
     return keys
+
+
+def moved(old: Sequence[Skill], new: Sequence[Skill]) -> tuple[Sequence[int], Sequence[int]]:
+    """At which places two states of a library differ, in the old one and in the new one.
+
+    Nothing was done to a skill whose head and origin are the same objects. Of libraries of the same
+    size the single places are told; of others two ranges, around which all is as it was.
+    """
+    if len(old) == len(new):
+        places = sorted({*_differing(_HEAD, old, new), *_differing(_ORIGIN, old, new)})
+        return places, places
+    both = min(len(old), len(new))
+    first = _first_differing(old, new, both)
+    last = min(both - first, _first_differing(old[::-1], new[::-1], both))
+    return range(first, len(old) - last), range(first, len(new) - last)
+
+
+def _first_differing(old: Sequence[Skill], new: Sequence[Skill], end: int) -> int:
+    return min(next(_differing(what, old, new), end) for what in (_HEAD, _ORIGIN))
+
+
+def _differing(
+    what: Callable[[Skill], object], old: Sequence[Skill], new: Sequence[Skill]
+) -> Iterator[int]:
+    """The places where two sequences differ in something, as far as the shorter one goes.
+
+    In C from end to end, for a library may have a million.
+    """
+    return compress(count(), map(is_not, map(what, old), map(what, new)))
 
 
 def _stamp(skill: Skill) -> Stamp:

@@ -150,7 +150,7 @@ class Endpoint:
                     wait = min(float(asked), _PATIENCE)
             except (OSError, HTTPException) as exc:
                 if not left:
-                    self._fail(first_line(exc), exc)
+                    self._fail(_why(exc), exc)
             time.sleep(wait)
         raise AssertionError  # the last round returns or raises
 
@@ -222,6 +222,8 @@ class Endpoint:
         vector = [float(value) for value in cast("list[Any]", row)]
         if not all(map(math.isfinite, vector)):
             raise ValueError("values that are no numbers")
+        if not any(vector):
+            raise ValueError("nothing but zeros")
         self._dimensions = self._dimensions or len(vector)
         if len(vector) != self._dimensions:
             raise ValueError("vectors of several lengths")
@@ -244,6 +246,14 @@ class Endpoint:
 
     def _words(self, reason: str) -> str:
         return say("No vectors from `{host}`: {reason}", host=self._host, reason=reason)
+
+
+def _why(exc: BaseException) -> str:
+    """What went wrong, without the words of the library around it."""
+    inner = exc.reason if isinstance(exc, urllib.error.URLError) else exc
+    if isinstance(inner, OSError) and inner.strerror:
+        return inner.strerror
+    return first_line(inner) if isinstance(inner, BaseException) else str(inner)[:200]
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -152,6 +152,8 @@ class OnnxEmbedder:
             raise unusable(self.folder, exc.message) from exc
         if not 0 < len(found) <= MAX_DIMENSIONS:
             raise unusable(self.folder, say("its output is no vector"))
+        if not found.any():
+            raise unusable(self.folder, say("its vectors are nothing but zeros"))
         return len(found)
 
     def _one(self, text: str) -> Any:

@@ -65,6 +65,8 @@ class SentenceEmbedder:
                 raise unusable(folder, first_line(exc)) from exc
         if found.ndim != 2 or not 0 < found.shape[1] <= MAX_DIMENSIONS:
             raise unusable(folder, say("its output is no vector"))
+        if not found.any():
+            raise unusable(folder, say("its vectors are nothing but zeros"))
         self._dimensions: int = found.shape[1]
         self._vocabulary = self._find_vocabulary()
         self._trial = Trial(self.embed)

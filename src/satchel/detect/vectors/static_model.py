@@ -26,6 +26,9 @@ TOKENS = 512
 _CHARACTERS = 600
 """Of a long text only the beginning is averaged: the mean of everything is near to anything."""
 
+_LOOKED_AT = 256
+"""Rows of the table that are looked at when it is opened."""
+
 
 class StaticEmbedder:
     """Averages the vectors of tokens."""
@@ -64,6 +67,9 @@ class StaticEmbedder:
         if table is None or table.ndim != 2 or not 0 < table.shape[1] <= MAX_DIMENSIONS:
             raise unusable(self.folder, say("it has no table of vectors"))
         rows = table.shape[0]
+        step = max(1, rows // _LOOKED_AT)
+        if not table[::step].any():
+            raise unusable(self.folder, say("its vectors are nothing but zeros"))
         fits = rows >= tokens
         if mapping is not None:
             fits = mapping.ndim == 1 and mapping.dtype.kind == "i" and len(mapping) >= tokens

@@ -6,9 +6,10 @@ query reads what is there and waits for nothing: a skill whose vector is not mad
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
-from contextlib import suppress
+import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._optional import require
@@ -29,6 +30,9 @@ _CHUNK = 32
 """Skills that the background embeds before it looks whether the program is ending."""
 _BATCH = 256
 """Skills that are embedded at once when somebody waits for all of them."""
+_AT_END, _AT_END_AFAR = 10.0, 0.5
+"""Seconds that a program which ends waits for the chunk at hand: of a model that computes here, and
+of one behind an address, which may not answer at all."""
 _EVERY = 5_000
 """Skills of one's own, among strangers, that are all compared rather than looked for."""
 
@@ -71,8 +75,9 @@ class VectorStore:
         self._waiting: dict[str, Sequence[str]] = {}
         self._gone: set[str] = set()
         """Skills that went while the background may have been embedding them."""
-        self._pool: Any = None
+        self._thread: threading.Thread | None = None
         self._stopped = ""
+        _STORES.add(self)
 
     # --- reading ---
 
@@ -107,7 +112,7 @@ class VectorStore:
     def after_fork(self) -> None:
         """Forget the parent's locks and threads; vectors stay."""
         self._lock = threading.RLock()
-        self._waiting, self._gone, self._pool = {}, set(), None
+        self._waiting, self._gone, self._thread = {}, set(), None
         self._shelf.after_fork()
 
     def held(self) -> list[str]:
@@ -266,22 +271,23 @@ class VectorStore:
     def fill_soon(self, texts: Iterable[Texts], gone: Iterable[str] = ()) -> None:
         """The same in the background: nobody waits, and queries see vectors as they are made.
 
-        A program that ends waits for the chunk at hand and keeps what was made.
+        A program that ends waits for the chunk at hand, a little, and keeps what was made.
         """
         self._forget(gone)
         with self._lock:
             new = dict(texts)
             self._waiting.update(new)
             self._gone.difference_update(new)
-            if not self._waiting or self._pool is not None:
+            if not self._waiting or self._thread is not None:
                 return
-            from concurrent.futures import ThreadPoolExecutor
-
             self._shelf.trouble = self._stopped = ""
-            pool = ThreadPoolExecutor(1, "satchel-vectors")
-            with suppress(RuntimeError):  # the program is ending: there is no background any more
-                pool.submit(self._step)
-                self._pool = pool
+            # One that the program need not wait for: a server that hangs would hold it.
+            thread = threading.Thread(target=self._work, name="satchel-vectors", daemon=True)
+            try:
+                thread.start()  # it waits for our lock
+            except RuntimeError:  # the program is ending: there is no background any more
+                return
+            self._thread = thread
 
     @property
     def waiting(self) -> int:
@@ -291,19 +297,33 @@ class VectorStore:
     @property
     def is_filling(self) -> bool:
         """Whether the background is at work; where no thread could be started some wait for it."""
-        return self._pool is not None
+        return self._thread is not None
 
-    def close(self) -> None:
-        """Stop filling; what was made is kept."""
+    def close(self, patience: float | None = None) -> None:
+        """Stop filling; what was made is kept.
+
+        Args:
+            patience: Seconds to wait for the chunk at hand; None waits until it is done.
+        """
         with self._lock:
             self._waiting.clear()
-            pool = self._pool
-        if pool is not None:
-            pool.shutdown(wait=True)
+            thread = self._thread
+        if thread is not None:
+            thread.join(patience)
         self._shelf.flush()
 
-    def _step(self) -> None:
-        """One chunk in the background, and then the next."""
+    def end(self) -> None:
+        """The program ends."""
+        if self._thread is not None:
+            self.close(_AT_END_AFAR if hasattr(self.embedder, "hurrying") else _AT_END)
+
+    def _work(self) -> None:
+        """What the background does: chunk after chunk."""
+        while self._step():
+            pass
+
+    def _step(self) -> bool:
+        """One chunk in the background; whether there are more."""
         with self._lock:
             chunk = [(key, self._waiting[key]) for key in list(self._waiting)[:_CHUNK]]
         try:
@@ -320,13 +340,11 @@ class VectorStore:
                     del self._waiting[key]
             self._mark_gone(self._gone.intersection(key for key, _ in chunk))
             if self._waiting:
-                with suppress(RuntimeError):  # the program is ending
-                    self._pool.submit(self._step)
-                    return
+                return True
             self._shelf.flush()
-            self._pool.shutdown(wait=False)
-            self._pool = None
+            self._thread = None
             self._gone.clear()
+            return False
 
     def _changed(self, texts: Sequence[Texts]) -> list[Texts]:
         """Those whose vectors are not made from these very texts."""
@@ -369,7 +387,7 @@ class VectorStore:
         with self._lock:
             for key in here:
                 self._waiting.pop(key, None)
-            if self._pool is not None:
+            if self._thread is not None:
                 self._gone.update(here)
             self._mark_gone(here)
 
@@ -378,6 +396,15 @@ class VectorStore:
         places = zip(here, self._shelf.find(here), strict=True)
         none = self._np.zeros((0, 1), self._np.float32)
         self._shelf.keep([Row(key, 0, none) for key, place in places if place is not None])
+
+
+_STORES: weakref.WeakSet[VectorStore] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    for store in list(_STORES):
+        store.end()
 
 
 def _first(found: dict[str, tuple[float, ...]], limit: int) -> dict[str, tuple[float, ...]]:

@@ -1,0 +1,71 @@
+"""Evidence: words as the skill spells them, looked for and not cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from satchel.detect.evidence import Heads, Sought, explain, having_all
+from satchel.detect.terms import goal_terms
+from satchel.skill import Head, Origin, Skill
+
+
+def skill(name: str, description: str, **extra) -> Skill:
+    head = Head(name, description, name, "SKILL.md", 0, 0, 0, extra or None)
+    return Skill(head, Origin("/skills", "project", "skills"))
+
+
+def evidence(one: Skill, goal: str, **parts: float) -> tuple[str, ...]:
+    return explain(one, Heads().of(one), Sought(goal_terms(goal)), parts)[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "goal", "words"),
+    [
+        ("Reviews contracts.", "review this contract", ["reviews", "contracts"]),
+        ("Previews only.", "review this", []),
+        ("Lists libraries.", "a library", ["libraries"]),
+        ("审查合同条款", "合同", ["合同"]),
+        ("नोटबुकहरू बनाउन", "बनाउन नोटबुकहरू", ["बनाउन", "नोटबुकहरू"]),
+        ("Ｐｄｆ forms", "pdf", ["pdf"]),
+    ],
+)
+def test_words_are_told_as_the_skill_spells_them(text, goal, words):
+    assert list(evidence(skill("x", text), goal)) == [f"description: {word}" for word in words]
+
+
+def test_a_word_is_told_once_and_by_its_first_field():
+    one = skill("pdf-forms", "Fills in PDF forms.", when_to_use="A form is empty.")
+    told = ("name: pdf", "name: forms", "description: fills", "when_to_use: empty")
+    assert evidence(one, "fill the empty PDF form") == told
+
+
+def test_all_words_may_stand_in_several_fields():
+    some = [
+        skill("pdf-forms", "Fills in what is empty."),
+        skill("pdf", "Reads."),
+        skill("fill", "A PDF."),
+        skill("refills", "Pdfs."),
+    ]
+
+    def having(goal: str, most: int = 9) -> list[int]:
+        return having_all(Heads(), some, Sought(goal_terms(goal)), most)
+
+    assert having("fill pdf") == [0, 2]
+    assert having("fill pdf", most=1) == [0]
+    assert having("fill pdf tables") == []
+
+
+def test_heads_follow_the_skill_and_do_not_grow_for_ever():
+    heads = Heads()
+    one = skill("a", "Old words.")
+    assert heads.of(one) == [("name", "a"), ("description", "old words.")]
+    assert heads.of(skill("a", "New words."))[1] == ("description", "new words.")
+    for number in range(9_000):
+        heads.of(skill(f"s{number}", "Words."))
+    assert len(heads.__dict__["_kept"]) <= 4_000
+
+
+def test_what_a_stem_got_back_is_found_in_its_other_forms():
+    assert evidence(skill("x", "Helps with coding."), "my code") == ("description: coding",)
+    assert evidence(skill("x", "Designs REST APIs."), "an API") == ("description: apis",)
+    assert evidence(skill("x", "For .NET and C++."), "dotnet, cpp")[0] == "description: .net"

@@ -1,0 +1,125 @@
+"""What an answer says about skills that nobody trusted yet, in the note and in the trace."""
+
+from __future__ import annotations
+
+import pytest
+
+from satchel import Satchel
+from satchel.detect import Match
+from satchel.testing import make_skill
+
+LANGUAGES = ("Go", "Java", "Rust")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "project/skills"
+    for name in LANGUAGES:
+        make_skill(folder, f"{name.lower()}-review", f"Reviews {name} code for bugs.")
+    make_skill(folder, "pdf-forms", "Fills in PDF forms.")
+    return tmp_path / "project"
+
+
+def _opened(project, *trusted, **settings) -> Satchel:
+    satchel = Satchel.for_project(project, builtin=False, **settings)
+    for name in trusted:
+        satchel.trust(name)
+    satchel.refresh()
+    return satchel
+
+
+STEP = "see `satchel show rust-review`, then `satchel trust rust-review`"
+
+
+@pytest.mark.req("C3")
+@pytest.mark.parametrize("words", ["use skill rust-review", "/rust-review", "$rust-review look"])
+def test_who_is_called_and_not_trusted_is_there(project, words):
+    satchel = _opened(project, "pdf-forms")
+    note = f"`rust-review` is not trusted yet: {STEP}"
+    answer = satchel.which(words)
+    assert not answer
+    assert answer.notes == (note,)
+    assert satchel.trace.events[-1].values["notes"] == [note]
+    made = satchel.shortlist(words)
+    assert (made.text, made.answer is not None and made.answer.notes) == ("", (note,))
+    assert satchel.trace.events[-1].values["notes"] == [note]
+
+
+@pytest.mark.req("C3")
+def test_a_better_one_that_waits_is_named(project):
+    satchel = _opened(project, "go-review", "pdf-forms")
+    note = f"`rust-review` is not trusted yet and would come first: {STEP}"
+    assert note in satchel.which("review my rust code").notes
+    made = satchel.shortlist("review my rust code")
+    assert made.answer is not None
+    assert note in made.answer.notes
+    assert note in satchel.trace.events[-1].values["notes"]
+    # It waits, and is no better than who is there.
+    assert satchel.which("review my go code").notes == ()
+    assert satchel.which("fill in this pdf form").notes == ()
+    # Whoever rules it out, calls another one or wants none needs no advice.
+    for words in (
+        "review my rust code, do not use the rust-review skill",
+        "use the go-review skill to review my rust code",
+        "review my rust code, but do not use any skill",
+    ):
+        assert not any("rust-review" in note for note in satchel.which(words).notes), words
+    satchel.trust("rust-review")
+    satchel.refresh()
+    answer = satchel.which("review my rust code")
+    assert (answer.names[0], answer.notes) == ("rust-review", ())
+
+
+def test_one_that_changed_says_so(project):
+    satchel = _opened(project, "go-review", "rust-review", "pdf-forms")
+    path = project / "skills/rust-review/SKILL.md"
+    path.write_text(path.read_text() + "\nMore.\n")
+    text = path.read_text().replace("for bugs", "for bugs and races")
+    path.write_text(text)
+    satchel.refresh()
+    told = satchel.which("review my rust code").notes
+    assert told == (f"`rust-review` changed since it was approved and would come first: {STEP}",)
+    told = satchel.which("use skill rust-review").notes
+    assert told == (f"`rust-review` changed since it was approved: {STEP}",)
+
+
+def test_a_copy_of_an_offered_one_is_no_better(project):
+    make_skill(project / "skills", "rust-review-copy", "Reviews Rust code for bugs.")
+    satchel = _opened(project, "rust-review", "pdf-forms")
+    assert satchel.which("review my rust code").notes == ()
+
+
+def test_no_step_is_told_that_nobody_can_take(project):
+    satchel = _opened(project, trust="none")
+    assert satchel.which("use skill go-review").notes == ("`go-review` is not trusted yet",)
+
+
+class Own:
+    """A detector that hears no names."""
+
+    def detect(self, goal_text, skills):
+        return [Match(skills[0].name, 1.0, "", (), skills[0])] if skills else []
+
+
+def test_nobody_knows_who_would_come_first_for_a_detector_of_others(project):
+    made = _opened(project, "pdf-forms")
+    for explicit, notes in ((False, ()), (True, ())):
+        satchel = Satchel(made.library, made.settings, detector=Own(), explicit=explicit)
+        assert satchel.which("review my rust code").notes == notes
+    satchel = Satchel(made.library, made.settings, detector=Own())
+    assert satchel.which("use skill rust-review").notes == (
+        f"`rust-review` is not trusted yet: {STEP}",
+    )
+
+
+def test_names_that_nothing_has_are_told_in_both_lists(project):
+    satchel = _opened(project, "pdf-forms")
+    assert satchel.which("fill in a pdf form", use=["nosuch"]).notes == (
+        "`nosuch` is set to be chosen, and there is no such skill",
+    )
+    answer = satchel.which("fill in a pdf form", never=["nosuch"])
+    assert answer.names == ["pdf-forms"]
+    assert answer.notes == ("`nosuch` is set never to be chosen, and there is no such skill",)
+    # One that waits is there.
+    assert satchel.which("fill in a pdf form", never=(name for name in ["go-review"])).notes == ()
