@@ -17,6 +17,7 @@
     │   └── MissingRuntime       a program needs a Python, Node or Go that is not here
     ├── BuildFailed              a program's dependencies cannot be had, or it does not build
     ├── ModelFailed              a model of embeddings cannot be run, reached or converted
+    ├── ServerFailed             a server of skills does not answer, or not as it should
     └── InternalError            a bug in Satchel; please report it
 
 Catch `SatchelError` to catch them all. `code` is the word the response envelope carries, so a
@@ -131,6 +132,13 @@ class BuildFailed(SatchelError):
 
 class ModelFailed(SatchelError):
     """A model of embeddings cannot be run, reached or converted."""
+
+    code = "EXECUTION_ERROR"
+    exit_code = 1
+
+
+class ServerFailed(SatchelError):
+    """A server of skills does not answer, or not as it should."""
 
     code = "EXECUTION_ERROR"
     exit_code = 1

@@ -26,7 +26,7 @@ class Setting(NamedTuple):
 
     name: str
     env: str
-    kind: Literal["integer", "flag", "text", "list"]
+    kind: Literal["integer", "flag", "text", "list", "table"]
     default: Any
     description: str
     project_may_set: bool = True
@@ -50,7 +50,10 @@ SETTINGS = (
     Setting("ancestors", "SATCHEL_ANCESTORS", "flag", default=False,
             description="Also read the folders above the project, up to the git root."),
     Setting("locations", "SATCHEL_LOCATIONS", "list", (),
-            "Further folders with skills. A project may only add folders inside itself."),
+            "Further folders with skills, and servers (`mcp:https://host/path`, `mcp:stdio:COMMAND`). A project may only add folders inside itself."),
+    Setting("servers", "SATCHEL_SERVERS", "table", {},
+            "MCP servers whose skills are offered, by the name you give them: `address` or `command`, and where needed `token`, `headers`, `env` and `skills`. In the environment it is JSON.",
+            project_may_set=False),
     Setting("include", "SATCHEL_INCLUDE", "list", (),
             "Offer only skills whose name or id matches one of these patterns (`git-*`)."),
     Setting("exclude", "SATCHEL_EXCLUDE", "list", (),
@@ -61,8 +64,14 @@ SETTINGS = (
             "Names that are listed first and in full when the budget is short."),
     Setting("shortlist", "SATCHEL_SHORTLIST", "integer", 3,
             "Skills that are named beside a request because they may fit it; 0 names none."),
+    Setting("changes", "SATCHEL_CHANGES", "text", "tail",
+            "How a conversation is told that the library changed: `tail` (at the end of the next request, so that the cached prompt stays; only other tools rebuild it), `rebuild` (prompt and tools are made anew before the next request).",
+            choices=("tail", "rebuild")),
     Setting("vectors", "SATCHEL_VECTORS", "text", "",
             "A model that compares meanings: a folder with an ONNX file and its tokenizer, `model2vec:FOLDER`, `sentence-transformers:FOLDER`, or the address of an embeddings endpoint. Empty compares words alone.",
+            project_may_set=False),
+    Setting("model", "SATCHEL_MODEL", "text", "",
+            "Who answers in `satchel chat` and `satchel run`, as `provider:name` (`anthropic:claude-sonnet-5`). A project may not choose who is paid.",
             project_may_set=False),
     Setting("max_depth", "SATCHEL_MAX_DEPTH", "integer", 6,
             "How many folders deep a location is searched.", project_may_set=False),
@@ -131,12 +140,15 @@ class Settings(NamedTuple):
     ecosystem: bool = False
     ancestors: bool = False
     locations: tuple[str, ...] = ()
+    servers: Mapping[str, Any] = {}
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     pin: tuple[str, ...] = ()
     shortlist: int = 3
+    changes: Literal["tail", "rebuild"] = "tail"
     vectors: str = ""
+    model: str = ""
     max_depth: int = 6
     max_folders: int = 500_000
     use_index: bool = True
@@ -159,6 +171,8 @@ class Settings(NamedTuple):
     """What a project's file says and must not, or must be said: (problem code, file, value)."""
 
 
+SERVER = "mcp:"
+"""How a location begins that is a server."""
 _MAX_FILE = 256 * 1024
 _REACHES_FAR = frozenset(("include", "exclude", "tags", "builtin", "budget"))
 """Settings of a project that hold for the user's own skills too: allowed, and said."""
@@ -207,8 +221,12 @@ def load_settings(
             if not _BY_NAME[name].project_may_set:
                 remarks.append(("setting-refused", path, name))
             elif name == "locations":
+                # Not a server's: a project may not make us talk to anybody.
                 inside += [
-                    item for item in value if is_really_inside(os.path.join(project, item), project)
+                    item
+                    for item in value
+                    if not item.startswith(SERVER)
+                    and is_really_inside(os.path.join(project, item), project)
                 ]
                 remarks += [
                     ("setting-refused", path, f"locations: {item}")
@@ -361,10 +379,8 @@ def _convert(setting: Setting, value: Any, where: str) -> Any:
         return flag
     if setting.kind == "list":
         if isinstance(value, str):
-            value = [
-                part.strip()
-                for part in value.split(os.pathsep if setting.name == "locations" else ",")
-            ]
+            parts = _places(value) if setting.name == "locations" else value.split(",")
+            value = [part.strip() for part in parts]
         if not isinstance(value, (list, tuple)):
             raise SettingsError(
                 say("`{where}` must be a list, not `{value}`", where=where, value=value),
@@ -373,6 +389,8 @@ def _convert(setting: Setting, value: Any, where: str) -> Any:
         if any("\0" in str(item) for item in value):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
             raise SettingsError(f"`{where}` contains a NUL character", "Remove it")
         return tuple(str(item) for item in value if str(item))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if setting.kind == "table":
+        return _table(value, where)
     text = str(value).strip()
     if setting.choices and text not in setting.choices:
         choices = listed(f"`{choice}`" for choice in setting.choices)
@@ -384,3 +402,36 @@ def _convert(setting: Setting, value: Any, where: str) -> Any:
             say("Write one of {choices}", choices=choices),
         )  # fmt: skip
     return text
+
+
+def _places(text: str) -> list[str]:
+    """The locations of one line. The `:` of a server's address parts nothing."""
+    if os.pathsep != ":" or SERVER not in text:
+        return text.split(os.pathsep)
+    import re
+
+    host = r"(?:\[[^]]*\]|[^:/]*)"
+    user = r"(?:[^:/@]*:[^:/@]*@)?"  # refused later, and must not be taken apart before
+    server = rf"mcp:https?://{user}{host}(?::\d+)?[^:]*|mcp:stdio:[^:]*"
+    return re.findall(rf"(?:^|(?<=:))(?:{server}|[^:]*)(?=:|$)", text)
+
+
+def _table(value: Any, where: str) -> dict[str, dict[str, Any]]:
+    """A table of tables; as JSON where only text can be."""
+    if isinstance(value, str):
+        import json
+
+        try:
+            value = json.loads(value)
+        except ValueError as exc:
+            raise SettingsError(
+                say("`{where}` is not valid JSON: {reason}", where=where, reason=exc),
+                say('Write `{{"docs": {{"address": "https://…"}}}}`'),
+            ) from exc
+    rows = cast("dict[str, Any]", value)
+    if not isinstance(value, dict) or not all(isinstance(row, dict) for row in rows.values()):
+        raise SettingsError(
+            say("`{where}` must be a table of tables, not `{value}`", where=where, value=rows),
+            say("Write `[servers.docs]` and below it `address = …`"),
+        )
+    return rows

@@ -21,11 +21,24 @@ if TYPE_CHECKING:
 Kind = Literal[
     "discovered", "removed", "changed", "repaired", "shadowed", "untrusted", "broken",
     "listed", "shortened", "named", "unlisted", "offered", "searched", "loaded", "failed",
-    "cleaned", "ran", "packaged", "selected",
+    "cleaned", "ran", "packaged", "selected", "repeated", "rebuilt", "told", "approved", "refused",
+    "forgotten",
 ]  # fmt: skip
 
 KEPT: frozenset[str] = frozenset(
-    ("offered", "searched", "selected", "loaded", "failed", "cleaned", "ran")
+    (
+        "offered",
+        "searched",
+        "selected",
+        "loaded",
+        "failed",
+        "cleaned",
+        "ran",
+        "rebuilt",
+        "told",
+        "approved",
+        "refused",
+    )
 )
 """Kinds that are written to the file."""
 _MAX_FILE = 8 * 1024 * 1024

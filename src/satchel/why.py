@@ -234,6 +234,11 @@ def _where(skill: Skill, found: list[Skill]) -> Chapter:
 
 def _health(skill: Skill) -> Chapter:
     lines: list[str] = []
+    if skill.origin.remote:
+        told = [say("from the list of a server ({origin})", origin=skill.origin.remote)]
+        told.append(say("its files are fetched and compared when it is loaded"))
+        told += [_told(problem) for problem in skill.problems]
+        return Chapter(say("How it was read"), tuple(told), "plain")
     try:
         document = skill.read()
     except SatchelError as exc:

@@ -22,7 +22,7 @@ def test_all_problems_come_at_once(tmp_path):
     folder = write(
         tmp_path / "demo",
         "---\nname: Other_Name\ndescription: Use <b>when</b>: asked\nallowed-tools: [Read, Bash]\n"
-        "metadata:\n  deep:\n    er: 1\nmood: happy\nmodel: big\n---\n",
+        "metadata:\n  deep:\n    er: 1\nmood: happy\neffort: big\n---\n",
     )
     found = {problem.code for problem in validate_folder(folder)}
     assert found >= {

@@ -8,6 +8,7 @@ import pytest
 
 from satchel import Satchel
 from satchel.detect import Answer, Match
+from satchel.errors import InvalidInput
 from satchel.library import Library
 from satchel.testing import make_skill
 from satchel.tools.selecting import search, select
@@ -167,3 +168,46 @@ def test_a_detector_that_fails_is_not_hidden_where_its_answer_is_asked_for(proje
     library = Library([str(project / "skills")])
     with pytest.raises(RuntimeError):
         select(Broken(), "x", library.snapshot().skills, Trace())
+
+
+@pytest.mark.parametrize("text", [None, 3, b"review", ["review"]])
+def test_what_is_no_text_is_told_so(project, text):
+    satchel = Satchel.for_project(project, builtin=False, trust="all")
+    for ask in (satchel.which, satchel.search):
+        with pytest.raises(InvalidInput, match=f"A `{type(text).__name__}` is no request") as told:
+            ask(text)
+        assert told.value.hint == "Give what is wanted as a `str`"
+    made = satchel.shortlist(text)
+    assert (made.text, made.reason) == (
+        "",
+        f"InvalidInput: A `{type(text).__name__}` is no request",
+    )
+
+
+@pytest.mark.parametrize("limit", ["3", 2.5, 0, -1, True])
+def test_what_is_no_number_of_skills_is_told_so(project, limit):
+    satchel = Satchel.for_project(project, builtin=False, trust="all")
+    for ask in (satchel.which, satchel.search):
+        with pytest.raises(InvalidInput, match="`limit` is ") as told:
+            ask("do alpha work", limit=limit)
+        assert told.value.hint == "Give a whole number that is at least 1"
+
+
+def test_a_wider_look_shares_all_but_its_limit(project, monkeypatch):
+    from satchel.detect import default
+
+    for at in range(6):
+        make_skill(project / "skills", f"delta-{at}", f"Does delta work number {at * 'x'}.")
+    made = []
+    whole = default.default_detector
+    monkeypatch.setattr(
+        default, "default_detector", lambda *given: made.append(given) or whole(*given)
+    )
+    satchel = Satchel.for_project(project, builtin=False, trust="all")
+    assert len(satchel.which("do delta work").matches) == 3
+    for limit in (4, 5, 6):
+        answer = satchel.which("do delta work", limit=limit)
+        assert len(answer.matches) + len(answer.collapsed) >= 4
+        assert len(answer.matches) <= limit
+    assert len(satchel.which("do delta work").matches) == 3
+    assert len(made) == 1

@@ -150,6 +150,17 @@ def test_all_who_were_called_by_name_are_listed_and_nobody_is_put_forward(make):
     assert made.text.count('note="asked for by name"') == 4
 
 
+def test_of_many_who_were_called_none_vanishes(make, project):
+    names = [f"tool-{at:02}" for at in range(12)]
+    for name in names:
+        make_skill(project / "skills", name, "Helps.")
+    satchel = make(Scripted(dict.fromkeys(names, 1.0), asked=names))
+    made = satchel.shortlist("use them all")
+    assert list(made.listed) == names[:8]
+    assert made.reason == "no room for `tool-08`, `tool-09`, `tool-10`, `tool-11`"
+    assert satchel.trace.events[-1].values["no_room"] == names[8:]
+
+
 def test_what_a_model_may_not_load_is_not_named(make, project):
     make_skill(project / "skills", "by-hand", "For people.", disable_model_invocation=True)
     made = make(Scripted({"by-hand": 1.0, "nobody": 0.9, "pdf-forms": 0.8})).shortlist("x")
@@ -292,6 +303,22 @@ def test_content_blocks_get_one_more(make):
 def test_what_is_no_message_is_told_so(make, message):
     with pytest.raises(InvalidInput, match="is no message"):
         make(Scripted({"pdf-forms": 1.0})).with_shortlist(message)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "kind"),
+    [(("text", "document"), "text"), (("input_text", "input_file"), "input_text"),
+     (("document",), None), (("tool_result", "text"), "text")],
+)  # fmt: skip
+def test_only_what_a_user_wrote_is_heard_and_answered_in_its_kind(make, kinds, kind):
+    satchel = make(Scripted({"pdf-forms": 0.9}))
+    message = [{"type": one, "text": f"Fill in the {one}"} for one in kinds]
+    sent = satchel.with_shortlist(message)
+    if kind is None:
+        assert sent == message
+    else:
+        assert sent[:-1] == message
+        assert sent[-1]["type"] == kind
 
 
 def test_a_shortlist_is_true_when_it_says_something(make):

@@ -37,7 +37,7 @@ class Description:
             self._whole = False
         self._form = form
         self._scale = scale
-        self._frame = form.frame(Entry(shown, id_part, hint_part))
+        self._frame = form.frame(Entry(shown, id_part, hint_part, clean(skill.origin.remote)))
         self._frame_cost = scale.weigh("".join(self._frame) + form.between)
         self._ends = sentence_ends(self.text)
         # Text that needs no quoting and counts one a character is weighed by its length.
@@ -77,7 +77,9 @@ class Candidate:
         self.skill = skill
         self.place = place
         self._shown = shown
-        self.name = form.name(shown)
+        # A name alone must not pass for one of ours either.
+        origin = skill.origin.remote
+        self.name = form.name(f"{shown} [{clean(origin)}]" if origin else shown)
         self.name_cost = scale.weigh(self.name + form.names_between)
         self._form = form
         self._scale = scale

@@ -54,6 +54,8 @@ class Entry(NamedTuple):
     """Empty when it equals the name."""
     hint: str
     """Which arguments the skill takes; may be empty."""
+    origin: str = ""
+    """The server it comes from; empty when it lies here."""
 
 
 class Counts(NamedTuple):
@@ -144,6 +146,8 @@ class Xml(Form):
             start += f" id={xml_value(entry.id)}"
         if entry.hint:
             start += f" args={xml_value(entry.hint)}"
+        if entry.origin:
+            start += f" origin={xml_value(entry.origin)}"
         return start + ">", "</skill>"
 
     def text(self, text: str) -> str:
@@ -179,6 +183,8 @@ class Markdown(Form):
             start += f" {markdown_code(entry.hint)}"
         if entry.id:
             start += f" (id {markdown_code(entry.id)})"
+        if entry.origin:
+            start += f" (origin {markdown_code(entry.origin)})"
         return start + ": ", ""
 
     def text(self, text: str) -> str:
@@ -216,6 +222,8 @@ class Json(Form):
             start += f',"id":{json_text(entry.id)}'
         if entry.hint:
             start += f',"args":{json_text(entry.hint)}'
+        if entry.origin:
+            start += f',"origin":{json_text(entry.origin)}'
         return start + ',"description":"', '"}'
 
     def text(self, text: str) -> str:

@@ -124,7 +124,10 @@ class _Entry:
     def write(self, limit: int) -> str:
         """The entry with at most so many characters of description, before quoting."""
         text = shorten(self._text, limit, self._ends) if limit >= STUB else ""
-        return self._writer.entry(self._shown, _MARK if self.line.asked else "", text)
+        origin = clean(self.line.skill.origin.remote)
+        notes = [_MARK] if self.line.asked else []
+        notes += [f"origin {origin}"] if origin else []
+        return self._writer.entry(self._shown, "; ".join(notes), text)
 
 
 def _written(entries: Sequence[_Entry], limit: int) -> list[str]:

@@ -18,7 +18,7 @@ from satchel.errors import NotFound
 from satchel.library.filters import Filter
 from satchel.library.index import WORTH_IT
 from satchel.library.locations import Location
-from satchel.library.shelf import Bounds
+from satchel.library.shelf import Bounds, Shelf
 from satchel.library.snapshot import Snapshot
 from satchel.library.trust import TrustBook
 from satchel.library.walk import OWN_FOLDERS, read_shelf, revise_shelf
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from satchel.library.index import Index
     from satchel.library.seal import Seals
-    from satchel.library.shelf import Shelf
+    from satchel.library.supply import Supply
     from satchel.library.tool_shelf import ToolShelf
     from satchel.library.tool_snapshot import ToolSnapshot
     from satchel.library.trust import Approval, Judge, Verdict
@@ -62,7 +62,8 @@ class Library:
         """Make a library; nothing is read yet.
 
         Args:
-            locations: Where to look, first wins. A text is a folder that is trusted.
+            locations: Where to look, first wins; a server never wins over a folder. A text is a
+                folder that is trusted.
             bounds: How far to search.
             wanted: Which skills this agent is meant to have.
             trust: Decides about locations whose `trusted` is None; without it they are not offered.
@@ -70,12 +71,17 @@ class Library:
             trace: Where events go.
             problems: Problems found before, such as refused settings; every snapshot carries them.
         """
-        self.locations = tuple(
+        places = [
             Location(os.path.abspath(os.path.expanduser(item)))
             if isinstance(item, str)
             else item._replace(path=os.path.abspath(item.path))
             for item in locations
-        )
+        ]
+        served = [place for place in places if place.supplier is not None]
+        if served:
+            places = [place for place in places if place.supplier is None] + served
+        self.locations = tuple(places)
+        self._supplies: dict[str, Supply] = _supplies(served) if served else {}
         self.trust = trust or TrustBook(None)
         self.trace = trace or Trace()
         self._bounds = bounds or Bounds()
@@ -112,6 +118,7 @@ class Library:
                 and self._snapshot is not None
                 and not self._watcher.changed()
                 and self.trust.folders() is self._trusted
+                and not any(supply.is_new() for supply in self._supplies.values())
             ):
                 return self._snapshot
             self._looks += 1
@@ -192,7 +199,8 @@ class Library:
         return [
             skill
             for skill in self.every()
-            if skill.state == "untrusted" and skill.ref not in refused
+            # What a server lists is approved one by one, never with all that waits.
+            if skill.state == "untrusted" and skill.ref not in refused and not skill.origin.remote
         ]
 
     def find(self, reference: str) -> list[Skill]:
@@ -219,8 +227,38 @@ class Library:
         if self._seals is None:
             from satchel.library.seal import Seals
 
-            self._seals = Seals(self.locations, self.trust, self.trace)
+            self._seals = Seals(self.locations, self.trust, self.trace, self._supplies)
         return self._seals
+
+    def served(self, path: str) -> tuple[Skill, str] | None:
+        """The served skill in whose folder an absolute path lies, and the path below it.
+
+        Its state says whether it is offered. The file may not be there yet: see `bring`.
+        """
+        for root in self._supplies:
+            # Also by its real name: the project may lie around the cache.
+            for base in dict.fromkeys((root, os.path.realpath(root))):
+                if not is_inside(path, base):
+                    continue
+                skill_id, _, below = path[len(base) :].strip(os.sep).partition(os.sep)
+                look = self.snapshot()
+                for skill in (*look.skills, *look.hidden):
+                    if skill.origin.root == root and skill.head.id == skill_id:
+                        return skill, below.replace(os.sep, "/")
+        return None
+
+    def supply_of(self, skill: Skill) -> Supply | None:
+        """What supplies the files of a skill; None when they lie here."""
+        return self._supplies.get(skill.origin.root) if skill.origin.remote else None
+
+    def supply_at(self, path: str) -> Supply | None:
+        """What supplies the skills of the location with this path."""
+        return self._supplies.get(path)
+
+    def close(self) -> None:
+        """End connections to servers. They end with this process anyway."""
+        for supply in self._supplies.values():
+            supply.supplier.close()
 
     def holders(self, real: str) -> Iterator[Skill]:
         """The skills in whose folders a real path lies, offered or not: one in each location."""
@@ -258,7 +296,11 @@ class Library:
 
         with self._lock:
             if self._watcher is None:
-                folders = [place.path for place in self.locations if not place.single]
+                folders = [
+                    place.path
+                    for place in self.locations
+                    if not place.single and place.supplier is None
+                ]
                 files = [
                     os.path.join(place.path, "SKILL.md") for place in self.locations if place.single
                 ]
@@ -269,8 +311,16 @@ class Library:
         """The first look: from the index where it serves, else from the disk."""
         self._index_problems = []
         shelves: list[Shelf] = []
+        for supply in self._supplies.values():
+            supply.supplier.prepare()
         for location in self.locations:
             shelf = None
+            if location.supplier is not None:
+                shelf = Shelf(location, self._bounds)
+                shelf.begin()
+                self._supplies[location.path].fill(shelf)
+                shelves.append(shelf)
+                continue
             if self._index is not None and not location.single:
                 shelf, damage = self._index.load(location, self._bounds)
                 if damage:
@@ -292,7 +342,9 @@ class Library:
     def _revise(self) -> bool:
         changed = False
         for shelf in self._shelves:
-            if revise_shelf(shelf):
+            if shelf.location.supplier is not None:
+                changed |= self._supplies[shelf.location.path].fill(shelf)
+            elif revise_shelf(shelf):
                 changed = True
                 if _worth_saving(shelf):
                     self._save(shelf)
@@ -316,12 +368,13 @@ class Library:
         asking: dict[str, Problem] = {}
         problems: list[Problem] = [*self._given, *self._index_problems, *self._lock_problems()]
         sieve = self._wanted.compile()
+        outdone: list[Skill] = []
         for shelf in self._shelves:
             location = shelf.location
             origin = location.origin
             trusted, judge = self._trust_in(shelf)
             here: dict[str, Head] = {}
-            heads = shelf.heads
+            heads = shelf.heads if location.supplier is None else self._unrivalled(shelf, outdone)
             for skill_id in sorted(heads):
                 head = heads[skill_id]
                 if sieve is not None and not sieve.keeps(head):
@@ -350,11 +403,37 @@ class Library:
             for notes in shelf.notes.values():
                 problems += notes
         hidden = [Skill(head, origin, state) for head, origin, state in rest]
+        hidden += outdone
         for head, origin, name in lost:
             winner = by_name[name]
             hidden.append(Skill(head, origin, "shadowed", winner.ref))
         problems += asking.values()
         return Snapshot(self._in_order(by_name), by_name, tuple(hidden), tuple(problems), asking)
+
+    def _unrivalled(self, served: Shelf, outdone: list[Skill]) -> Mapping[str, Head]:
+        """The skills of a server whose names no local skill has, offered or not.
+
+        No server may pose as one, whatever the order of the locations and however the name is
+        spelt. Servers among themselves go by that order, as all do.
+        """
+        from satchel.library.supply import likeness
+
+        if not served.heads:
+            return served.heads
+        names: dict[str, str] = {}
+        for shelf in self._shelves:
+            if shelf.location.supplier is None:
+                origin = shelf.location.origin
+                for head in shelf.heads.values():
+                    names.setdefault(likeness(head.name), Skill(head, origin).ref)
+        free: dict[str, Head] = {}
+        for skill_id, head in served.heads.items():
+            ref = names.get(likeness(head.name))
+            if ref is None:
+                free[skill_id] = head
+            else:
+                outdone.append(Skill(head, served.location.origin, "shadowed", ref))
+        return free
 
     def _in_order(self, by_name: Mapping[str, Skill]) -> tuple[Skill, ...]:
         """What ships with Satchel wins a name, yet is named last: it is the least special here."""
@@ -368,6 +447,9 @@ class Library:
         """Whether a location is trusted; None when each skill has to be judged."""
         if shelf.location.trusted is not None:
             return shelf.location.trusted, None
+        if shelf.location.supplier is not None:
+            judge = self._supplies[shelf.location.path].judge(self.trust)
+            return (False, None) if judge.nothing else (None, judge)
         judge = self.trust.judge(shelf.location.path, shelf.followed)
         if judge.everything:
             return True, None
@@ -434,6 +516,15 @@ class Library:
                 self.trace.record("untrusted", (skill.name,), ref=skill.ref)
         for problem in after.problems[:_EACH]:
             self.trace.record("broken", (), path=problem.path, code=problem.code)
+
+
+def _supplies(served: Sequence[Location]) -> dict[str, Supply]:
+    from satchel.library.supply import Supply
+
+    return {
+        place.path: Supply(place, os.path.join(os.path.dirname(place.path), "contents"))
+        for place in served
+    }
 
 
 def _worth_saving(shelf: Shelf) -> bool:

@@ -10,11 +10,13 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import is_really_inside
+from satchel.settings import SERVER
 from satchel.skill.model import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from satchel.library.supplier import Supplier
     from satchel.settings import Settings
     from satchel.skill.model import Source
 
@@ -56,6 +58,8 @@ class Location(NamedTuple):
     boundary: str = ""
     """While untrusted, links may not lead out of this folder."""
     writable: bool = True
+    supplier: Supplier | None = None
+    """Who supplies its skills; `path` is only where their files are kept then."""
 
     @property
     def name(self) -> str:
@@ -65,13 +69,16 @@ class Location(NamedTuple):
     @property
     def lock(self) -> str:
         """The lockfile that belongs to it, if there is one; nothing where there cannot be."""
+        if self.supplier is not None:
+            return ""
         folder, name = os.path.split(self.path)
         return "" if self.single or name in _BESIDE else os.path.join(folder, "satchel.lock")
 
     @property
     def origin(self) -> Origin:
         """What each of its skills carries."""
-        return Origin(self.path, self.source, self.name, self.writable)
+        remote = f"mcp {self.supplier.label}" if self.supplier is not None else ""
+        return Origin(self.path, self.source, self.name, self.writable, remote)
 
 
 def builtin_folder() -> str:
@@ -120,11 +127,13 @@ def _table(settings: Settings) -> Iterator[Location]:
             yield from _of_project(folder, folder, prefix, settings)
     for item in settings.project_locations:
         path = os.path.join(settings.project, item)
-        yield Location(path, "extra", item, _policy(settings), boundary=settings.project)
+        yield Location(path, "extra", item, policy(settings), boundary=settings.project)
     for item in settings.locations:
+        if item.startswith(SERVER):
+            continue  # whoever knows servers adds those
         path = os.path.abspath(os.path.join(settings.project, os.path.expanduser(item)))
         inside = is_really_inside(path, settings.project)
-        trusted = _policy(settings) if inside else True
+        trusted = policy(settings) if inside else True
         yield Location(path, "extra", item, trusted, boundary=settings.project if inside else "")
     own = global_folder()
     if not own:
@@ -137,7 +146,7 @@ def _table(settings: Settings) -> Iterator[Location]:
 
 
 def _of_project(folder: str, boundary: str, prefix: str, settings: Settings) -> Iterator[Location]:
-    trusted = _policy(settings)
+    trusted = policy(settings)
     rows: tuple[tuple[str, Source, bool], ...] = (
         (".agents/sys.skills", "system", False),
         (".agents/skills", "user", True),
@@ -163,7 +172,8 @@ def _of_project(folder: str, boundary: str, prefix: str, settings: Settings) -> 
             )
 
 
-def _policy(settings: Settings) -> bool | None:
+def policy(settings: Settings) -> bool | None:
+    """What the setting `trust` makes of a place that a stranger filled."""
     return {"all": True, "none": False, "ask": None}[settings.trust]
 
 

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from satchel._fs import RACY_NS, open_beneath
 from satchel.errors import Changed, LockBroken, NotFound, Refused, SatchelError
 from satchel.library.lockfile import pending, read_lock
+from satchel.library.sealed import Sealed, Taken
+from satchel.library.supplier import folder_of
 from satchel.library.survey import is_settled, survey
 from satchel.library.trust import head_mark
 from satchel.library.walk import OWN_FOLDERS
@@ -30,11 +32,11 @@ from satchel.skill.problems import Problem
 from satchel.skill.tree import FolderTree, Seal, digest_of, seal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from satchel.library.locations import Location
     from satchel.library.lockfile import Lock, Locked
-    from satchel.library.survey import Survey
+    from satchel.library.supply import Supply
     from satchel.library.trust import Approval, Approvals, TrustBook
     from satchel.skill.model import Document, Head, Origin, Skill
     from satchel.trace import Trace
@@ -57,44 +59,6 @@ _DESKTOP = {
 """What a desktop writes into a folder that somebody looks at, and how such a file begins."""
 _DESKTOP_SIZE = 1 << 20
 _SIGNATURES = frozenset(("SKILL.sig", "SKILL.sigstore.json"))
-
-
-class Sealed(NamedTuple):
-    """A folder that was verified; the very same object as long as nothing in it changes."""
-
-    path: str
-    """The folder as it was asked for: the skill's, or that of the locked skill around it."""
-    real: str
-    only: frozenset[str] | None
-    seal: Seal
-    rows: Survey
-
-    def holds(self, real: str, digest: str) -> bool:
-        """Whether a file, by its real path, is part of it with this content.
-
-        Args:
-            real: The real path of a regular file.
-            digest: The hexadecimal SHA-256 of what was read of it.
-        """
-        return self.has(os.path.relpath(real, self.real).replace(os.sep, "/"), digest)
-
-    def has(self, path: str, digest: str) -> bool:
-        """The same by the path below the folder, with `/`."""
-        mark = self.seal.files.get(path, "")
-        if mark.startswith("link:"):
-            real = os.path.realpath(os.path.join(self.path, path))
-            path = os.path.relpath(real, self.real).replace(os.sep, "/")
-            mark = self.seal.files.get(path, "")
-        return mark.removesuffix(" x") == f"sha256:{digest}"
-
-
-class Taken(NamedTuple):
-    """A skill as it is now, ready to be approved."""
-
-    skill: Skill
-    seal: Seal
-    """Without what Python and desktops generate: nobody reads that before approving it."""
-    head: str
 
 
 class _Passed(NamedTuple):
@@ -147,7 +111,22 @@ class _Demand(NamedTuple):
 class Seals:
     """Checks the skills of one library."""
 
-    def __init__(self, locations: Iterable[Location], trust: TrustBook, trace: Trace) -> None:
+    def __init__(
+        self,
+        locations: Iterable[Location],
+        trust: TrustBook,
+        trace: Trace,
+        supplies: Mapping[str, Supply] | None = None,
+    ) -> None:
+        """Check the skills of some locations.
+
+        Args:
+            locations: Where they lie.
+            trust: What was approved.
+            trace: Where events go.
+            supplies: Those whose files somebody supplies, by the location's path.
+        """
+        self._supplies = supplies or {}
         self._trusted: dict[Origin, bool | None] = {}
         self._locks: dict[Origin, str] = {}
         for location in locations:
@@ -177,6 +156,8 @@ class Seals:
             LockBroken: its lockfile is damaged.
             NotFound: it is gone.
         """
+        if skill.origin.remote:
+            return self._supply(skill).check(skill, self._trust, strict=strict)
         head = skill.head
         kept = self._passed.get((skill.origin.root, head.id, strict))
         if (
@@ -220,6 +201,19 @@ class Seals:
             if attempt:
                 time.sleep(_NAP * attempt)
         raise failure or _changed(demand, None)  # pyright: ignore[reportPossiblyUnboundVariable]
+
+    def _supply(self, skill: Skill) -> Supply:
+        supply = self._supplies.get(skill.origin.root)
+        if supply is None:
+            raise NotFound(
+                f"The server of the skill `{skill.name}` is not set any more",
+                "Run `satchel mcp list` to see which are",
+            )
+        return supply
+
+    def is_approved(self, skill: Skill) -> bool:
+        """Whether a person approved a served skill's very content; True of every local one."""
+        return not skill.origin.remote or self._supply(skill).is_approved(skill, self._trust)
 
     def is_locked(self, skill: Skill) -> bool:
         """Whether it was installed from somewhere, or lies in a skill that was.
@@ -309,12 +303,22 @@ class Seals:
         sealed = self.check(skill)
         return skill.read() if sealed is None else self.document(skill, sealed)
 
+    def inspect(self, skill: Skill) -> Document:
+        """A skill's document for a person who looks at it, approved or not.
+
+        Raises:
+            SatchelError: it cannot be read, or is not what its server listed.
+        """
+        return self._supply(skill).document(skill) if skill.origin.remote else skill.read()
+
     def document(self, skill: Skill, sealed: Sealed) -> Document:
         """A skill's document after a check.
 
         Raises:
             Changed: the file is not the one that was checked.
         """
+        if skill.origin.remote:
+            return self._supply(skill).document(skill)
         return skill.read(_verifier(skill, sealed))
 
     def take(self, skill: Skill) -> Taken:
@@ -325,6 +329,8 @@ class Seals:
         """
         from satchel.skill.load import read_head
 
+        if skill.origin.remote:
+            return self._supply(skill).take(skill)
         try:
             found = clean_seal(tree_of(skill))
         except (OSError, SatchelError) as exc:
@@ -394,9 +400,10 @@ def tree_of(skill: Skill) -> FolderTree:
     Raises:
         AccessDenied: a link in it leads elsewhere.
         SkillBroken: it is no skill's folder, or too large.
+        Refused: it lies on a server.
         OSError: it cannot be read.
     """
-    return FolderTree(skill.base_dir, only=_only(skill))
+    return FolderTree(folder_of(skill), only=_only(skill))
 
 
 def _only(skill: Skill) -> frozenset[str] | None:

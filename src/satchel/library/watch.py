@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+_MOST_PATHS = 10_000
+"""Paths that are remembered; beyond it everything counts as changed."""
+
+
 class Watcher:
     """Knows whether anything changed below some folders since it was last asked."""
 
@@ -31,8 +35,11 @@ class Watcher:
         self._missing = [folder for folder in folders if not os.path.isdir(folder)]
         self._dirty = threading.Event()
         self._dirty.set()  # what happened before we watched is unknown
+        self._paths: set[str] = set()
+        self._lost = True
         self._stop = threading.Event()
         self._ready = threading.Event()
+        self._hold = threading.Lock()
         self._watch = watchfiles.watch
         self._start()
 
@@ -48,6 +55,7 @@ class Watcher:
         if appeared:
             self._missing = [folder for folder in self._missing if folder not in appeared]
             self._watched += appeared
+            self._lost = True
             self.close()
             self._stop.clear()
             self._start()
@@ -63,6 +71,13 @@ class Watcher:
             self._dirty.clear()
             return True
         return False
+
+    def touched(self) -> set[str] | None:
+        """The paths that changed since this was last asked; None when they are not all known."""
+        with self._hold:
+            paths, self._paths = self._paths, set()
+            lost, self._lost = self._lost, False
+        return None if lost or not self._thread.is_alive() else paths
 
     def close(self) -> None:
         """Stop watching."""
@@ -86,6 +101,11 @@ class Watcher:
         for change in changes:
             self._ready.set()
             if change:
+                with self._hold:
+                    if len(self._paths) < _MOST_PATHS:
+                        self._paths.update(path for _, path in change)
+                    else:
+                        self._lost = True
                 self._dirty.set()
 
 

@@ -72,17 +72,17 @@ def _invisible(path: str, text: str, kind: str) -> Iterator[Finding]:
 
 def _lookalikes(path: str, text: str, kind: str) -> Iterator[Finding]:
     for found in _HOST.finditer(text):
-        if any(_mixed(label) for label in found[1].split(".")):
+        if any(mixed(label) for label in found[1].split(".")):
             yield _at(path, text, found.start(), "lookalike-host", found.group())
             break
     for found in _WORD.finditer(text):
         word = found.group()
-        if not word.isascii() and _mixed(word) and _disguised(word, kind):
+        if not word.isascii() and mixed(word) and _disguised(word, kind):
             yield _at(path, text, found.start(), "lookalike-letters", word)
             break
 
 
-def _mixed(word: str) -> bool:
+def mixed(word: str) -> bool:
     """Latin letters, and letters of another script that look Latin."""
     return (
         not word.isascii()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from satchel.errors import NotFound, Refused, SkillBroken
 from satchel.skill.fields import LISTED, with_spellings
@@ -78,6 +78,28 @@ def _head(
         reading.name, reading.description, skill_id, file, mtime, ctime, size, reading.extra, found
     )
     return head, found
+
+
+def read_frontmatter(data: bytes) -> Fields | None:
+    """All fields of a file, with the source of those that are no text; None when it has none."""
+    parts, _ = _take_apart(data)
+    return read_fields(parts.block, parts.first_line) if parts and parts.block is not None else None
+
+
+def head_of_fields(
+    values: dict[str, Any], skill_id: str, size: int
+) -> tuple[Head | None, tuple[Problem, ...]]:
+    """A Head from a frontmatter that came without its file, by the rules for files.
+
+    Args:
+        values: Every field, as JSON has them.
+        skill_id: The skill's id, the last part of which is its folder.
+        size: Bytes of the file.
+    """
+    from satchel.skill.frontmatter import Fields
+
+    texts = {key: str(value) for key, value in values.items() if not isinstance(value, str)}
+    return _head(Fields(values, {}, texts, []), [], skill_id, "SKILL.md", (0, 0, size))
 
 
 def parse_document(data: bytes, skill_id: str, file: str, stamp: tuple[int, int, int]) -> Document:

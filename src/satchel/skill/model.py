@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 MANIFEST = "skill.yaml"
 """The file of a tool skill, beside a SKILL.md or instead of it."""
 
-Source = Literal["builtin", "system", "user", "project", "global", "extra"]
+Source = Literal["builtin", "system", "user", "project", "global", "extra", "server"]
 """Who put a location there: shipped with Satchel, shipped with the host's product
 (`.agents/sys.skills`), the project's user (`.agents/skills`), the project (`skills/`, `.skills/`),
-the user's home, or a path given by hand."""
+the user's home, a path given by hand, or a server."""
 
 State = Literal["active", "shadowed", "untrusted", "excluded"]
 """`active` skills are offered. The others are known, shown, and not offered."""
@@ -59,6 +59,12 @@ class Origin(NamedTuple):
     """How people name the place: `.agents/skills`, `~/.config/agents/skills`."""
     writable: bool = True
     """System places are read-only."""
+    remote: str = ""
+    """Which server its skills come from, as models are told (`mcp docs`); empty when local.
+
+    What came from a server may not be run, and its `allowed-tools` grants nothing before a person
+    approved that very content.
+    """
 
 
 class Document(NamedTuple):
@@ -182,9 +188,19 @@ class Skill(NamedTuple):
 
         Raises:
             NotFound: the file is gone.
-            Refused: the operating system does not let us read it.
+            Refused: the operating system does not let us read it, or it lies on a server and
+                nobody verifies it.
         """
         from satchel.skill.load import load_document
+
+        if self.origin.remote and verify is None:
+            from satchel.errors import Refused
+
+            raise Refused(
+                f"The skill `{self.name}` lies on a server ({self.origin.remote}) and is read when "
+                "it is loaded",
+                f"Run `satchel show {self.typed}` to read it",
+            )
 
         return load_document(self.base_dir, self.head.file, self.head.id, verify)
 
@@ -203,5 +219,6 @@ class Skill(NamedTuple):
             "mtime": self.mtime,
             "tags": list(self.tags),
             "winner": self.winner or None,
+            **({"origin": self.origin.remote} if self.origin.remote else {}),
             "problems": [problem.to_dict() for problem in self.problems],
         }

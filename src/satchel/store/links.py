@@ -16,6 +16,7 @@ from satchel._fs import is_really_inside
 from satchel._language import say
 from satchel.errors import Conflict, NotFound, Refused, SatchelError
 from satchel.library.seal import clean_seal, tree_of
+from satchel.library.supplier import folder_of
 from satchel.store.agents import agent_named
 from satchel.store.link_book import LinkBook, Record
 from satchel.store.scope import check_id
@@ -89,6 +90,7 @@ class Links(LinkBook):
                 say("`{name}` is not offered here, so no other agent gets it", name=skill.name),
                 say("See why with `satchel why {name}`", name=skill.typed),
             )
+        folder_of(skill)  # there must be one
         if self._check is not None:
             self._check(skill)
         target = self.target(skill, agent)

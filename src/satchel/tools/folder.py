@@ -96,6 +96,16 @@ def folder_of(rows: Survey, own_file: str) -> Folder | None:
     )
 
 
+def listed_folder(rows: Survey, own_file: str) -> Folder:
+    """The same from the list of a server: all its files, whether they are here or not."""
+    from hashlib import blake2b
+
+    text = "".join([f"{path}\0{size}\0{mark}\n" for path, mark, _, size, _, _ in rows])
+    others = [(path, size) for path, _, _, size, _, _ in rows if path != own_file]
+    revision = blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+    return Folder(tuple(others[:LISTED]), len(others), complete=True, left_out=0, revision=revision)
+
+
 class _Walk:
     """One bounded walk."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from satchel._fs import RACY_NS
 from satchel.errors import SkillBroken
 from satchel.tools.arguments import argument_names
-from satchel.tools.folder import folder_of, list_folder
+from satchel.tools.folder import folder_of, list_folder, listed_folder
 from satchel.tools.frame import disarm
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class LoadedSkills:
             safe,
             disarmed,
             argument_names(document.fields.get("arguments")),
-            _list(base_dir, head.file, sealed),
+            _list(skill, sealed),
             look,
             stamp,
             sealed,
@@ -151,8 +151,11 @@ def _stamp(path: str) -> Stamp:
     return (info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino)
 
 
-def _list(base_dir: str, own_file: str, sealed: Sealed | None) -> Folder:
+def _list(skill: Skill, sealed: Sealed | None) -> Folder:
     """What else is in the folder: from the check, which has seen it all, or by looking."""
+    base_dir, own_file = skill.base_dir, skill.head.file
+    if sealed is not None and skill.origin.remote:
+        return listed_folder(sealed.rows, own_file)
     known = None
     if sealed is not None and sealed.path == base_dir:
         known = folder_of(sealed.rows, own_file)

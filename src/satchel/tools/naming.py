@@ -28,6 +28,8 @@ def find_skill(look: Snapshot, wanted: str, project: str) -> Skill | None:
     A leading `$` or `/`, as people write mentions, is let pass.
     """
     wanted = wanted.strip()
+    if wanted.endswith("]"):
+        wanted = wanted.partition(" [mcp ")[0]  # as the catalogue names what a server has
     plain = wanted.lstrip("$/").rstrip("/")
     found = look.get(wanted) or look.get(plain)
     if found is not None:
@@ -52,6 +54,8 @@ def not_offered(call: Call, look: Snapshot, skill: Skill) -> Envelope:
         # A name is a stranger's word: it enters a command only when it is harmless in one.
         command = f"satchel trust {name}" if NAME.fullmatch(skill.name) else "satchel trust"
         asked = f"The skill `{name}` came with `{where}` and is not trusted yet"
+        if skill.origin.remote:
+            asked = f"The skill `{name}` comes from a server (`{where}`) and is not approved yet"
         if skill.ref in look.asking:
             asked = f"The skill `{name}` changed since it was approved"
         return call.fail(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from satchel.envelope import Envelope
     from satchel.library import Library, Snapshot
     from satchel.settings import Settings
+    from satchel.skill import Skill
     from satchel.tools.base import Call
     from satchel.tools.loaded import LoadedSkills
     from satchel.tools.pages import Page
@@ -89,6 +90,9 @@ class ReadFileTool:
         """Read it."""
         wanted = str(call.arguments["path"])
         shown = one_line(wanted, 300)
+        served = self._served(wanted)
+        if served is not None:
+            return self._read_served(call, served, shown)
         try:
             descriptor, root, path = self._open(wanted)
         except AccessDenied:
@@ -105,6 +109,23 @@ class ReadFileTool:
             return self._failed(call, exc, wanted, shown)
         finally:
             os.close(descriptor)
+
+    def _served(self, wanted: str) -> tuple[Skill, str] | None:
+        """The skill of a server that a path belongs to, and the path below its folder."""
+        if "\0" in wanted:
+            return None
+        path = os.path.join(self._settings.project, os.path.expanduser(wanted))
+        return self._library.served(os.path.normpath(path))
+
+    def _read_served(self, call: Call, found: tuple[Skill, str], shown: str) -> Envelope:
+        from satchel.tools.served_files import served_bytes
+
+        data = served_bytes(call, self._library, self._loaded.folders(), found, self._allowed)
+        if not isinstance(data, bytes):
+            return data
+        skill, path = found
+        where = printable(os.path.join(skill.base_dir, path))
+        return self._show(call, data, len(data), where, shown, skill.origin.remote)
 
     def _open(self, wanted: str) -> tuple[int, str, str]:
         """A descriptor, the root it was opened below, and the path from there."""
@@ -174,7 +195,13 @@ class ReadFileTool:
             refused = self._not_approved(real, data, stream)
         if refused is not None:
             return not_as_approved(call, refused)
-        text, fallback = decode(data, cut=info.st_size > MAX_BYTES)
+        return self._show(call, data, info.st_size, where, shown)
+
+    def _show(
+        self, call: Call, data: bytes, size: int, where: str, shown: str, origin: str = ""
+    ) -> Envelope:
+        """The page that was asked for."""
+        text, fallback = decode(data, cut=size > MAX_BYTES)
         if text is None:
             return call.fail(
                 "BINARY_FILE", f"`{shown}` is not text", "Give the path of a text file", path=where
@@ -192,7 +219,7 @@ class ReadFileTool:
                 f"`{shown}` has {plural(page.lines, 'line')}; `offset` is {page.first}",
                 "Give a smaller offset",
             )
-        return _reply(call, page, where, info.st_size, fallback)
+        return _reply(call, page, where, size, fallback, origin)
 
     def _not_approved(self, real: str, data: bytes, rest: BinaryIO) -> SatchelError | None:
         """Why a file of a locked or approved skill may not be shown; None when it may.
@@ -224,9 +251,19 @@ class ReadFileTool:
         """The file in the folder of a skill loaded lately: models forget the base directory."""
         for folder in self._loaded.folders()[:8]:
             path = os.path.normpath(os.path.join(folder, wanted))
-            if is_inside(path, folder) and os.path.isfile(path):
+            if is_inside(path, folder) and (os.path.isfile(path) or self._is_listed(path)):
                 return path
         return ""
+
+    def _is_listed(self, path: str) -> bool:
+        found = self._library.served(path)
+        supply = self._library.supply_of(found[0]) if found is not None else None
+        return (
+            found is not None
+            and supply is not None
+            and found[0].state == "active"
+            and found[1] in supply.files_of(found[0])
+        )
 
     def _allowed(self, path: str) -> bool:
         name = os.path.basename(path).lower()
@@ -295,7 +332,7 @@ def _folder(call: Call, descriptor: int, shown: str, where: str) -> Envelope:
     return call.fail("IS_DIRECTORY", f"`{shown}` is a folder", step, data, path=where)
 
 
-def _reply(call: Call, page: Page, where: str, size: int, fallback: str) -> Envelope:
+def _reply(call: Call, page: Page, where: str, size: int, fallback: str, origin: str) -> Envelope:
     data: dict[str, Any] = {
         "content": page.content,
         "path": encodable(where),
@@ -319,7 +356,10 @@ def _reply(call: Call, page: Page, where: str, size: int, fallback: str) -> Enve
     safe, disarmed = disarm(page.content)
     lines = f"{data['first_line']}-{page.last} of {page.lines}"
     ending = "" if safe.endswith("\n") or not safe else "\n"
-    text = f'<file-read path="{attribute(where)}" lines="{lines}">\n{safe}{ending}</file-read>'
+    came = f' origin="{attribute(origin)}"' if origin else ""
+    text = (
+        f'<file-read path="{attribute(where)}" lines="{lines}"{came}>\n{safe}{ending}</file-read>'
+    )
     stats: dict[str, Any] = {"bytes": size, "characters": len(page.content)}
     if disarmed:
         stats["disarmed_tags"] = disarmed

@@ -90,7 +90,10 @@ class SearchTool:
                     "reason": reason,
                 }
             )
-            name = one_line(match.name, _DESCRIPTION)
+            origin = match.skill.origin.remote
+            if origin:
+                rows[-1]["origin"] = encodable(origin)
+            name = one_line(match.name, _DESCRIPTION) + (f" [{one_line(origin)}]" if origin else "")
             why = f" ({reason})" if reason.strip() else ""
             lines.append(f"{number}. {name}: {description}{why}")
         stats = {"searched": len(skills), "matches": len(rows)}

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from satchel._language import say
+from satchel.errors import InvalidInput
 from satchel.trace import span
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ def select(
     more: Callable[[Answer], Mapping[str, Any]] | None = None,
     *,
     limit: int | None = None,
+    amend: Callable[[Answer], Answer] | None = None,
 ) -> Answer:
     """Choose skills for a request, and record the choice.
 
@@ -43,23 +46,56 @@ def select(
         trace: Where the choice is recorded; None only looks: no event, no span.
         more: What else is said about the choice, worked out from it before it is recorded.
         limit: How many are chosen at most, beside those that were called by name.
+        amend: Puts right what the detector could not know, before the choice is recorded.
 
     Raises:
-        InvalidInput: the detector returned something else than matches.
+        InvalidInput: the request is no text, or the detector returned something else than matches.
     """
     from satchel.detect.answer import look
 
-    if trace is None:
+    check_text(goal_text)
+
+    def ask() -> Answer:
         answer = _at_most(look(detector, goal_text, skills), limit)
+        return answer if amend is None else amend(answer)
+
+    if trace is None:
+        answer = ask()
         if more is not None:
             more(answer)
         return answer
     with span(SPAN, **{"satchel.detector": name_of(detector)}) as note:
-        answer = _at_most(look(detector, goal_text, skills), limit)
+        answer = ask()
         values = dict(more(answer)) if more is not None else {}
         _annotate(note, answer, values)
     tell_selection(trace, goal_text, answer, **values)
     return answer
+
+
+def check_text(text: object) -> None:
+    """Make sure that somebody gave a text.
+
+    Raises:
+        InvalidInput: it is something else.
+    """
+    if not isinstance(text, str):
+        raise InvalidInput(
+            say("A `{kind}` is no request", kind=type(text).__name__),
+            say("Give what is wanted as a `str`"),
+        )
+
+
+def check_limit(limit: object) -> None:
+    """Make sure that somebody gave a number of skills.
+
+    Raises:
+        InvalidInput: it is none, or below 1.
+    """
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise InvalidInput(
+            say("`limit` is {value}", value=repr(limit)),
+            say("Give a whole number that is at least 1"),
+        )
 
 
 def _at_most(answer: Answer, limit: int | None) -> Answer:
@@ -108,8 +144,15 @@ def search(
         limit: How many at most.
         called: The skill that has `words` for its name, if there is one. It comes first, whatever
             the detector thinks of it.
+
+    Raises:
+        InvalidInput: the words are no text, the limit is no number that is at least 1, or the
+            detector returned something else than matches.
     """
     from satchel.detect.answer import only_matches
+
+    check_text(words)
+    check_limit(limit)
 
     rank = getattr(detector, "rank", None)
     given: Any = rank(words, skills, limit) if rank else detector.detect(words, skills)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel.catalogue.shortlist import Line, write_shortlist
 from satchel.errors import InvalidInput
-from satchel.tools.selecting import ASKED, select
+from satchel.tools.selecting import ASKED, check_text, select
 from satchel.tools.usage import Usage
+from satchel.tools.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from satchel.settings import Form, Settings
     from satchel.trace import Trace
 
+_TEXTS = ("text", "input_text")
+"""Blocks of what a user wrote: providers have two words for them."""
 CLOSE = 0.8
 """A skill that was never loaded gets its place when it has this share of the weakest chosen one's
 score."""
@@ -85,6 +88,7 @@ class Shortlister:
         self._detector = detector
         self._trace = trace
         self._usage = Usage(trace)
+        self._waiting = Waiting(settings)
 
     def make(self, goal_text: str, *, form: Form | None = None, record: bool = True) -> Shortlist:
         """The shortlist for one request. It never raises.
@@ -106,31 +110,45 @@ class Shortlister:
     def _make(self, goal_text: str, form: Form, *, record: bool) -> Shortlist:
         if not self._settings.shortlist:
             return Shortlist("", reason="the setting `shortlist` is 0")
+        check_text(goal_text)
         if not goal_text.strip():
             return Shortlist("", reason="the request is empty")
         fresh = self._settings.refresh_on_call
         look = self._library.refresh() if fresh else self._library.snapshot()
         skills = look.for_model
         if not skills:
-            return Shortlist("", reason="there are no skills")
+            from satchel.detect.base import Answer as Made
+
+            empty = Made([], [], 0.0, 0.0, "", 0.0)
+            told = self._waiting.put_right(empty, goal_text, self._detector(), look).notes
+            return Shortlist("", reason="; ".join(told) or "there are no skills")
         block: Block | None = None
         explored = ""
+        over: list[str] = []
 
         def finish(answer: Answer) -> dict[str, Any]:
             nonlocal block, explored
-            chosen = _chosen(answer.matches, look, self._settings.shortlist)
+            chosen, cut = _chosen(answer.matches, look, self._settings.shortlist)
+            over.extend(match.name for match in cut)
             extra = self._explore(goal_text, answer, chosen, look)
             explored = extra.name if extra is not None else ""
             named = chosen if extra is None else [*chosen, extra]
             block = write_shortlist(_lines(named, look), form)
             if explored not in block.listed:
                 explored = ""
-            return {"listed": list(block.listed), "explored": explored}
+            told: dict[str, Any] = {"listed": list(block.listed), "explored": explored}
+            return {**told, "no_room": [*block.left_out, *over]} if over else told
 
         trace = self._trace if record else None
-        answer = select(self._detector(), goal_text, skills, trace, finish)
+        detector = self._detector()
+
+        def amend(answer: Answer) -> Answer:
+            return self._waiting.put_right(answer, goal_text, detector, look)
+
+        answer = select(detector, goal_text, skills, trace, finish, amend=amend)
         assert block is not None  # noqa: S101 - `select` has called `finish`
-        return Shortlist(block.text, answer, block.listed, explored, _reason(answer, block))
+        reason = _reason(answer, block, (*block.left_out, *over))
+        return Shortlist(block.text, answer, block.listed, explored, reason)
 
     def _explore(
         self, goal_text: str, answer: Answer, chosen: Sequence[Match], look: Snapshot
@@ -186,12 +204,13 @@ def put_behind(message: Any, make: Callable[[str], Shortlist]) -> Any:
     for one in blocks:
         if not isinstance(one, dict):
             raise _no_message(one)
-        text: Any = cast("dict[str, Any]", one).get("text")
-        if isinstance(text, str):
+        part = cast("dict[str, Any]", one)
+        text: Any = part.get("text")
+        # A file or a tool's answer may have a text too: nobody asks for anything in those.
+        if isinstance(text, str) and part.get("type", kind) in _TEXTS:
             texts.append(text)
-            kind = str(cast("dict[str, Any]", one).get("type", kind))
+            kind = str(part.get("type", kind))
     block = make("\n".join(texts)).text
-    # Providers have two words for it: `text`, and `input_text` for what a user wrote.
     return [*blocks, {"type": kind, "text": block}] if block else list(blocks)
 
 
@@ -203,15 +222,19 @@ def _no_message(message: object) -> InvalidInput:
     )
 
 
-def _chosen(matches: Sequence[Match], look: Snapshot, most: int) -> list[Match]:
-    """Who is named: all who were called by name, and others up to the setting."""
+def _chosen(matches: Sequence[Match], look: Snapshot, most: int) -> tuple[list[Match], list[Match]]:
+    """Who is named: those who were called by name, and others up to the setting.
+
+    The second list are those who were called and are too many.
+    """
     found: dict[str, Match] = {}
     for match in matches:
         if _may_load(match, look):
             found.setdefault(match.name, match)
-    asked = [match for match in found.values() if match.detector == ASKED][:MOST_ASKED]
+    asked = [match for match in found.values() if match.detector == ASKED]
+    asked, over = asked[:MOST_ASKED], asked[MOST_ASKED:]
     others = [match for match in found.values() if match.detector != ASKED]
-    return [*asked, *others[: max(0, most - len(asked))]]
+    return [*asked, *others[: max(0, most - len(asked))]], over
 
 
 def _may_load(match: Match, look: Snapshot) -> bool:
@@ -225,13 +248,15 @@ def _lines(matches: Sequence[Match], look: Snapshot) -> list[Line]:
     return [Line(skill, asked) for skill, asked in found if skill is not None]
 
 
-def _reason(answer: Answer, block: Block) -> str:
-    if block.left_out:
-        return "no room for " + ", ".join(f"`{name}`" for name in block.left_out)
+def _reason(answer: Answer, block: Block, left_out: Sequence[str]) -> str:
+    if left_out:
+        return "no room for " + ", ".join(f"`{name}`" for name in left_out)
     if block.text:
         return ""
     if answer.matches:
         return "the chosen skills are not offered to models"
+    if answer.detector == ASKED and answer.notes:
+        return "; ".join(answer.notes)  # a name that no skill has, or the wish for none
     if answer.fit >= answer.threshold:
         return "no skill fits"
     return f"no skill fits: the best is {answer.fit:.2f} sure, below {answer.threshold:.2f}"

@@ -119,6 +119,8 @@ class SkillTool:
             "files_total": folder.total,
             "revision": folder.revision,
         }
+        if skill.origin.remote:
+            data["origin"] = skill.origin.remote
         if not folder.complete:
             data["files_complete"] = False
         if folder.left_out:
@@ -133,7 +135,9 @@ class SkillTool:
                 "The file has changed since the last look at the library; this is its text now."
             )
         name = attribute(skill.name)
-        frame = f'<skill-loaded name="{name}">\n{safe}\n{_files(folder)}</skill-loaded>'
+        origin = skill.origin.remote
+        came = f' origin="{attribute(origin)}"' if origin else ""
+        frame = f'<skill-loaded name="{name}"{came}>\n{safe}\n{_files(folder)}</skill-loaded>'
         if disarmed:
             # Said in numbers only: the text inside is a stranger's, and so would a quote of it be.
             stats["disarmed_tags"] = disarmed

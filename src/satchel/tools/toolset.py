@@ -133,6 +133,11 @@ class Toolset:
         tools = self._now(refresh=self._settings.refresh_on_call)
         return {name: str(getattr(tool, "owner", "")) for name, tool in tools.items()}
 
+    def find(self, name: str) -> Tool | None:
+        """The tool of that name; None when there is none now."""
+        known = self._tools.get(name) or self._all().get(name)
+        return known or self._now(refresh=self._settings.refresh_on_call).get(name)
+
     def call(
         self,
         name: str,

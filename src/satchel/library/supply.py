@@ -1,0 +1,345 @@
+"""Skills that somebody supplies file by file: which are there, and how do their files get here?
+
+A look at the library needs the list alone. A file is fetched when somebody asks for it, and never
+used unless size and digest are the listed ones: from the network, from the cache, every time. An
+approval is bound to the list, so that it needs no file either.
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from satchel._fs import open_beneath, write_atomic
+from satchel.errors import Changed, NotFound, SatchelError, SkillBroken
+from satchel.library.sealed import Sealed, Taken
+from satchel.library.supplier import OWN
+from satchel.library.trust import Judge, head_mark
+from satchel.skill.load import head_of_fields, parse_document, read_frontmatter
+from satchel.skill.portable import portable_fields
+from satchel.skill.tree import Seal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from satchel.library.locations import Location
+    from satchel.library.shelf import Shelf
+    from satchel.library.supplier import Listing, Served, ServedFile, Supplier
+    from satchel.library.trust import TrustBook, Verdict
+    from satchel.skill.model import Document, Head, Skill
+    from satchel.skill.problems import Problem
+
+_REGULAR = 0o100600
+_LOOK_ALIKE = str.maketrans(
+    "авеіјкмнорсѕтухһԁԛԝӏαεικνορτυχ０１",
+    "abeijkmhopcstyxhdqwlaeikvoptux01",
+)
+"""Letters of other alphabets that are read as Latin ones."""
+
+
+class Supply:
+    """The skills of one supplier, as a location of a library."""
+
+    def __init__(self, location: Location, blobs: str) -> None:
+        """Take a location that has a supplier.
+
+        Args:
+            location: Its `path` is the folder below which files are kept.
+            blobs: The folder where contents are kept by their digest.
+        """
+        assert location.supplier is not None  # noqa: S101 - whoever calls looked
+        self.location = location
+        self.supplier: Supplier = location.supplier
+        self._blobs = blobs
+        self._listing: Listing | None = None
+        self._known: dict[str, tuple[Served, Head]] = {}
+        self._sealed: dict[str, tuple[Served, Sealed]] = {}
+
+    # --- looking --------------------------------------------------------------------------
+
+    def is_new(self) -> bool:
+        """Whether there is another list than the one that was taken last."""
+        return self.supplier.listing() is not self._listing
+
+    def fill(self, shelf: Shelf) -> bool:
+        """Put what is listed on a shelf; False when nothing changed. No file is read for that."""
+        listing = self.supplier.listing()
+        if listing is self._listing:
+            return False
+        # Others look meanwhile: they have the old list until the new one is whole.
+        before = self._known
+        known: dict[str, tuple[Served, Head]] = {}
+        notes = list(listing.problems)
+        for skill_id, served in listing.served.items():
+            old = before.get(skill_id)
+            if old is not None and old[0].mark == served.mark and old[0].name == served.name:
+                known[skill_id] = old  # the very same head: nobody has to look again
+            else:
+                head, problems = _head(served)
+                if head is None:
+                    notes += [one.at(served.uri) for one in problems]
+                    continue
+                known[skill_id] = (served, head)
+        self._known = known
+        shelf.heads = {skill_id: head for skill_id, (_, head) in known.items()}
+        shelf.notes = {"": notes} if notes else {}
+        self._listing = listing
+        return True
+
+    def files_of(self, skill: Skill) -> Mapping[str, ServedFile]:
+        """The files of a skill as listed, fetched or not."""
+        return self._entry(skill).files
+
+    def mark(self, skill: Skill) -> str:
+        """What an approval of a skill would hold for."""
+        return self._entry(skill).mark
+
+    def judge(self, book: TrustBook) -> Judge:
+        """How its skills stand with what the user approved."""
+        return _ServedJudge(os.path.realpath(self.location.path), book, self._known)
+
+    def _entry(self, skill: Skill) -> Served:
+        known = self._known.get(skill.head.id)
+        if known is None:
+            raise NotFound(
+                f"The server `{self.supplier.label}` lists the skill `{skill.name}` no more",
+                "Run `satchel list` to see what there is",
+            )
+        if known[1] is not skill.head and known[1] != skill.head:
+            raise _changed(skill)
+        return known[0]
+
+    # --- checking -------------------------------------------------------------------------
+
+    def check(self, skill: Skill, book: TrustBook, *, strict: bool) -> Sealed:
+        """What a skill must consist of, once it is clear that it is what was approved.
+
+        Raises:
+            Changed: it is something else, or nobody approved it.
+            NotFound: it is listed no more.
+        """
+        served = self._entry(skill)
+        if strict and self.location.trusted is not True and not self.is_approved(skill, book):
+            raise _changed(skill)
+        kept = self._sealed.get(served.id)
+        if kept is None or kept[0] is not served:
+            rows = [
+                (file.path, int(file.digest[:15], 16), 0, file.size, 0, _REGULAR)
+                for file in sorted(served.files.values())
+            ]
+            folder = skill.base_dir
+            sealed = Sealed(folder, os.path.realpath(folder), None, _seal(served), rows)
+            kept = self._sealed[served.id] = (served, sealed)
+        return kept[1]
+
+    def is_approved(self, skill: Skill, book: TrustBook) -> bool:
+        """Whether a person approved this very content, whatever the setting `trust` says."""
+        row = book.folders().get(os.path.realpath(skill.base_dir))
+        known = self._known.get(skill.head.id)
+        return (
+            row is not None
+            and known is not None
+            and row.kind == "skill"
+            and known[0].mark in row.digests
+        )
+
+    def take(self, skill: Skill) -> Taken:
+        """What a skill is now, to be approved: the list says it, and nothing is fetched."""
+        return Taken(skill, _seal(self._entry(skill)), head_mark(skill.head))
+
+    # --- reading --------------------------------------------------------------------------
+
+    def document(self, skill: Skill) -> Document:
+        """A skill's own file, compared with the list field by field.
+
+        Raises:
+            Changed: it is not what was listed.
+            SatchelError: it cannot be had.
+        """
+        served = self._entry(skill)
+        data = self.bring(skill, OWN)
+        differing = _differing(data, served.frontmatter)
+        if differing:
+            self.supplier.suspect()
+            raise Changed(
+                f"The skill `{skill.name}` says something else than the server "
+                f"`{self.supplier.label}` listed; these fields differ: {differing}",
+                "Do not use it. Tell whoever runs the server",
+            )
+        document = parse_document(data, str(served.frontmatter["name"]), OWN, (0, 0, len(data)))
+        return document._replace(
+            problems=tuple(problem.at(skill.path) for problem in document.problems),
+            head=skill.head if document.head is not None else None,
+        )
+
+    def bring(self, skill: Skill, path: str) -> bytes:
+        """A file of a skill: from its folder, the kept contents or the supplier; always compared.
+
+        Raises:
+            Changed: it is not listed, or not what was listed.
+            SatchelError: it cannot be had.
+        """
+        served = self._entry(skill)
+        file = served.files.get(path)
+        if file is None:
+            raise Changed(
+                f"`{path}` is not among the files that the server `{self.supplier.label}` listed "
+                f"for the skill `{skill.name}`",
+                "Read one of the listed files",
+            )
+        data = _right(_read(skill.base_dir, path, file.size), file)
+        if data is not None:
+            return data
+        folder, name = self._blobs, file.digest
+        data = _right(_read(folder, name, file.size), file)
+        if data is None:
+            data = self.supplier.fetch(served, file)
+            self._compare(skill, file, data)
+            _keep(os.path.join(folder, name), data)
+        _keep(os.path.join(skill.base_dir, path), data)
+        return data
+
+    def _compare(self, skill: Skill, file: ServedFile, data: bytes) -> None:
+        if _right(data, file) is not None:
+            return
+        self.supplier.suspect()
+        what = (
+            f"it has {len(data)} bytes, and {file.size} were listed"
+            if len(data) != file.size
+            else "its digest is another"
+        )
+        raise Changed(
+            f"`{file.path}` of the skill `{skill.name}` is not what the server "
+            f"`{self.supplier.label}` listed: {what}",
+            f"It may have changed there: see it with `satchel list`, then run "
+            f"`satchel trust {skill.typed}`",
+        )
+
+
+class _ServedJudge(Judge):
+    """Trust for the skills of one supplier. A folder that is trusted means nothing here."""
+
+    def __init__(
+        self, root: str, book: TrustBook, known: Mapping[str, tuple[Served, Head]]
+    ) -> None:
+        super().__init__(root, book.folders(), (), {})
+        self._known = known
+
+    def verdict(self, skill_id: str, head: Head) -> Verdict:  # noqa: ARG002 - as the base has it
+        """Whether a skill may be offered: only as what it was when somebody approved it."""
+        row = self._folders.get(os.path.join(self._root, skill_id))
+        if row is None:
+            return "no"
+        known = self._known.get(skill_id)
+        fits = known is not None and row.kind == "skill" and known[0].mark in row.digests
+        return "yes" if fits else "changed"
+
+
+def likeness(name: str) -> str:
+    """What a name looks like: two names that people take for each other are alike."""
+    if not name.isascii():
+        plain = unicodedata.normalize("NFKD", name).casefold()
+        name = "".join(sign for sign in plain if not unicodedata.combining(sign))
+        name = name.translate(_LOOK_ALIKE)
+    return name.lower().replace("_", "-").replace(" ", "-")
+
+
+def _head(served: Served) -> tuple[Head | None, tuple[Problem, ...]]:
+    own = served.files[OWN]
+    folder = str(served.frontmatter["name"])
+    head, problems = head_of_fields(served.frontmatter, folder, own.size)
+    if head is None:
+        return None, problems
+    # In place of a file's times: whoever compares those sees every change of what was listed.
+    digits = served.mark.removeprefix("sha256:")
+    stamp = {"mtime_ns": int(digits[:12], 16), "ctime_ns": int(digits[12:24], 16)}
+    return head._replace(id=served.id, name=served.name, **stamp), problems
+
+
+def _seal(served: Served) -> Seal:
+    files = {path: f"sha256:{file.digest}" for path, file in served.files.items()}
+    return Seal(served.mark, files)
+
+
+def _changed(skill: Skill) -> Changed:
+    return Changed(
+        f"The skill `{skill.name}` of the server `{skill.origin.label}` is not as it was approved",
+        f"Read it with `satchel show {skill.typed}`, then run `satchel trust {skill.typed}`",
+    )
+
+
+def _right(data: bytes | None, file: ServedFile) -> bytes | None:
+    """The bytes if they are the listed ones."""
+    if data is None or len(data) != file.size:
+        return None
+    from hashlib import sha256
+
+    return data if sha256(data).hexdigest() == file.digest else None
+
+
+def _read(folder: str, path: str, size: int) -> bytes | None:
+    """A kept file, or one byte more than it should have; None when there is none to be read."""
+    try:
+        descriptor = open_beneath(folder, path)
+    except (OSError, SatchelError):
+        return None
+    try:
+        with os.fdopen(descriptor, "rb") as stream:
+            return stream.read(size + 1)
+    except OSError:
+        return None
+
+
+def _keep(path: str, data: bytes) -> None:
+    """Put a file where it is looked for first. A cache that cannot be written is no cache."""
+    with suppress(OSError):
+        write_atomic(path, data, private=True, durable=False)
+
+
+def _differing(data: bytes, listed: Mapping[str, Any]) -> str:
+    """The fields in which a file and its list disagree, in one line; nothing when they agree."""
+    fields = read_frontmatter(data)
+    found = fields.values if fields is not None else {}
+    try:
+        portable = portable_fields(data)  # `yes` is a text there, as most servers read it
+    except SkillBroken:
+        portable = {}
+
+    def agree(key: str) -> bool:
+        if key not in found or key not in listed:
+            return False
+        wanted = listed[key]
+        return _same(found[key], wanted) or (key in portable and _same(portable[key], wanted))
+
+    names = [key for key in sorted({*found, *listed}, key=str) if not agree(key)]
+    return ", ".join(f"`{name}`" for name in names[:5])
+
+
+def _same(found: Any, listed: Any) -> bool:
+    """Whether a value of a file is the one that was listed as JSON."""
+    if isinstance(found, dict) or isinstance(listed, dict):
+        return (
+            isinstance(found, dict) and isinstance(listed, dict) and _each(found, listed)  # pyright: ignore[reportUnknownArgumentType]
+        )
+    if isinstance(found, (list, tuple)):
+        return (
+            isinstance(listed, list)
+            and len(found) == len(listed)  # pyright: ignore[reportUnknownArgumentType]
+            and all(map(_same, found, listed))  # pyright: ignore[reportUnknownArgumentType]
+        )
+    if isinstance(found, bool) or isinstance(listed, bool):
+        return found is listed
+    if isinstance(found, str) or found is None or listed is None:
+        return found == listed
+    if isinstance(found, (int, float)) and isinstance(listed, (int, float)):
+        return found == listed
+    # A date, or a number that was listed as the text it is.
+    iso: Callable[[], str] | None = getattr(found, "isoformat", None)
+    return isinstance(listed, str) and listed in (str(found), iso() if iso is not None else "")
+
+
+def _each(found: dict[Any, Any], listed: dict[Any, Any]) -> bool:
+    rows = {str(key): value for key, value in found.items()}
+    return rows.keys() == listed.keys() and all(_same(rows[key], listed[key]) for key in rows)

@@ -1,0 +1,460 @@
+"""One conversation: told once, loaded once, checked always."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+import pytest
+
+from satchel import Satchel
+from satchel.testing import make_skill, make_tool_skill
+
+
+@pytest.fixture
+def project(tmp_path):
+    place = tmp_path / "project" / ".agents" / "skills"
+    make_skill(place, "code-review", "Reviews code for faults.", body="Look at each line.\n")
+    make_skill(place, "write-docs", "Writes documentation.", body="Write $ARGUMENTS plainly.\n")
+    return tmp_path / "project"
+
+
+@pytest.fixture
+def make(project):
+    def make(*, approve=None, ask=(), **settings):
+        given = {"trust": "all", "builtin": False, "packaged": False, **settings}
+        satchel = Satchel.for_project(project, **given)
+        return satchel.session(approve=approve, ask=ask)
+
+    return make
+
+
+def add(project, name, description="", **fields):
+    path = make_skill(project / ".agents" / "skills", name, description, **fields)
+    later = time.time_ns() + 1_000_000_000
+    os.utime(path, ns=(later, later))
+    return path
+
+
+def kinds(session, kind):
+    return [event for event in session.trace.events if event.kind == kind]
+
+
+# --- what the model is told -----------------------------------------------------------------
+
+
+@pytest.mark.req("A13")
+def test_the_prompt_has_the_rules_and_the_list(make):
+    prompt = make().prompt
+    assert "$code-review" in prompt
+    assert "use the code-review skill" in prompt
+    assert "clearly matches" in prompt
+    assert "Never load all of them in advance" in prompt
+    assert "Reviews code for faults." in prompt
+    assert "Look at each line" not in prompt
+
+
+@pytest.mark.req("D6")
+def test_the_prompt_stays_byte_identical_while_skills_come_and_go(make, project):
+    session = make()
+    before, tools = session.prompt, session.definitions()
+    add(project, "brand-new", "Brand new.")
+    assert session.prompt == before
+    assert session.definitions() == tools
+    session.call("Skill", {"name": "brand-new"})
+    assert session.prompt == before
+
+
+@pytest.mark.req("B9")
+def test_the_next_turn_is_told_what_came_went_and_changed(make, project):
+    session = make()
+    assert "skills-changed" not in session.tail("hello")
+    add(project, "brand-new", "Makes <b>coffee</b>.")
+    add(project, "write-docs", "Writes better documentation.")
+    os.remove(project / ".agents/skills/code-review/SKILL.md")
+    tail = session.tail("hello")
+    assert '<skill name="brand-new">Makes &lt;b&gt;coffee&lt;/b&gt;.</skill>' in tail
+    assert "Writes better documentation." in tail
+    assert "do not call them: code-review" in tail
+    assert "skills-changed" not in session.tail("hello")  # once
+    told = kinds(session, "told")[-1].values
+    assert (told["added"], told["removed"]) == (["brand-new"], ["code-review"])
+
+
+@pytest.mark.req("B9")
+def test_a_new_tool_is_declared_in_the_next_request(make, project):
+    session = make()
+    before = session.prompt
+    names = [one["name"] for one in session.definitions()]
+    make_tool_skill(project / ".agents/skills", "weather")
+    assert [one["name"] for one in session.definitions()] == [*names, "weather_run"]
+    assert kinds(session, "rebuilt")[-1].values["reason"] == "other tools can be called"
+    assert session.prompt == before
+
+
+@pytest.mark.req("B9")
+def test_rebuild_tells_at_once_and_says_so(make, project):
+    session = make(changes="rebuild")
+    before = session.prompt
+    assert session.prompt is before
+    add(project, "brand-new", "Brand new.")
+    assert "Brand new." in session.prompt
+    assert kinds(session, "rebuilt")
+    assert "skills-changed" not in session.tail("hello")
+
+
+def test_the_host_may_ask_for_a_rebuild(make, project):
+    session = make()
+    before = session.prompt
+    assert not session.rebuild()
+    assert session.prompt == before
+    add(project, "brand-new", "Brand new.")
+    assert session.rebuild()
+    assert "Brand new." in session.prompt
+    assert session.news() == ""
+
+
+def test_very_many_changes_are_counted(make, project):
+    session = make()
+    session.tail("hello")
+    for number in range(30):
+        add(project, f"extra-{number:02}", f"Number {number}.")
+    news = session.news()
+    assert "and 10 more: find them with SkillSearch" in news
+
+
+@pytest.mark.req("D5")
+def test_without_skills_nothing_is_told_and_the_first_one_is_noticed(tmp_path):
+    satchel = Satchel.for_project(tmp_path, trust="all", builtin=False, packaged=False)
+    session = satchel.session()
+    assert session.prompt == ""
+    assert [one["name"] for one in session.definitions()] == ["ReadFile"]
+    assert session.tail("hello") == ""
+    make_skill(tmp_path / ".agents/skills", "first", "The first one.")
+    assert "Skill" in [one["name"] for one in session.definitions()]
+    assert "The first one." in session.prompt
+
+
+def test_the_tail_names_what_fits_behind_a_text_or_blocks(make):
+    session = make()
+    text = session.with_tail("please use the code-review skill")
+    assert text.startswith("please use the code-review skill\n\n")
+    assert 'name="code-review"' in text
+    blocks = session.with_tail([{"type": "text", "text": "please use the code-review skill"}])
+    assert len(blocks) == 2
+
+
+# --- loaded once -----------------------------------------------------------------------------
+
+
+def test_a_second_load_only_points_at_the_first(make):
+    session = make()
+    first = session.call("Skill", {"name": "code-review"})
+    assert "Look at each line." in first.text
+    held = session.loaded["code-review"]
+    assert held.digest
+    assert held.revision == first.data["revision"]
+    again = session.call("Skill", {"name": "code-review"})
+    assert again.status == "success"
+    assert again.data["already_loaded"]
+    assert "Look at each line." not in again.text
+    assert held.revision in again.text
+    assert len(kinds(session, "repeated")) == 1
+
+
+def test_other_arguments_are_another_text(make):
+    session = make()
+    session.call("Skill", {"name": "write-docs", "args": "the tutorial"})
+    other = session.call("Skill", {"name": "write-docs", "args": "the reference"})
+    assert "Write the reference plainly." in other.text
+    same = session.call("Skill", {"name": "write-docs", "args": "the tutorial"})
+    assert same.data["already_loaded"]
+
+
+@pytest.mark.req("B9")
+def test_a_skill_that_changed_is_given_again_and_says_so(make, project):
+    session = make()
+    session.tail("hello")
+    session.call("Skill", {"name": "code-review"})
+    add(project, "code-review", "Reviews code for faults.", body="Look twice.\n")
+    assert "call Skill again" in session.tail("go on")
+    again = session.call("Skill", {"name": "code-review"})
+    assert "Look twice." in again.text
+    assert again.text.startswith("The skill changed since it was loaded before")
+    assert session.call("Skill", {"name": "code-review"}).data["already_loaded"]
+
+
+def test_a_touch_is_no_change(make, project):
+    session = make()
+    session.tail("hello")
+    session.call("Skill", {"name": "code-review"})
+    later = time.time_ns() + 5_000_000_000
+    os.utime(project / ".agents/skills/code-review/SKILL.md", ns=(later, later))
+    assert "skills-changed" not in session.tail("go on")
+    assert session.call("Skill", {"name": "code-review"}).data["already_loaded"]
+
+
+def test_what_was_trimmed_is_remembered_and_can_be_loaded_again(make):
+    session = make()
+    assert session.reminder() == ""
+    session.call("Skill", {"name": "code-review"})
+    session.forget("code-review")
+    reminder = session.reminder()
+    assert "Look at each line." not in reminder
+    assert session.loaded["code-review"].digest in reminder
+    assert "Reviews code for faults." in reminder
+    assert "call Skill again" in reminder
+    assert "Look at each line." in session.call("Skill", {"name": "code-review"}).text
+
+
+# --- allowed and forbidden -------------------------------------------------------------------
+
+
+def test_what_a_loaded_skill_forbids_is_refused_until_it_is_laid_aside(make, project):
+    add(project, "careful", disallowed_tools="ReadFile")
+    session = make()
+    (project / "a.md").write_text("text")
+    assert session.call("ReadFile", {"path": "a.md"}).status == "success"
+    session.call("Skill", {"name": "careful"})
+    reply = session.call("ReadFile", {"path": "a.md"})
+    assert reply.error.code == "PERMISSION_DENIED"
+    assert "`careful` forbids `ReadFile`" in reply.text
+    session.forget("careful")
+    assert session.call("ReadFile", {"path": "a.md"}).error is not None
+    session.drop("careful")
+    assert session.call("ReadFile", {"path": "a.md"}).status == "success"
+
+
+NETWORK = "network: true\n"
+
+
+def test_a_risky_tool_is_refused_where_nobody_can_be_asked(make, project):
+    make_tool_skill(project / ".agents/skills", "weather", more=NETWORK)
+    session = make()
+    reply = session.call("weather_run", {})
+    assert reply.error.code == "PERMISSION_DENIED"
+    assert "nobody can be asked" in reply.text
+    assert kinds(session, "refused")
+
+
+def test_a_person_is_asked_with_reasons(make, project):
+    make_tool_skill(project / ".agents/skills", "weather", more=NETWORK)
+    asked = []
+    session = make(approve=lambda ask: asked.append(ask) or False)
+    reply = session.call("weather_run", {})
+    assert "did not agree" in reply.text
+    assert (asked[0].tool, asked[0].skill) == ("weather_run", "weather")
+    assert asked[0].reasons == ("use the network",)
+    assert asked[0].question == (
+        "Call the tool `weather_run` of the skill `weather`? It may use the network."
+    )
+
+
+def test_a_loaded_skill_approves_in_advance_while_its_text_is_there(make, project):
+    make_tool_skill(project / ".agents/skills", "weather", more=NETWORK)
+    add(project, "forecast", allowed_tools="weather_*")
+    session = make()
+    assert session.permit("weather_run", {}) is not None
+    session.call("Skill", {"name": "forecast"})
+    assert session.permit("weather_run", {}) is None
+    assert kinds(session, "approved")[-1].values["pattern"] == "weather_*"
+    session.forget("forecast")
+    assert session.permit("weather_run", {}) is not None
+
+
+def test_a_skill_cannot_approve_everything(make, project):
+    make_tool_skill(project / ".agents/skills", "weather", more=NETWORK)
+    add(project, "greedy", allowed_tools="*")
+    session = make()
+    session.call("Skill", {"name": "greedy"})
+    assert session.loaded["greedy"].allowed == ()
+    assert session.permit("weather_run", {}) is not None
+
+
+def test_tools_of_the_host_are_asked_about_by_pattern(make):
+    session = make(ask=("Bash",))
+    assert session.permit("Bash", {"command": "ls"}) is not None
+    assert session.permit("Grep", {"pattern": "x"}) is None
+
+
+def test_an_approval_that_fails_is_no_approval(make):
+    def broken(ask):
+        raise ValueError("no terminal")
+
+    session = make(approve=broken, ask=("ReadFile",))
+    reply = session.call("ReadFile", {"path": "x"})
+    assert reply.error.code == "PERMISSION_DENIED"
+    assert "could be asked" in reply.text
+
+
+def test_an_asynchronous_person_answers_sync_and_async_hosts(make, project):
+    (project / "a.md").write_text("text")
+
+    async def approve(ask):
+        await asyncio.sleep(0)
+        return True
+
+    session = make(approve=approve, ask=("ReadFile",))
+    assert session.call("ReadFile", {"path": "a.md"}).status == "success"
+
+    async def main():
+        inside = session.call("ReadFile", {"path": "a.md"})
+        return inside, await session.acall("ReadFile", {"path": "a.md"})
+
+    inside, awaited = asyncio.run(main())
+    assert "use `acall`" in inside.text
+    assert awaited.status == "success"
+
+
+def test_a_cancelled_task_ends_the_program(make, project):
+    program = "import time\ntime.sleep(60)\n"
+    make_tool_skill(project / ".agents/skills", "slow", program)
+    session = make(approve=True, sandbox="off")
+
+    async def main():
+        task = asyncio.create_task(session.acall("slow_run", {}))
+        await asyncio.sleep(1.0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    started = time.monotonic()
+    asyncio.run(main())  # it waits for its threads
+    assert time.monotonic() - started < 6
+    assert kinds(session, "ran")[-1].values["ended"] == "cancelled"
+
+
+def test_wrong_arguments_are_an_answer(make):
+    reply = make().call("Skill", "[1]")
+    assert reply.error.code == "INVALID_PARAM"
+
+
+# --- sub-agents ------------------------------------------------------------------------------
+
+
+@pytest.mark.req("D3")
+def test_a_child_has_its_own_part_and_never_more(make, project):
+    session = make()
+    child = session.child(include=("code-*",))
+    assert "code-review" in child.prompt
+    assert "Writes documentation" not in child.prompt
+    assert child.call("Skill", {"name": "write-docs"}).error is not None
+    assert child.child(include=("*",)).call("Skill", {"name": "write-docs"}).error is not None
+    assert child.call("Skill", {"name": "code-review"}).status == "success"
+    assert "code-review" not in session.loaded
+    add(project, "code-style", "Style of code.")
+    add(project, "other", "Something else.")
+    news = child.news()
+    assert "code-style" in news
+    assert "other" not in news
+
+
+def test_a_child_may_call_what_every_list_names(make):
+    session = make()
+    child = session.child(tools=("Skill", "ReadFile"))
+    assert child.names == ("Skill", "ReadFile")
+    grandchild = child.child(tools=("ReadFile", "SkillSearch"))
+    assert [one["name"] for one in grandchild.definitions()] == ["ReadFile"]
+    assert grandchild.prompt == ""
+    reply = grandchild.call("SkillSearch", {"query": "code"})
+    assert (reply.error.code, "`ReadFile`" in reply.text) == ("NOT_FOUND", True)
+
+
+def test_what_is_forbidden_here_is_forbidden_there_and_approvals_stay_here(make, project):
+    add(project, "careful", disallowed_tools="SkillSearch", allowed_tools="Bash(git:*)")
+    session = make(ask=("Bash",))
+    session.call("Skill", {"name": "careful"})
+    assert session.permit("Bash", {"command": "git log"}) is None
+    child = session.child().child()
+    assert child.call("SkillSearch", {"query": "x"}).error.code == "PERMISSION_DENIED"
+    assert child.permit("Bash", {"command": "git log"}) is not None
+
+
+def test_a_tool_of_a_skill_outside_the_part_is_not_there(make, project):
+    make_tool_skill(project / ".agents/skills", "weather")
+    child = make().child(exclude=("weather",))
+    assert "weather_run" not in child.names
+    assert child.call("weather_run", {}).error is not None
+
+
+def test_a_skill_that_forks_gets_a_conversation_of_its_own(make, project):
+    add(project, "research", body="Find out $ARGUMENTS.\n", context="fork", agent="explorer",
+        model="small", disallowed_tools="SkillSearch")  # fmt: skip
+    session = make()
+    assert session.fork({"name": "code-review"}) is None
+    assert session.fork({"name": "missing"}) is None
+    fork = session.fork({"name": "research", "args": "why"})
+    assert (fork.name, fork.agent, fork.model) == ("research", "explorer", "small")
+    assert "Find out why." in fork.reply.text
+    assert "research" not in session.loaded
+    assert fork.session.call("SkillSearch", {"query": "x"}).error is not None
+    assert session.call("SkillSearch", {"query": "x"}).status == "success"
+    cycle = fork.session.call("Skill", {"name": "research"})
+    assert "without end" in cycle.text
+
+
+def test_a_skill_that_forks_is_held_to_the_agent_it_names_and_keeps_what_it_approves(make, project):
+    add(project, "research", context="fork", agent="explorer", allowed_tools="Bash(git:*)")
+    session = make(ask=("Bash",))
+    limits = {"explorer": {"include": ("code-*",), "tools": ("Skill", "Bash")}}
+    child = session.fork({"name": "research"}, agents=limits).session
+    assert child.names == ("Skill",)
+    assert "Writes documentation" not in child.prompt
+    assert child.permit("Bash", {"command": "git log"}) is None
+    assert child.permit("Bash", {"command": "rm x"}) is not None
+    assert child.child().permit("Bash", {"command": "git log"}) is not None
+
+
+@pytest.mark.req("D3")
+def test_a_child_made_early_is_held_to_what_is_forbidden_later(make, project):
+    add(project, "careful", disallowed_tools="SkillSearch")
+    session = make()
+    child = session.child()
+    grandchild = child.child(include=("code-*",))
+    session.call("Skill", {"name": "careful"})
+    for one in (child, grandchild):
+        assert one.call("SkillSearch", {"query": "x"}).error.code == "PERMISSION_DENIED"
+    session.drop("careful")
+    assert grandchild.call("SkillSearch", {"query": "x"}).status == "success"
+
+
+@pytest.mark.parametrize(
+    "name", ["deploy", "/deploy", "$deploy", " deploy ", ".agents/skills/deploy"]
+)
+def test_a_skill_is_judged_by_its_own_name_however_it_is_called(make, project, name):
+    add(project, "deploy", "Deploys.", context="fork")
+    add(project, "careful", disallowed_tools="Skill(deploy)")
+    session = make()
+    for given in ({"name": name}, {"skill": name}, f'{{"name": "{name}"}}'):
+        assert session.wants_fork(given)
+        assert session.fork(given).name == "deploy"
+        assert session.permit("Skill", given) is None
+    assert session.call("Skill", {"name": name}).data["name"] == "deploy"
+    session.drop("deploy")
+    session.call("Skill", {"name": "careful"})
+    assert session.call("Skill", {"name": name}).error.code == "PERMISSION_DENIED"
+    assert session.call("Skill", {"skill": name}).error.code == "PERMISSION_DENIED"
+    assert session.permit("Skill", {"name": name}) is not None
+
+
+@pytest.mark.parametrize("path", ["a.txt", "./a.txt", "x/../a.txt", "{project}/a.txt"])
+@pytest.mark.parametrize("parameter", ["path", "relativePath"])
+def test_a_forbidden_file_stays_forbidden_however_it_is_called(make, project, path, parameter):
+    (project / "a.txt").write_text("secret")
+    add(project, "careful", disallowed_tools="ReadFile(a.txt)")
+    session = make()
+    session.call("Skill", {"name": "careful"})
+    reply = session.call("ReadFile", {parameter: path.format(project=project)})
+    assert reply.error.code == "PERMISSION_DENIED"
+
+
+@pytest.mark.parametrize("greedy", ["[!~]*", "*_*", ["[A-Za-z]*"], "we*"])
+def test_a_skill_cannot_approve_nearly_everything(make, project, greedy):
+    make_tool_skill(project / ".agents/skills", "weather", more=NETWORK)
+    add(project, "greedy", allowed_tools=greedy)
+    session = make(ask=("Bash",))
+    session.call("Skill", {"name": "greedy"})
+    assert session.loaded["greedy"].allowed == ()
+    assert session.permit("weather_run", {}) is not None
+    assert session.permit("Bash", {"command": "rm -rf /"}) is not None
