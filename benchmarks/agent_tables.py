@@ -1,0 +1,30 @@
+"""How do the figures of agents stand in the documentation?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Rows = list[list[str]]
+
+
+def prompt_cache(kept: dict[str, Any]) -> Rows:
+    """Thirty turns: what a provider could serve from its cache."""
+    rows = [
+        ["", "prefix kept", "from cache, Anthropic", "from cache, OpenAI", "at best",
+         "input tokens", "paid as"]
+    ]  # fmt: skip
+    first, second = kept["agents"]["anthropic"], kept["agents"]["openai"]
+    for name, row in first.items():
+        shown = f"**{name}**" if name == "satchel" else name
+        rows.append(
+            [
+                shown,
+                f"{row['keeps']} of {row['requests'] - 1}",
+                f"{row['share']:.1%}",
+                f"{second[name]['share']:.1%}",
+                f"{row['best share']:.1%}",
+                f"{row['input tokens']:,}",
+                f"{row['paid tokens']:,}",
+            ]
+        )
+    return rows

@@ -1,0 +1,167 @@
+"""What the agent sends stays the same from the first byte on, whatever happens to the library.
+
+Measured from the bodies that a real SDK sent: thirty turns, skills loaded, added, edited, described
+anew and removed in the middle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import sys
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from httpx2 import AsyncClient
+
+from model_server import ModelServer, Reply
+from satchel.agent import Agent
+from satchel.testing import make_skill, make_tool_skill
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(HERE)), "benchmarks"))
+
+prompt_cache: Any = importlib.import_module("prompt_cache")
+talk: Any = importlib.import_module("conversation")
+
+pytestmark = [pytest.mark.timeout(90), pytest.mark.req("D6")]
+NAIVE = list(prompt_cache.AGENTS)[-1]
+
+
+@pytest.fixture(scope="module")
+def sent(tmp_path_factory):
+    """The whole conversation of an agent with a provider, held once."""
+    kept = {}
+
+    def of(name, provider="anthropic"):
+        if (name, provider) not in kept:
+            folder = tmp_path_factory.mktemp("talk")
+            kept[name, provider] = asyncio.run(prompt_cache.converse(name, provider, folder))
+        return kept[name, provider]
+
+    return of
+
+
+def broken(requests):
+    return {now.turn for before, now in pairwise(requests) if not prompt_cache.keeps(before, now)}
+
+
+def texts(requests, turn):
+    """All that was sent in the first request of a turn that the turn before had not."""
+    first = next(one for one in requests if one.turn == turn)
+    before = [one for one in requests if one.turn == turn - 1][-1]
+    return b"\n".join(part for part in first.parts if part not in before.parts).decode()
+
+
+@pytest.mark.parametrize("provider", prompt_cache.PROVIDERS)
+def test_every_request_begins_with_the_bytes_of_the_one_before(sent, provider):
+    requests = sent("satchel", provider)
+    loads = sum(map(len, talk.LOADED.values()))
+    assert len(requests) == talk.TURNS + loads
+    assert broken(requests) == set()
+    head = 2 if provider == "anthropic" else 3  # tools and system; there the system is a message
+    assert len({one.parts[:head] for one in requests}) == 1
+    assert all(one.parts[0] for one in requests)
+
+
+@pytest.mark.req("B9")
+def test_what_changed_is_told_behind_the_next_message(sent):
+    requests = sent("satchel")
+    assert "late-arrival" in texts(requests, 9)
+    assert "invoices" in texts(requests, 18)
+    assert "skill-000004" in texts(requests, 14)
+    assert "skill-000008" in texts(requests, 22)
+    assert "third-late-arrival" in texts(requests, 26)
+    assert "late-arrival" not in b"".join(requests[-1].parts[:2]).decode()
+
+
+def test_the_text_of_a_skill_comes_by_a_result_and_once(sent):
+    last = sent("satchel")[-1]
+    body = "Step: do the thing with care"
+    assert body not in b"".join(last.parts[:2]).decode()
+    holders = [part for part in last.parts if body.encode() in part]
+    loads = sum(map(len, talk.LOADED.values()))
+    assert len(holders) == loads - 1  # turn 24 loads one a second time, and is only told so
+    assert all(b"tool_result" in part for part in holders)
+    edited = [part for part in holders if b"ask twice before you delete" in part]
+    assert len(edited) == 1
+
+
+@pytest.mark.req("B9")
+def test_with_rebuild_the_prefix_breaks_only_when_the_list_changed(sent):
+    requests = sent("satchel, changes = rebuild")
+    listed = set(talk.CHANGES) - {14}  # an edit of the instructions changes no list
+    assert broken(requests) == listed
+    now = next(one for one in requests if one.turn == 9)
+    assert "late-arrival" in now.parts[1].decode()
+
+
+def held(folder, turns, **given):
+    return asyncio.run(prompt_cache.converse("satchel", "anthropic", folder, turns, **given))
+
+
+@pytest.mark.req("B9")
+def test_a_change_in_the_middle_of_a_turn_leaves_the_prefix_and_is_told_in_the_same_turn(tmp_path):
+    skills = tmp_path / ".agents" / "skills"
+
+    def script(request):
+        if request.turn == 2 and request.step == 0:
+            make_skill(skills, "late-arrival", "Came while the model was thinking.")
+            return Reply(calls=[("Skill", {"name": "skill-000004"})])
+        return Reply("Done.")
+
+    requests = held(tmp_path, 3, changes={}, script=script)
+    assert [one.turn for one in requests] == [1, 2, 2, 3]
+    assert broken(requests) == set()
+    assert b"Came while the model was thinking" in requests[2].parts[-1]
+    assert b"".join(requests[3].parts).count(b"Came while the model") == 1
+
+
+@pytest.mark.req("B9")
+def test_a_new_tool_is_declared_with_the_next_request_and_breaks_the_prefix_once(tmp_path):
+    def add(skills):
+        make_tool_skill(skills, "weigh-tea")
+
+    requests = held(tmp_path, 5, changes={3: add})
+    assert broken(requests) == {3}
+    declared = [b"weigh_tea_run" in one.parts[0] for one in requests]
+    assert declared == [one.turn >= 3 for one in requests]
+
+
+@pytest.mark.parametrize("provider", prompt_cache.PROVIDERS)
+def test_more_is_served_from_the_cache_than_of_an_agent_that_lists_anew(sent, provider):
+    ours = prompt_cache.figures(sent("satchel", provider))
+    naive = prompt_cache.figures(sent(NAIVE, provider))
+    assert ours["share"] > 0.9
+    assert ours["best share"] - ours["share"] < 0.02
+    assert naive["share"] < ours["share"] - 0.15
+    assert ours["paid tokens"] < 0.6 * naive["paid tokens"]
+    assert naive["breaks in turns"]
+
+
+@pytest.mark.parametrize("provider", prompt_cache.PROVIDERS)
+def test_the_report_of_a_turn_says_what_came_from_the_cache(tmp_path, provider):
+    async def main():
+        talk.write_library(tmp_path / ".agents" / "skills")
+        with ModelServer(talk.script) as server:
+            async with AsyncClient(trust_env=False) as client:
+                model = prompt_cache.model_of(server, provider, client)
+                agent = Agent.for_project(tmp_path, model=model, trust="all")
+                reports = [(await agent.run(talk.message(turn))).report for turn in range(1, 5)]
+                agent.close()
+        return reports, server.accounts
+
+    reports, accounts = asyncio.run(main())
+    assert [report.requests for report in reports] == [1, 1, 2, 1]
+    for key, counted in (("input_tokens", "total"), ("cache_read_tokens", "read")):
+        told = sum(getattr(report, key) for report in reports)
+        assert told == sum(getattr(account, counted) for account in accounts)
+    assert reports[0].cached == 0
+    assert reports[-1].cached > 0.9
+
+
+def test_the_bytes_are_taken_from_the_body_as_it_was_sent():
+    body = b'{"model": "m", "system": "a\\u00e9", "messages": [ {"a":1},\n"x" ], "tools": [{}]}'
+    assert prompt_cache.raw_parts(body) == (b"[{}]", b'"a\\u00e9"', b'{"a":1}', b'"x"')

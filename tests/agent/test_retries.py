@@ -1,0 +1,129 @@
+"""A provider that is busy is asked again: when it says so, or a little later each time.
+
+Over the wire: the real SDKs, a scripted server, and the time between two requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from itertools import pairwise
+
+import httpx2
+import pytest
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
+from pydantic_ai.providers.openai import OpenAIProvider
+
+from model_server import ModelServer, Reply
+from satchel import Satchel
+from satchel.agent import Agent, Limits, TurnDone
+from satchel.errors import ModelFailed
+from satchel.testing import make_project
+
+pytestmark = pytest.mark.req("D7")
+PROVIDERS = ["anthropic", "openai", "openai-responses"]
+BUSY = Reply("too many requests", status=429, headers={"retry-after": "1"})
+OVERLOADED = Reply("overloaded", status=529)
+
+
+def model_of(server, provider, client):
+    given = {"base_url": server.base_url(provider), "api_key": "none", "http_client": client}
+    if provider == "anthropic":
+        return AnthropicModel("claude-sonnet-5", provider=AnthropicProvider(**given))
+    kind = OpenAIChatModel if provider == "openai" else OpenAIResponsesModel
+    return kind("gpt-5", provider=OpenAIProvider(**given))
+
+
+@pytest.fixture
+def converse(tmp_path):
+    """Say things to an agent whose model follows a script: what it answers, and what was sent."""
+
+    def run(script, *said, provider="anthropic", stream=False, **limits):
+        async def main():
+            with ModelServer(script) as server:
+                async with httpx2.AsyncClient(trust_env=False) as client:
+                    satchel = Satchel.for_project(make_project(tmp_path, "tea"), trust="all")
+                    model = model_of(server, provider, client)
+                    agent = Agent(satchel, model, limits=Limits(**limits))
+                    answers = []
+                    for text in said:
+                        try:
+                            if stream:
+                                events = [event async for event in agent.stream(text)]
+                                assert isinstance(events[-1], TurnDone)
+                                answers.append(events[-1].text)
+                            else:
+                                answers.append((await agent.run(text)).text)
+                        except ModelFailed as exc:
+                            answers.append(exc)
+                    agent.close()
+                return answers, server.requests
+
+        return asyncio.run(main())
+
+    return run
+
+
+def waits(requests):
+    return [now.at - before.at for before, now in pairwise(requests)]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_wait_that_the_provider_asks_for_is_kept(converse, provider, stream):
+    answers, requests = converse([BUSY, "done"], "hello", provider=provider, stream=stream)
+    assert answers == ["done"]
+    assert [wait >= 1.0 for wait in waits(requests)] == [True]
+    assert requests[0].body == requests[1].body
+
+
+def test_an_overloaded_provider_is_asked_a_little_later_each_time(converse):
+    answers, requests = converse([OVERLOADED, OVERLOADED, OVERLOADED, "done"], "hello")
+    assert answers == ["done"]
+    first, second, third = waits(requests)
+    # Half a second, one, two; each up to a quarter shorter, so that not all come back at once.
+    assert first > 0.37
+    assert second > 0.74
+    assert third > 1.49
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_an_error_of_the_server_is_tried_again(converse, status):
+    answers, requests = converse([Reply(status=status), "done"], "hello")
+    assert answers == ["done"]
+    assert len(requests) == 2
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_it_gives_up_after_as_many_times_as_the_host_said(converse, provider):
+    quick = Reply("too many requests", status=429, headers={"retry-after-ms": "10"})
+    [failed], requests = converse(lambda request: quick, "hello", provider=provider, http_retries=2)
+    assert isinstance(failed, ModelFailed)
+    assert "429" in str(failed)
+    assert len(requests) == 3
+
+
+def test_no_retry_is_what_none_means(converse):
+    [failed], requests = converse([OVERLOADED], "hello", http_retries=0)
+    assert isinstance(failed, ModelFailed)
+    assert len(requests) == 1
+
+
+def test_what_can_never_work_is_not_tried_again(converse):
+    begun = time.monotonic()
+    [failed], requests = converse([Reply("no such key", status=401)], "hello")
+    assert isinstance(failed, ModelFailed)
+    assert "no such key" in str(failed)
+    assert len(requests) == 1
+    assert time.monotonic() - begun < 5
+
+
+def test_a_turn_that_failed_is_no_part_of_the_next_one(converse):
+    script = [OVERLOADED, "done"]
+    (failed, answer), requests = converse(script, "first", "second", http_retries=0)
+    assert isinstance(failed, ModelFailed)
+    assert answer == "done"
+    assert [message.role for message in requests[1].messages] == ["user"]
+    assert requests[1].last_user.startswith("second")
