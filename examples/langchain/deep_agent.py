@@ -1,0 +1,34 @@
+"""The same with deepagents: files, a plan, and a sub-agent that may use one skill only."""
+
+import os
+import sys
+
+from deepagents import create_deep_agent
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+
+from satchel import Satchel
+from satchel.integrations.langchain import SkillsMiddleware
+
+satchel = Satchel.for_project(sys.argv[1] if len(sys.argv) > 1 else ".")
+skills = SkillsMiddleware(satchel)  # it takes the place of the SkillsMiddleware of deepagents
+agent = create_deep_agent(
+    ChatOpenAI(model=os.environ.get("MODEL", "gpt-5.4-mini")),
+    system_prompt="You help with the files of one project. Be brief.",
+    middleware=[skills],
+    subagents=[
+        {
+            "name": "reviewer",
+            "description": "Reviews a change and reports what could break.",
+            "system_prompt": "You review one change.",
+            "middleware": [skills.child(include=["code-review"])],
+        }
+    ],
+    checkpointer=InMemorySaver(),
+)
+thread: RunnableConfig = {"configurable": {"thread_id": "1"}}
+for line in sys.stdin:
+    result = agent.invoke({"messages": [HumanMessage(line.strip())]}, thread)
+    print(result["messages"][-1].text, flush=True)

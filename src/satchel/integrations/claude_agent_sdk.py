@@ -1,0 +1,222 @@
+"""How does an agent of the Claude Agent SDK get skills? As options: prompt, MCP server, hooks.
+
+    skills = Skills(Satchel.for_project("."))
+    async with ClaudeSDKClient(skills.options(ClaudeAgentOptions(...))) as client:
+        await skills.refresh(client)
+        await client.query("review my change")
+
+The SDK runs Claude Code as a program of its own. So the tools are an MCP server inside this
+process, the catalogue is appended to the system prompt, and hooks do the rest: the shortlist behind
+a prompt, the refusal of other tools, and to know which agent calls. One `Skills` is one
+conversation; when Claude Code begins another, what was loaded may be loaded again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from satchel._optional import require
+from satchel.errors import InvalidInput
+from satchel.integrations.base import (
+    CONVERSATIONS,
+    acall,
+    apermit,
+    joined,
+    running,
+    sessions_of,
+    tools_of,
+)
+
+try:
+    from claude_agent_sdk import ClaudeAgentOptions, HookMatcher
+    from mcp.server import Server
+    from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool
+except ImportError:
+    require("claude_agent_sdk", "claude-agent-sdk")
+    raise
+
+if TYPE_CHECKING:
+    from claude_agent_sdk import AgentDefinition, ClaudeSDKClient
+
+    from satchel.integrations.base import Sessions
+    from satchel.integrations.base import Skills as Given
+    from satchel.tools.session import Session
+
+__all__ = ["Skills"]
+
+INLINE = 500_000
+"""Characters that Claude Code keeps of a result; beyond its own limit it shows a preview only."""
+
+
+class Skills:
+    """Skills for one conversation with Claude Code, and for its sub-agents."""
+
+    def __init__(self, skills: Given = None, *, name: str = "skills", **options: Any) -> None:
+        """Take the skills.
+
+        Args:
+            skills: The session of the conversation, or a `Satchel` or a folder to begin one of.
+            name: Of the MCP server: the model sees `mcp__skills__Skill`.
+            options: For `Satchel.session`: `approve`, `ask`, `changes`.
+        """
+        self.name = name
+        self._sessions = sessions_of(skills, **options)
+        self.session = self._sessions.of()
+        self._below: dict[str, Sessions] = {}
+        self._anybody = self._sessions.child()  # sub-agents that Claude Code brings
+        self._calls: dict[str, Session] = {}
+        self._conversation = ""
+        self._prompt = self.session.prompt
+        self._told: tuple[str, ...] = ()
+        self._trimmed = ""
+
+    # --- what the SDK is given -------------------------------------------------------------
+
+    def options(self, options: ClaudeAgentOptions | None = None) -> ClaudeAgentOptions:
+        """The same options with skills. Claude Code's own list of skills is off unless it is set.
+
+        Raises:
+            InvalidInput: The system prompt or the MCP servers are in a file.
+        """
+        own = options or ClaudeAgentOptions()
+        if not isinstance(own.mcp_servers, dict):
+            raise InvalidInput("`mcp_servers` is a file", "Give the servers as a dictionary")
+        server: Any = {"type": "sdk", "name": self.name, "instance": self._server()}
+        hooks = {event: list(matchers) for event, matchers in (own.hooks or {}).items()}
+        hooks.setdefault("UserPromptSubmit", []).append(HookMatcher(hooks=[self._on_prompt]))
+        hooks.setdefault("PreCompact", []).append(HookMatcher(hooks=[self._on_compact]))
+        # Whoever cannot be asked says no: a hook that fails must not let a forbidden tool pass.
+        hooks.setdefault("PreToolUse", []).append(
+            HookMatcher(hooks=[self._on_tool], on_failure="block", timeout=600)
+        )
+        return replace(
+            own,
+            system_prompt=self._system(own.system_prompt),
+            mcp_servers={**own.mcp_servers, self.name: server},
+            allowed_tools=[*own.allowed_tools, f"mcp__{self.name}"],  # Satchel asks itself
+            hooks=hooks,
+            skills=[] if own.skills is None else own.skills,
+        )
+
+    def agent(self, name: str, agent: AgentDefinition, **limits: Any) -> AgentDefinition:
+        """A sub-agent with skills: nothing that the main agent may not do.
+
+        Args:
+            name: Its name in the `agents` of the options.
+            agent: Its definition. If it lists tools, ours are added to the list.
+            limits: For `Session.child`: `include`, `exclude`, `tools`.
+        """
+        self._below[name] = self._sessions.child(**limits)
+        child = self.session.child(**limits)
+        tools = agent.tools
+        if tools is not None:
+            tools = [*tools, *(f"mcp__{self.name}__{one}" for one in child.names)]
+        return replace(agent, prompt=joined(agent.prompt, self._named(child.prompt)), tools=tools)
+
+    async def refresh(self, client: ClaudeSDKClient) -> bool:
+        """Declare tools that appeared since; between turns. True when there were some."""
+        if await asyncio.to_thread(lambda: self.session.names) == self._told:
+            return False
+        await client.toggle_mcp_server(self.name, enabled=False)
+        await client.toggle_mcp_server(self.name, enabled=True)
+        return True
+
+    def _system(self, own: Any) -> Any:
+        ours = self._named(self._prompt)
+        if own is None or isinstance(own, str):
+            return joined(own, ours)
+        if own["type"] == "file":
+            raise InvalidInput("`system_prompt` is a file", "Give its text")
+        key = "append" if own["type"] == "preset" else "prompt"
+        return {**own, key: joined(own.get(key), ours)}
+
+    def _named(self, prompt: str) -> str:
+        """The catalogue, and what its tools are called here."""
+        note = f"Each tool named above has `mcp__{self.name}__` before its name here."
+        return f"{prompt}\n\n{note}" if prompt else ""
+
+    # --- the MCP server --------------------------------------------------------------------
+
+    def _server(self) -> Server[Any]:
+        async def listed(context: object, params: object) -> ListToolsResult:
+            del context, params
+            specs = await asyncio.to_thread(tools_of, self.session)
+            self._told = tuple(spec.name for spec in specs)
+            tools = [
+                {
+                    "name": spec.name,
+                    "description": spec.description,
+                    "inputSchema": spec.parameters,
+                    "_meta": {"anthropic/maxResultSizeChars": INLINE},
+                }
+                for spec in specs
+            ]
+            return ListToolsResult(tools=[Tool.model_validate(tool) for tool in tools])
+
+        async def called(context: object, params: Any) -> CallToolResult:
+            del context
+            meta = cast("dict[str, Any]", params.meta or {})
+            session = self._calls.pop(meta.get("claudecode/toolUseId", ""), None)
+            if session is None and self._below:  # the limits of a sub-agent must not be lost
+                return _result("It is not known which agent calls this tool", failed=True)
+            reply = await acall(session or self.session, params.name, params.arguments or {})
+            return _result(reply.text, failed=reply.failed)
+
+        return Server(self.name, on_list_tools=listed, on_call_tool=called)
+
+    # --- the hooks -------------------------------------------------------------------------
+
+    async def _on_prompt(self, data: Any, use: str | None, context: object) -> Any:
+        """Put the shortlist behind the user's prompt."""
+        del use, context
+        if self._conversation not in {"", data["session_id"]}:
+            self.session.forget()
+        self._conversation = data["session_id"]
+        note = await asyncio.to_thread(self._note, data["prompt"])
+        told = {"hookEventName": "UserPromptSubmit", "additionalContext": note}
+        return {"hookSpecificOutput": told} if note else {}
+
+    def _note(self, message: str) -> str:
+        parts = [self._trimmed, self.session.tail(message)]
+        self._trimmed = ""
+        if self.session.prompt != self._prompt:  # Claude Code keeps the first: tell it here
+            self._prompt = self.session.prompt
+            parts.insert(0, self._named(self._prompt))
+        return "\n\n".join(part for part in parts if part)
+
+    async def _on_compact(self, data: Any, use: str | None, context: object) -> Any:
+        """The history is summed up: what was loaded may be loaded again."""
+        del data, use, context
+        lost = [held.name for held in self.session.loaded.values() if held.present]
+        if lost:
+            self.session.forget(*lost)
+            self._trimmed = self.session.reminder(*lost)
+        return {}
+
+    async def _on_tool(self, data: Any, use: str | None, context: object) -> Any:
+        """Note who calls a tool of ours; refuse another that a loaded skill forbids."""
+        del context
+        session = self._of(data.get("agent_id"), data.get("agent_type"))
+        if data["tool_name"].startswith(f"mcp__{self.name}__"):
+            self._calls[use or ""] = session
+            if len(self._calls) > CONVERSATIONS:  # noted, and then refused by somebody else
+                self._calls.pop(next(iter(self._calls)))
+            return {}
+        refusal = await apermit(session, data["tool_name"], data["tool_input"])
+        if refusal is None:
+            return {}
+        decision = {"permissionDecision": "deny", "permissionDecisionReason": refusal.text}
+        return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **decision}}
+
+    def _of(self, agent: str | None, kind: str | None) -> Session:
+        """The session of the main agent, or of one run of a sub-agent."""
+        if not agent:
+            return self.session
+        with running(self.session):
+            return self._below.get(kind or "", self._anybody).of(agent)
+
+
+def _result(text: str, *, failed: bool) -> CallToolResult:
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)

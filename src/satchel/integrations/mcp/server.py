@@ -1,0 +1,173 @@
+"""The SDK's server with our handlers, for both generations of the protocol."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+import anyio.to_thread
+import mcp_types as types
+from mcp.server.auth.middleware.auth_context import get_access_token
+from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.shared.exceptions import MCPError
+
+from satchel import __version__
+from satchel.integrations.mcp import EXTENSION
+from satchel.integrations.mcp.handlers import (
+    GetSkillParams,
+    Handlers,
+    ListSkillsParams,
+    ReadDirectoryParams,
+)
+from satchel.integrations.mcp.watching import Watching
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from mcp.server.context import ServerRequestContext
+    from mcp.server.models import InitializationOptions
+
+    from satchel.integrations.mcp.views import View, Views
+
+    Context = ServerRequestContext[Any, Any]
+
+INSTRUCTIONS = (
+    "This server has skills: instructions for kinds of tasks. When the user names one "
+    '(`$code-review`, "use the code-review skill") load it before you begin; when a task clearly '
+    "matches one, you may. Load only what you need, never all of them: with the tool `Skill`, or "
+    "through skills/list and resources/read. What the list does not show, `SkillSearch` finds."
+)
+
+MOST_WATCHED = 1_000
+"""Addresses that one client may subscribe to."""
+
+
+class SkillServer(Server[Any]):
+    """A server whose lists change, which both generations of clients are told."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        """What a client of the older protocol is told at first: that it will hear of changes."""
+        options = notification_options or NotificationOptions(
+            prompts_changed=True, resources_changed=True, tools_changed=True
+        )
+        return super().create_initialization_options(options, experimental_capabilities, extensions)
+
+
+def make_server(
+    views: Views, *, shared: bool = True, ready: Callable[[], None] | None = None
+) -> SkillServer:
+    """A server for the skills of some views.
+
+    Args:
+        views: Who may have what.
+        shared: All clients have the same.
+        ready: Called once changes are watched for.
+    """
+    watching = Watching(views)
+
+    def view_of(ctx: Context) -> View:
+        user: Any = getattr(ctx.request, "scope", {}).get("user")
+        token: Any = getattr(user, "access_token", None) or get_access_token()
+        return views.of(token.client_id if token is not None else None)
+
+    @asynccontextmanager
+    async def lifespan(_server: Server[Any]) -> AsyncGenerator[dict[str, Any]]:
+        async with anyio.create_task_group() as group:
+            watching.group = group
+            group.start_soon(watching.run, ready)
+            yield {}
+            group.cancel_scope.cancel()
+
+    async def listen(
+        ctx: Context, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        if len(params.notifications.resource_subscriptions or ()) > MOST_WATCHED:
+            raise _too_many()
+        return await watching.told(view_of(ctx)).listen(ctx, params)
+
+    async def subscribe(ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        view, uri = view_of(ctx), str(params.uri)
+        wanted = watching.subscriptions(ctx, view)
+        if not await anyio.to_thread.run_sync(answers.is_served, view, uri):
+            # The protocol has no refusal for it. Nothing would ever be told of it, so it is not
+            # kept: when it appears, the list of resources changes.
+            return types.EmptyResult()
+        if len(wanted) >= MOST_WATCHED and uri not in wanted:
+            raise _too_many()
+        wanted.add(uri)
+        return types.EmptyResult()
+
+    async def unsubscribe(
+        ctx: Context, params: types.UnsubscribeRequestParams
+    ) -> types.EmptyResult:
+        watching.subscriptions(ctx, view_of(ctx)).discard(str(params.uri))
+        return types.EmptyResult()
+
+    async def initialized(ctx: Context, _params: types.NotificationParams) -> None:
+        await watching.greet(ctx, view_of(ctx))
+
+    answers = Handlers(view_of, shared=shared)
+    server = SkillServer(
+        "satchel",
+        version=__version__,
+        title="Satchel",
+        description="Skills for agents",
+        instructions=INSTRUCTIONS,
+        lifespan=lifespan,
+        on_list_tools=answers.list_tools,
+        on_call_tool=answers.call_tool,
+        on_list_resources=answers.list_resources,
+        on_list_resource_templates=answers.list_templates,
+        on_read_resource=answers.read_resource,
+        on_subscribe_resource=subscribe,
+        on_unsubscribe_resource=unsubscribe,
+        on_subscriptions_listen=listen,
+        on_list_prompts=answers.list_prompts,
+        on_get_prompt=answers.get_prompt,
+    )
+    server.add_request_handler("skills/list", ListSkillsParams, answers.list_skills)
+    server.add_request_handler("skills/get", GetSkillParams, answers.get_skill)
+    server.add_request_handler(
+        "resources/directory/read", ReadDirectoryParams, answers.read_directory
+    )
+    server.add_notification_handler(
+        "notifications/initialized", types.NotificationParams, initialized
+    )
+    server.extensions[EXTENSION] = {"directoryRead": True}
+
+    async def end(key: str) -> None:
+        """End a session: its client is told 404, and begins again. There is no public way."""
+        open_ones: Any = getattr(server.session_manager, "_server_instances", {})
+        transport = open_ones.get(key)
+        if transport is not None:
+            await transport.terminate()
+
+    watching.end = end
+    return server
+
+
+def _too_many() -> MCPError:
+    message = f"Nobody can subscribe to more than {MOST_WATCHED} addresses"
+    return MCPError(code=types.INVALID_PARAMS, message=message)
+
+
+def run_stdio(views: Views) -> None:
+    """Serve one client on stdin and stdout until it goes."""
+    from mcp.server.stdio import stdio_server
+
+    from satchel.integrations.mcp.standard_input import lines, taken
+
+    server = make_server(views)
+
+    async def run(source: int) -> None:
+        async with stdio_server(cast("Any", lines(source))) as (reading, writing):
+            await server.run(reading, writing, server.create_initialization_options())
+
+    with taken() as source:
+        anyio.run(run, source)

@@ -1,0 +1,218 @@
+"""How does an agent of pydantic-ai get skills? As a capability, or as a toolset alone.
+
+    agent = Agent(model, capabilities=[Skills(Satchel.for_project("."))])
+
+The toolset tells the catalogue as instructions and lists the tools anew before each request; the
+capability also puts the shortlist behind the user's prompt. Each conversation (`conversation_id`,
+which pydantic-ai takes from the message history) has a session of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
+
+from satchel._optional import require
+from satchel.integrations.base import (
+    SKILL,
+    acall,
+    apermit,
+    forget_lost,
+    running,
+    sessions_of,
+    shadowed,
+    tail,
+    tools_of,
+)
+
+try:
+    from pydantic_ai import ToolDefinition, ToolFailed
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.messages import InstructionPart, ModelRequest, ToolReturnPart, UserPromptPart
+    from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+    from pydantic_core import SchemaValidator, core_schema
+except ImportError:
+    require("pydantic_ai", "pydantic-ai")
+    raise
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from pydantic_ai import RunContext
+    from pydantic_ai.messages import ModelMessage, ToolCallPart
+    from pydantic_ai.models import ModelRequestContext
+    from pydantic_ai.run import AgentRunResult
+
+    from satchel.integrations.base import Sessions
+    from satchel.integrations.base import Skills as Given
+    from satchel.tools.session import Session
+
+__all__ = ["SkillToolset", "Skills"]
+
+_ANYTHING = SchemaValidator(core_schema.any_schema())
+"""Satchel checks arguments itself, and says in its own words what is wrong with them."""
+
+
+class SkillToolset(AbstractToolset[Any]):
+    """The tools, and the catalogue as their instructions."""
+
+    def __init__(self, skills: Given | Sessions = None, **options: Any) -> None:
+        """Take the skills.
+
+        Args:
+            skills: A `Satchel`, a folder, or the `Session` of the one conversation there is.
+            options: For `Satchel.session`: `approve`, `ask`, `changes`.
+        """
+        self.sessions = sessions_of(skills, **options)
+        self._hosts: WeakKeyDictionary[Session, set[str]] = WeakKeyDictionary()
+
+    @property
+    def id(self) -> str | None:
+        """What durable execution knows it by."""
+        return "satchel"
+
+    def session(self, ctx: RunContext[Any]) -> Session:
+        """The session of the conversation that is running."""
+        return self.sessions.of(ctx.conversation_id or ctx.run_id or "")
+
+    async def get_instructions(self, ctx: RunContext[Any]) -> InstructionPart | None:
+        """The catalogue. It is frozen, so it belongs to what a provider may keep."""
+        text = await asyncio.to_thread(lambda: self.session(ctx).prompt)
+        return InstructionPart(text, name="skills") if text else None
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        """The tools there are now, but for names that the agent's own tools have."""
+        session = self.session(ctx)
+        hidden = shadowed(session, await self._taken(ctx))
+        specs = await asyncio.to_thread(tools_of, session)
+        return {
+            spec.name: ToolsetTool(
+                toolset=self,
+                tool_def=ToolDefinition(
+                    name=spec.name,
+                    description=spec.description,
+                    parameters_json_schema=spec.parameters,
+                ),
+                max_retries=0,
+                args_validator=_ANYTHING,
+            )
+            for spec in specs
+            if spec.name not in hidden
+        }
+
+    async def _taken(self, ctx: RunContext[Any]) -> set[str]:
+        """The names of the agent's other tools: two of one name would end the run."""
+        found: set[str] = set()
+        for toolset in ctx.agent.toolsets if ctx.agent is not None else ():
+            leaves: list[AbstractToolset[Any]] = []
+            toolset.apply(leaves.append)
+            if not any(isinstance(leaf, SkillToolset) for leaf in leaves):
+                found.update(await toolset.get_tools(ctx))
+        self._hosts[self.session(ctx)] = found
+        return found
+
+    def is_ours(self, ctx: RunContext[Any], name: str) -> bool:
+        """Whether a tool is the session's, and not one of the agent's own."""
+        session = self.session(ctx)
+        return name in session.names and name not in self._hosts.get(session, ())
+
+    async def call_tool(
+        self,
+        name: str,
+        tool_args: dict[str, Any],
+        ctx: RunContext[Any],
+        tool: ToolsetTool[Any],
+    ) -> Any:
+        """Call one. A failure goes to the model as one, and is not tried again by itself."""
+        del tool
+        reply = await acall(self.session(ctx), name, tool_args)
+        if reply.failed:
+            raise ToolFailed(reply.text)
+        return reply.text
+
+
+class Skills(AbstractCapability[Any]):
+    """Skills for an agent: the toolset, and the shortlist behind each prompt."""
+
+    def __init__(self, skills: Given | Sessions = None, **options: Any) -> None:
+        """Take the skills; the arguments are those of `SkillToolset`."""
+        self.id = "satchel"
+        self.toolset = SkillToolset(skills, **options)
+
+    def child(self, **limits: Any) -> Skills:
+        """For a sub-agent that a tool starts: nothing that the starting agent may not do.
+
+        Args:
+            limits: For `Session.child`: `include`, `exclude`, `tools`.
+        """
+        return Skills(self.toolset.sessions.child(**limits))
+
+    def get_toolset(self) -> SkillToolset:
+        """The tools."""
+        return self.toolset
+
+    async def wrap_run(
+        self, ctx: RunContext[Any], *, handler: Callable[[], Awaitable[AgentRunResult[Any]]]
+    ) -> AgentRunResult[Any]:
+        """While this agent runs, the agents that its tools start are its children."""
+        with running(self.toolset.session(ctx)):
+            return await handler()
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Put the shortlist behind the user's prompt, where it stays in the history."""
+        session = self.toolset.session(ctx)
+        history, seen = _told(request_context.messages)
+        last = request_context.messages[-1]
+        prompts = [part for part in last.parts if isinstance(part, UserPromptPart)]
+        if ctx.run_step > 1 or not isinstance(last, ModelRequest) or not prompts:
+            forget_lost(session, history, seen)
+            return request_context
+        given = prompts[-1].content
+        text = "\n".join(_said(prompts[-1]))
+        if behind := await asyncio.to_thread(tail, session, text, history, seen):
+            told = f"{given}\n\n{behind}" if isinstance(given, str) else [*given, behind]
+            part = replace(prompts[-1], content=told)
+            last.parts = [part if one is prompts[-1] else one for one in last.parts]
+        return request_context
+
+    async def wrap_tool_execute(
+        self,
+        ctx: RunContext[Any],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: dict[str, Any],
+        handler: Callable[[dict[str, Any]], Awaitable[Any]],
+    ) -> Any:
+        """Refuse a tool of the host's that a loaded skill forbids."""
+        del call
+        session = self.toolset.session(ctx)
+        if not self.toolset.is_ours(ctx, tool_def.name) and (
+            refusal := await apermit(session, tool_def.name, args)
+        ):
+            raise ToolFailed(refusal.text)
+        return await handler(args)
+
+
+def _told(messages: Sequence[ModelMessage]) -> tuple[list[str], list[str]]:
+    """The texts of the results of `Skill`, and all texts of users and tools."""
+    skills: list[str] = []
+    seen: list[str] = []
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolReturnPart):
+                seen.append(str(cast("object", part.content)))
+                if part.tool_name == SKILL:
+                    skills.append(seen[-1])
+            elif isinstance(part, UserPromptPart):
+                seen += _said(part)
+    return skills, seen
+
+
+def _said(part: UserPromptPart) -> list[str]:
+    given = part.content
+    return [given] if isinstance(given, str) else [one for one in given if isinstance(one, str)]

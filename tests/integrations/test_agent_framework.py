@@ -1,0 +1,211 @@
+"""An agent of Microsoft Agent Framework has skills."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+from agent_framework import Agent, Content, Message, SkillsProvider, tool
+from agent_framework.openai import OpenAIChatClient, OpenAIChatCompletionClient
+
+from framework_chat import converse
+from model_server import Reply, loopback
+from satchel import Satchel
+from satchel.integrations.agent_framework import Skills, skill_tools
+from satchel.integrations.agent_framework_source import SkillSource
+from satchel.testing import make_project, make_skill, make_tool_skill
+
+pytestmark = pytest.mark.timeout(60)  # the first request of a process imports much
+LOAD = Reply(calls=[("Skill", {"name": "code-review"})])
+
+
+@pytest.fixture
+def satchel(tmp_path):
+    project = make_project(tmp_path, "code-review", "write-docs")
+    return Satchel.for_project(project, trust="all", builtin=False, packaged=False)
+
+
+def place_of(satchel):
+    return os.path.join(satchel.settings.project, ".agents", "skills")
+
+
+def forbid_deploy(satchel):
+    make_skill(place_of(satchel), "careful", disallowed_tools=["deploy"])
+
+
+@tool(approval_mode="never_require")
+def deploy() -> str:
+    """Ship it."""
+    return "deployed"
+
+
+def agent_of(*providers, **more):
+    client = OpenAIChatClient("gpt-5.4-mini")
+    return Agent(client, context_providers=providers, default_options={"store": False}, **more)
+
+
+def run(agent, *messages, session=None):
+    async def talk():
+        kept = session or agent.create_session()
+        return [(await agent.run(message, session=kept)).text for message in messages]
+
+    return asyncio.run(talk())
+
+
+@pytest.mark.req("A12", "B9", "D6")
+@pytest.mark.timeout(90)
+def test_the_example_gets_through_the_conversation(tmp_path):
+    converse("agent_framework/agent.py", tmp_path)
+
+
+def test_the_host_s_message_is_not_changed(satchel):
+    picture = Content.from_uri("data:image/png;base64,aGk=", media_type="image/png")
+    message = Message("user", ["Use code-review", picture])
+    with loopback(["Yes."]) as server:
+        run(agent_of(Skills(satchel)), message)
+    assert message.text == "Use code-review"
+    (sent,) = [one for one in server.requests[0].json["input"] if one.get("role") == "user"]
+    assert sent["content"][0]["text"].startswith("Use code-review\n\n<skills-shortlist>")
+    assert sent["content"][1]["type"] == "input_image"
+
+
+def test_a_tool_that_appears_in_a_turn_can_be_called_in_it(satchel):
+    @tool(approval_mode="never_require")
+    def grow() -> str:
+        """Add a tool."""
+        make_tool_skill(place_of(satchel), "echo")
+        satchel.refresh()
+        return "added"
+
+    steps = [
+        Reply(calls=[("grow", {})]),
+        LOAD,
+        Reply(calls=[("echo_run", {})]),
+        "Done.",
+    ]
+    with loopback(steps) as server:
+        assert run(agent_of(Skills(satchel, approve=True), tools=[grow]), "Go") == ["Done."]
+    assert "echo_run" not in server.requests[0].tools
+    assert "echo_run" in server.requests[2].tools  # told with the next result of ours
+
+
+def test_each_session_is_a_conversation(satchel):
+    with loopback([LOAD, "1", LOAD, "2", LOAD, "3"]) as server:
+        agent = agent_of(Skills(satchel))
+        run(agent, "One", "Two")
+        run(agent, "Three")
+    assert "<skill-loaded" in server.requests[1].results[0].text
+    assert "already loaded" in server.requests[3].results[0].text
+    assert "<skill-loaded" in server.requests[5].results[0].text
+
+
+def test_what_left_the_history_can_be_loaded_again(satchel):
+    with loopback([LOAD, "1", LOAD, "2"]) as server:
+        agent = agent_of(Skills(satchel))
+        session = agent.create_session()
+        run(agent, "One", session=session)
+        for kept in session.state.values():
+            if isinstance(kept, dict) and "messages" in kept:
+                kept["messages"].clear()
+        run(agent, "Two", session=session)
+    assert "<skill-loaded" in server.requests[3].results[0].text
+
+
+def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel):
+    forbid_deploy(satchel)
+    steps = [
+        Reply(calls=[("deploy", {})]),
+        Reply(calls=[("Skill", {"name": "careful"})]),
+        Reply(calls=[("deploy", {})]),
+        "Well.",
+    ]
+    with loopback(steps) as server:
+        run(agent_of(Skills(satchel), tools=[deploy]), "Ship it")
+    assert server.requests[1].results[0].text == "deployed"
+    assert "`careful`" in server.requests[3].results[0].text
+
+
+def test_a_person_is_asked(satchel):
+    asked = []
+
+    async def approve(ask):
+        asked.append(ask.tool)
+        return len(asked) > 1
+
+    with loopback([LOAD, LOAD, "Yes."]) as server:
+        run(agent_of(Skills(satchel, approve=approve, ask=["Skill"])), "Review")
+    assert asked == ["Skill", "Skill"]
+    assert "<skill-loaded" not in server.requests[1].results[0].text
+    assert "<skill-loaded" in server.requests[2].results[0].text
+
+
+@pytest.mark.req("D3")
+def test_an_agent_that_is_a_tool_is_a_child(satchel):
+    forbid_deploy(satchel)
+
+    def script(request):
+        done = len(request.all_results)
+        if "You are below." in request.system:
+            if done > 1:
+                return "Below."
+            return Reply(calls=[("deploy", {})]) if done else LOAD
+        if done == 0:
+            return Reply(calls=[("Skill", {"name": "careful"})])
+        return Reply(calls=[("below", {"task": "Go"})]) if done < 3 else "Done."
+
+    with loopback(script) as server:
+        skills = Skills(satchel)
+        below = agent_of(
+            skills.child(include=["code-review"]),
+            name="below",
+            instructions="You are below.",
+            tools=[deploy],
+        )
+        assert run(agent_of(skills, tools=[below.as_tool()]), "Ship it") == ["Done."]
+    asked = [request for request in server.requests if "You are below." in request.system]
+    assert len(asked) == 6  # the task was given twice
+    assert "code-review" in asked[0].system
+    assert "write-docs" not in asked[0].system
+    for at in (0, 3):
+        assert "<skill-loaded" in asked[at + 1].results[0].text
+        assert "careful" in asked[at + 2].results[0].text
+        assert "deployed" not in asked[at + 2].results[0].text
+
+
+def test_the_tools_alone_fit_an_agent_of_ones_own(satchel):
+    session = satchel.session()
+    with loopback([LOAD, "Yes."]) as server:
+        client = OpenAIChatCompletionClient("gpt-5.4-mini")
+        agent = Agent(client, instructions=session.prompt, tools=skill_tools(session))
+        assert run(agent, "Review") == ["Yes."]
+    assert "<skill-loaded" in server.requests[1].results[0].text
+
+
+def test_streaming(satchel):
+    async def stream():
+        streamed = agent_of(Skills(satchel)).run("Review", stream=True)
+        async for _ in streamed:
+            pass
+        return (await streamed.get_final_response()).text
+
+    with loopback([LOAD, "Read it."]) as server:
+        assert asyncio.run(stream()) == "Read it."
+    assert all(request.stream for request in server.requests)
+
+
+def test_the_framework_s_own_provider_takes_skills_from_satchel(satchel):
+    place = place_of(satchel)
+    os.makedirs(os.path.join(place, "colon"))
+    with open(os.path.join(place, "colon", "SKILL.md"), "w", encoding="utf-8") as file:
+        file.write("---\nname: colon\ndescription: Use it when: it is broken\n---\nBody.\n")
+    make_skill(place, "long", "x" * 1100)
+    provider = SkillsProvider(SkillSource(satchel), disable_load_skill_approval=True)
+    load = Reply(calls=[("load_skill", {"skill_name": "colon"})])
+    with loopback([load, load, "Done."]) as server:
+        assert run(agent_of(provider), "Go") == ["Done."]
+    assert "Use it when: it is broken" in server.requests[0].system
+    for request in server.requests[1:]:
+        assert "Body." in request.results[0].text
+    refused = [event for event in satchel.trace.events if event.kind == "refused"]
+    assert "long" in str(refused)

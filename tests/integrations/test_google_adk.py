@@ -1,0 +1,229 @@
+"""An agent of Google's Agent Development Kit has skills."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.agents.run_config import RunConfig
+from google.adk.apps import App
+from google.adk.runners import InMemoryRunner
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.skill_toolset import SkillToolset
+from google.genai import types
+
+from framework_chat import converse
+from model_server import Reply, loopback
+from satchel import Satchel
+from satchel.integrations.google_adk import Skills
+from satchel.integrations.google_adk_registry import SkillSource
+from satchel.testing import make_project, make_skill, make_tool_skill
+
+pytestmark = [
+    pytest.mark.timeout(60),  # the first request of a process imports much
+    # ADK's own `AgentTool` still hands plugins over the old way.
+    pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated:DeprecationWarning"),
+]
+LOAD = Reply(calls=[("Skill", {"name": "code-review"})])
+MODEL = "gemini-3.5-flash"
+
+
+@pytest.fixture
+def satchel(tmp_path):
+    project = make_project(tmp_path, "code-review", "write-docs")
+    return Satchel.for_project(project, trust="all", builtin=False, packaged=False)
+
+
+def place_of(satchel):
+    return os.path.join(satchel.settings.project, ".agents", "skills")
+
+
+def forbid_deploy(satchel):
+    make_skill(place_of(satchel), "careful", disallowed_tools=["deploy"])
+
+
+def deploy() -> str:
+    """Ship it."""
+    return "deployed"
+
+
+def run(agent, skills, *messages, plugins=None, config=None):
+    """Say each message in one session; what the agent said."""
+
+    async def talk():
+        said = []
+        app = App(name="app", root_agent=agent, plugins=[skills.plugin, *(plugins or ())])
+        async with InMemoryRunner(app=app) as runner:
+            session = await runner.session_service.create_session(app_name="app", user_id="me")
+            for message in messages:
+                content = types.UserContent(parts=[types.Part(text=message)])
+                events = runner.run_async(
+                    user_id="me", session_id=session.id, new_message=content, run_config=config
+                )
+                said += [
+                    event.content.parts[0].text
+                    async for event in events
+                    if event.is_final_response() and event.content and event.content.parts
+                ]
+        return said
+
+    return asyncio.run(talk())
+
+
+@pytest.mark.req("A12", "B9", "D6")
+@pytest.mark.timeout(90)
+def test_the_example_gets_through_the_conversation(tmp_path):
+    server = converse("google_adk/agent.py", tmp_path)
+    answers = [
+        part["functionResponse"]["response"]
+        for content in server.requests[-1].json["contents"]
+        for part in content["parts"]
+        if "functionResponse" in part
+    ]
+    assert [list(one) for one in answers].count(["error"]) == 1  # Gemini's mark for a failed call
+
+
+def test_a_tool_that_appears_in_a_turn_can_be_called_in_it(satchel):
+    def grow() -> str:
+        """Add a tool."""
+        make_tool_skill(place_of(satchel), "echo")
+        satchel.refresh()
+        return "added"
+
+    steps = [Reply(calls=[("grow", {})]), Reply(calls=[("echo_run", {})]), "Done."]
+    with loopback(steps) as server:
+        skills = Skills(satchel, approve=True)
+        agent = LlmAgent(name="a", model=MODEL, tools=[grow, skills])
+        assert run(agent, skills, "Go") == ["Done."]
+    assert "echo_run" not in server.requests[0].tools
+    assert "echo_run" in server.requests[1].tools
+
+
+def test_each_session_is_a_conversation(satchel):
+    with loopback([LOAD, "1", LOAD, "2"]) as server:
+        skills = Skills(satchel)
+        agent = LlmAgent(name="a", model=MODEL, tools=[skills])
+        run(agent, skills, "Review")
+        run(agent, skills, "Review")
+    assert "<skill-loaded" in server.requests[1].results[0].text
+    assert "<skill-loaded" in server.requests[3].results[0].text
+
+
+def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel):
+    forbid_deploy(satchel)
+    steps = [
+        Reply(calls=[("deploy", {})]),
+        Reply(calls=[("Skill", {"name": "careful"})]),
+        Reply(calls=[("deploy", {})]),
+        "Well.",
+    ]
+    with loopback(steps) as server:
+        skills = Skills(satchel)
+        run(LlmAgent(name="a", model=MODEL, tools=[deploy, skills]), skills, "Ship it")
+    assert "deployed" in server.requests[1].results[0].text
+    assert "`careful`" in server.requests[3].results[0].text
+
+
+def test_a_person_is_asked(satchel):
+    asked = []
+
+    async def approve(ask):
+        asked.append(ask.tool)
+        return len(asked) > 1
+
+    with loopback([LOAD, LOAD, "Yes."]) as server:
+        skills = Skills(satchel, approve=approve, ask=["Skill"])
+        run(LlmAgent(name="a", model=MODEL, tools=[skills]), skills, "Review")
+    assert asked == ["Skill", "Skill"]
+    assert "<skill-loaded" not in server.requests[1].results[0].text
+    assert "<skill-loaded" in server.requests[2].results[0].text
+
+
+@pytest.mark.req("D3")
+@pytest.mark.parametrize("transfer", [True, False], ids=["sub-agent", "tool"])
+def test_an_agent_below_is_a_child(satchel, transfer):
+    forbid_deploy(satchel)
+
+    def script(request):
+        mine = [result.name for result in request.all_results]
+        if "You are below." in request.system:
+            if not mine:  # what others called is told to it in words
+                return LOAD
+            return "Below." if len(mine) > 1 else Reply(calls=[("deploy", {})])
+        if not mine:
+            return Reply(calls=[("Skill", {"name": "careful"})])
+        if len(mine) > 1:
+            return "Done."
+        if transfer:
+            return Reply(calls=[("transfer_to_agent", {"agent_name": "below"})])
+        return Reply(calls=[("below", {"request": "Use code-review or write-docs"})])
+
+    with loopback(script) as server:
+        skills = Skills(satchel)
+        below = LlmAgent(
+            name="below",
+            model=MODEL,
+            instruction="You are below.",
+            tools=[deploy, skills.child(include=["code-review"])],
+        )
+        if transfer:
+            agent = LlmAgent(name="a", model=MODEL, tools=[skills], sub_agents=[below])
+        else:
+            agent = LlmAgent(name="a", model=MODEL, tools=[skills, AgentTool(below)])
+        run(agent, skills, "Ship it")
+    asked = [request for request in server.requests if "You are below." in request.system]
+    assert len(asked) == 3
+    assert "code-review" in asked[0].system
+    assert "write-docs" not in asked[0].system
+    if not transfer:
+        note = asked[0].last_user.partition("\n")[2]
+        assert "code-review" in note
+        assert "write-docs" not in note
+    assert "<skill-loaded" in asked[1].results[0].text
+    assert "careful" in asked[2].results[0].text
+    assert "deployed" not in asked[2].results[0].text
+
+
+def test_streaming(satchel):
+    with loopback([LOAD, "Read it."]) as server:
+        skills = Skills(satchel)
+        agent = LlmAgent(name="a", model=MODEL, tools=[skills])
+        config = RunConfig.model_validate({"streaming_mode": "sse"})
+        assert run(agent, skills, "Review", config=config)[-1] == "Read it."
+    assert all(request.stream for request in server.requests)
+
+
+def test_the_toolset_of_adk_takes_skills_from_satchel(satchel):
+    place = os.path.join(place_of(satchel), "colon")
+    os.makedirs(os.path.join(place, "references"))
+    with open(os.path.join(place, "SKILL.md"), "w", encoding="utf-8") as file:
+        file.write("---\nname: colon\ndescription: Use it when: it is broken\n---\nBody.\n")
+    with open(os.path.join(place, "references", "more.md"), "w", encoding="utf-8") as file:
+        file.write("More.")
+    with open(os.path.join(place, "references", "odd.bin"), "wb") as file:
+        file.write(b"\xff")
+    os.symlink("/etc/hostname", os.path.join(place, "references", "out"))
+    make_skill(place_of(satchel), "Not_Kebab", "It is broken too.")
+    more = {"skill_name": "colon", "file_path": "references/more.md"}
+    steps = [
+        Reply(calls=[("search_skills", {"query": "it is broken"})]),
+        Reply(calls=[("load_skill", {"skill_name": "colon"})]),
+        Reply(calls=[("load_skill", {"skill_name": "nowhere"})]),
+        Reply(calls=[("load_skill_resource", more)]),
+        Reply(calls=[("load_skill_resource", {**more, "file_path": "references/out"})]),
+        "Done.",
+    ]
+    with loopback(steps) as server:
+        toolset = SkillToolset(registry=SkillSource(satchel))
+        agent = LlmAgent(name="a", model=MODEL, tools=[toolset])
+        assert run(agent, Skills(satchel), "Go") == ["Done."]
+    found, loaded, missing, read, out = (one.results[0].text for one in server.requests[1:])
+    assert "Use it when: it is broken" in found
+    assert "Not_Kebab" not in found
+    assert "Body." in loaded
+    assert "There is no skill `nowhere`" in missing
+    assert "More." in read
+    assert "not found" in out
+    assert "Not_Kebab" in str([one for one in satchel.trace.events if one.kind == "refused"])

@@ -1,0 +1,233 @@
+"""An agent of smolagents has skills."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from smolagents import LogLevel, OpenAIModel, ToolCallingAgent, tool
+
+from framework_chat import ASKED, Chat, history_of, prefix_of, project_of
+from model_server import ModelServer, Reply
+from satchel import Satchel
+from satchel.integrations.base import sessions_of
+from satchel.integrations.smolagents import SkillsAgent, SkillsCodeAgent, skill_tools
+from satchel.testing import make_project, make_skill, make_tool_skill
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from smolagents import MultiStepAgent
+
+pytestmark = pytest.mark.timeout(60)  # the first request of a process imports much
+LOAD = Reply(calls=[("Skill", {"name": "code-review"})])
+
+
+def done(answer="Done."):
+    return Reply(calls=[("final_answer", {"answer": answer})])
+
+
+@pytest.fixture
+def satchel(tmp_path):
+    project = make_project(tmp_path, "code-review", "write-docs")
+    return Satchel.for_project(project, trust="all", builtin=False, packaged=False)
+
+
+def place_of(satchel):
+    return os.path.join(satchel.settings.project, ".agents", "skills")
+
+
+def forbid_deploy(satchel):
+    make_skill(place_of(satchel), "careful", disallowed_tools=["deploy"])
+
+
+@tool
+def deploy() -> str:
+    """Ship it."""
+    return "deployed"
+
+
+def agent_of(server, kind: Callable[..., MultiStepAgent] = SkillsAgent, **more):
+    model = OpenAIModel("gpt-5.4-mini", api_base=server.base_url("openai"), api_key="none")
+    settled = {"tools": [], "verbosity_level": LogLevel.OFF, **more}
+    return kind(model=model, **settled)
+
+
+def seen(request):
+    """What the last calls gave: smolagents sends results as words of the user."""
+    found = [message.text for message in request.messages if message.role == "user"]
+    return found[-1].removeprefix("Observation:\n")
+
+
+def script(request):
+    """A task comes behind what the user was told last, and an answer is a call."""
+    words = request.last_user.rpartition("New task:\n")[2].partition("\n")[0]
+    if words in ASKED:
+        return Reply(calls=[ASKED[words]])
+    return done(f"Reply {request.turn}")
+
+
+@pytest.mark.req("A12", "B9", "D6")
+@pytest.mark.timeout(90)
+def test_the_example_gets_through_the_conversation(tmp_path):
+    project = project_of(str(tmp_path))
+    skills = os.path.join(project, ".agents", "skills")
+    with ModelServer(script) as server, Chat("smolagents/agent.py", project, server) as chat:
+        first = chat.say("Please review my change")
+        assert "Reviews a change." in first[0].system
+        assert {"Skill", "SkillSearch", "ReadFile"} <= set(first[0].tools)
+        assert "List what could break." not in first[0].body.decode()
+        assert '<skill name="code-review">' in first[0].last_user
+        assert seen(first[1]).startswith('<skill-loaded name="code-review">')
+        assert "List what could break." in seen(first[1])
+        again = chat.say("Please review my change")
+        assert "already loaded" in seen(again[1])
+        make_skill(skills, "haiku", "Writes a haiku.", body="Five, seven, five.\n")
+        new = chat.say("Write a haiku")
+        assert "haiku" in new[0].last_user.partition("Write a haiku")[2]
+        assert "Five, seven, five." in seen(new[1])
+        wrong = chat.say("Load what is not there")
+        assert "There is no skill `nowhere`" in seen(wrong[1])
+        asked = [*first, *again, *new, *wrong]
+        assert {prefix_of(request) for request in asked} == {prefix_of(first[0])}
+        for earlier, later in pairwise(asked):
+            assert history_of(later)[: len(history_of(earlier))] == history_of(earlier)
+        word = "parameters:\n  - {name: word, type: string, description: A word}\n"
+        make_tool_skill(skills, "echo", more=word)
+        said = chat.say("Say it back")
+        assert "echo_run" in said[0].tools
+        assert '"word": "hello"' in seen(said[1]).replace("\\", "")
+
+
+def test_a_run_that_begins_anew_can_load_again(satchel):
+    with ModelServer([LOAD, done(), LOAD, done(), LOAD, done()]) as server:
+        agent = agent_of(server, skills=satchel)
+        agent.run("One")
+        agent.run("Two", reset=False)
+        agent.run("Three")
+    assert "<skill-loaded" in seen(server.requests[1])
+    assert "already loaded" in seen(server.requests[3])
+    assert "<skill-loaded" in seen(server.requests[5])
+
+
+def test_a_parameter_that_is_null_is_left_out(satchel):
+    calls = [("Skill", {"name": "code-review", "args": None})]
+    with ModelServer([Reply(calls=calls), done()]) as server:
+        assert agent_of(server, skills=satchel).run("Review") == "Done."
+    assert "<skill-loaded" in seen(server.requests[1])
+
+
+def test_a_tool_that_appears_in_a_turn_can_be_called_in_it(satchel):
+    @tool
+    def grow() -> str:
+        """Add a tool."""
+        make_tool_skill(place_of(satchel), "echo")
+        satchel.refresh()
+        return "added"
+
+    steps = [Reply(calls=[("grow", {})]), Reply(calls=[("echo_run", {})]), done()]
+    with ModelServer(steps) as server:
+        session = satchel.session(approve=True)
+        assert agent_of(server, tools=[grow], skills=session).run("Go") == "Done."
+    assert "echo_run" not in server.requests[0].tools
+    assert "echo_run" in server.requests[1].tools
+
+
+def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel):
+    forbid_deploy(satchel)
+    steps = [
+        Reply(calls=[("deploy", {})]),
+        Reply(calls=[("Skill", {"name": "careful"})]),
+        Reply(calls=[("deploy", {})]),
+        done(),
+    ]
+    with ModelServer(steps) as server:
+        agent_of(server, tools=[deploy], skills=satchel).run("Ship it")
+    assert seen(server.requests[1]) == "deployed"
+    assert "`careful`" in seen(server.requests[3])
+
+
+def test_a_person_is_asked(satchel):
+    asked = []
+
+    def approve(ask):
+        asked.append(ask.tool)
+        return len(asked) > 1
+
+    with ModelServer([LOAD, LOAD, done()]) as server:
+        session = satchel.session(approve=approve, ask=["Skill"])
+        agent_of(server, skills=session).run("Review")
+    assert asked == ["Skill", "Skill"]
+    assert "<skill-loaded" not in seen(server.requests[1])
+    assert "<skill-loaded" in seen(server.requests[2])
+
+
+@pytest.mark.req("D3")
+def test_a_team_member_is_a_child(satchel):
+    forbid_deploy(satchel)
+
+    def delegating(request):
+        results = sum(message.text.startswith("Observation:") for message in request.messages)
+        if "You are below." in request.system:
+            if results > 1:
+                return done("Below.")
+            return Reply(calls=[("deploy", {})]) if results else LOAD
+        if results == 0:
+            return Reply(calls=[("Skill", {"name": "careful"})])
+        return Reply(calls=[("below", {"task": "Go"})]) if results < 3 else done()
+
+    with ModelServer(delegating) as server:
+        sessions = sessions_of(satchel)
+        below = agent_of(
+            server,
+            name="below",
+            description="Does it.",
+            instructions="You are below.",
+            tools=[deploy],
+            skills=sessions.child(include=["code-review"]),
+        )
+        boss = agent_of(server, managed_agents=[below], skills=sessions)
+        assert boss.run("Ship it") == "Done."
+    asked = [request for request in server.requests if "You are below." in request.system]
+    assert len(asked) == 6  # the task was given twice
+    assert "code-review" in asked[0].system
+    assert "write-docs" not in asked[0].system
+    for at in (0, 3):
+        assert "<skill-loaded" in seen(asked[at + 1])
+        assert "careful" in seen(asked[at + 2])
+        assert "deployed" not in seen(asked[at + 2])
+
+
+def test_an_agent_that_writes_python(satchel):
+    code = "Thought: load it\n<code>\nprint(Skill(name='code-review'))\n</code>"
+    end = "Thought: done\n<code>\nfinal_answer('Done.')\n</code>"
+    with ModelServer([code, end]) as server:
+        agent = agent_of(server, SkillsCodeAgent, skills=satchel)
+        assert agent.run("Review") == "Done."
+    assert "Helps with code-review." in server.requests[0].system
+    assert "def Skill(name: string, args: string)" in server.requests[0].system
+    assert "<skill-loaded" in seen(server.requests[1])
+
+
+def test_the_tools_alone_fit_an_agent_of_ones_own(satchel):
+    session = satchel.session()
+    with ModelServer([LOAD, done()]) as server:
+        agent = agent_of(
+            server, ToolCallingAgent, tools=skill_tools(session), instructions=session.prompt
+        )
+        assert agent.run("Review") == "Done."
+    assert "<skill-loaded" in seen(server.requests[1])
+
+
+def test_streaming(satchel):
+    with ModelServer([LOAD, done()]) as server:
+        agent = agent_of(server, skills=satchel, stream_outputs=True)
+        running = agent.run("Review", stream=True)
+        assert isinstance(running, Iterator)
+        steps = list(running)
+    assert steps[-1].output == "Done."
+    assert all(request.stream for request in server.requests)
+    assert "<skill-loaded" in seen(server.requests[1])

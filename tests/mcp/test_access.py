@@ -1,0 +1,255 @@
+"""Who comes in over HTTP, and what each may have."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import httpx
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from jwt.algorithms import RSAAlgorithm
+
+from mcp_talk import Refusal, Talk, events, request, serving, write_skill
+from satchel.errors import InvalidInput, NotFound, Refused, SettingsError
+from satchel.integrations.mcp.access import read_clients, token_from
+from satchel.integrations.mcp.over_http import Web, make_app
+
+pytestmark = pytest.mark.timeout(60)
+
+LAPTOP, BUILD = "laptop-" + "a" * 32, "build-" + "b" * 32
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A project for two clients."""
+    folder = str(tmp_path_factory.mktemp("shop"))
+    write_skill(folder, "pdf-forms", "tags: [office]\n")
+    write_skill(folder, "pdf-merge", "tags: [office]\n")
+    write_skill(folder, "deploy-site", "tags: [ops]\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def table(shop):
+    path = os.path.join(shop, "clients.toml")
+    digest = hashlib.sha256(BUILD.encode()).hexdigest()
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(
+            f'[clients.laptop]\ntoken-env = "LAPTOP_TOKEN"\ninclude = ["pdf-*"]\n'
+            f'exclude = ["*-merge"]\n\n[clients.build]\ntoken-sha256 = "{digest}"\n'
+            f'tags = ["ops"]\ntools = false\n'
+        )
+    return path
+
+
+@pytest.fixture(scope="module")
+def door(shop, table):
+    with serving(shop, "--clients", table, LAPTOP_TOKEN=LAPTOP) as url:
+        yield url
+
+
+def names(talk):
+    return {one["frontmatter"]["name"] for one in talk.ask("skills/list")["skills"]}
+
+
+def test_without_a_token_nobody_comes_in(door):
+    for token in ("", "wrong", LAPTOP + "x", hashlib.sha256(BUILD.encode()).hexdigest()):
+        with pytest.raises(Refusal) as caught:
+            Talk(door, token).ask("skills/list")
+        assert caught.value.status == 401
+
+
+def test_each_client_has_its_own_part(door):
+    laptop, build = Talk(door, LAPTOP), Talk(door, BUILD)
+    assert names(laptop) == {"pdf-forms"}
+    assert names(build) == {"deploy-site"}
+    with pytest.raises(Refusal) as caught:
+        build.ask("resources/read", uri="skill://pdf-forms/SKILL.md")
+    assert caught.value.code == -32602
+    assert "pdf-forms" not in json.dumps(build.ask("prompts/list"))
+    reply = laptop.ask("tools/call", name="Skill", arguments={"name": "deploy-site"})
+    assert reply["isError"] is True
+    assert "deploy-site" not in laptop.ask("tools/list")["tools"][1]["description"]
+    assert build.ask("tools/list")["tools"] == []
+    with pytest.raises(Refusal):
+        build.ask("tools/call", name="Skill", arguments={"name": "deploy-site"})
+    assert laptop.ask("skills/list")["cacheScope"] == "private"
+
+
+def test_files_of_other_peoples_skills_are_not_read(door, shop):
+    path = os.path.join(shop, "skills", "deploy-site", "SKILL.md")
+    for way in (path, "skills/deploy-site/SKILL.md", "skills/pdf-forms/../deploy-site/SKILL.md"):
+        reply = Talk(door, LAPTOP).ask("tools/call", name="ReadFile", arguments={"path": way})
+        assert reply["structuredContent"]["error"]["code"] == "ACCESS_DENIED"
+    path = os.path.join(shop, "skills", "pdf-forms", "SKILL.md")
+    reply = Talk(door, LAPTOP).ask("tools/call", name="ReadFile", arguments={"path": path})
+    assert reply["isError"] is False
+
+
+def test_each_client_hears_only_of_its_own_part(door, shop):
+    laptop = events(door, LAPTOP, resourcesListChanged=True, promptsListChanged=True)
+    build = events(door, BUILD, resourcesListChanged=True, promptsListChanged=True)
+    time.sleep(0.5)
+    write_skill(shop, "restart-site", "tags: [ops]\n")
+    assert "list_changed" in build.next()["method"]
+    assert laptop.quiet(1)
+    laptop.close()
+    build.close()
+
+
+def test_one_token_for_all(shop, tmp_path):
+    file = tmp_path / "token"
+    file.write_text(LAPTOP + "\n")
+    with serving(shop, "--token-file", str(file)) as url:
+        assert {"pdf-forms", "deploy-site"} <= names(Talk(url, LAPTOP))
+        with pytest.raises(Refusal) as caught:
+            Talk(url).ask("skills/list")
+        assert caught.value.status == 401
+
+
+def test_it_is_not_opened_to_others_without_a_token(shop):
+    command = [sys.executable, "-m", "satchel", "mcp", "serve", "--http", "--host", "0.0.0.0"]
+    source = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "src"))
+    done = subprocess.run(
+        [*command, "--port", "0", "--project", shop],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        env={**os.environ, "PYTHONPATH": source},
+    )
+    assert done.returncode == Refused.exit_code
+    assert "nobody needs a token" in done.stderr
+    assert "--token-env" in done.stderr
+
+
+def test_tokens_come_from_safe_places(monkeypatch, tmp_path):
+    monkeypatch.setenv("SHORT", "abc")
+    with pytest.raises(InvalidInput, match="16 characters"):
+        token_from("SHORT")
+    with pytest.raises(NotFound, match="not set"):
+        token_from("NOBODY_SET_THIS")
+    with pytest.raises(NotFound, match="cannot be read"):
+        token_from(file=str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("clients = 1", "no table"),
+        ("[clients.a]\n", "needs one of"),
+        ("[clients.a]\ntoken = 'x'\n", "nobody knows `token`"),
+        ("[clients.a]\ntoken-sha256 = 'x'\n", "no SHA-256"),
+        ("[clients.a]\nsubject = 'x'\ninclude = 'y'\n", "no list of texts"),
+        ("[clients.a]\nsubject = 'x'\ntools = 'y'\n", "neither true nor false"),
+        ("[clients.a]\nsubject = 'x'\ntoken-env = 'y'\n", "needs one of"),
+        ("[clients.a\n", "not TOML"),
+    ],
+)
+def test_a_table_of_clients_that_is_wrong_says_so(tmp_path, text, why):
+    file = tmp_path / "clients.toml"
+    file.write_text(text)
+    with pytest.raises(SettingsError, match=why):
+        read_clients(str(file))
+
+
+def test_two_clients_cannot_have_one_token(tmp_path):
+    file = tmp_path / "clients.toml"
+    row = f"token-sha256 = '{'0' * 64}'\n"
+    file.write_text(f"[clients.a]\n{row}[clients.b]\n{row}")
+    with pytest.raises(SettingsError, match="same token"):
+        read_clients(str(file))
+
+
+def test_a_subject_needs_an_oauth_server(shop, tmp_path):
+    from satchel import Satchel
+
+    file = tmp_path / "clients.toml"
+    file.write_text("[clients.a]\nsubject = 'x'\n")
+    with pytest.raises(InvalidInput, match="no OAuth server"):
+        make_app(Satchel.for_project(shop), Web(clients=tuple(read_clients(str(file)))))
+
+
+@pytest.fixture
+def issuer():
+    """An OAuth server, as far as a resource server sees one: its metadata and its keys."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    public = json.loads(RSAAlgorithm.to_jwk(key.public_key()))
+    public |= {"kid": "one", "use": "sig", "alg": "RS256"}
+
+    class Pages(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            here = f"http://{self.headers['host']}"
+            pages = {
+                "/.well-known/oauth-authorization-server": {
+                    "issuer": here,
+                    "jwks_uri": f"{here}/keys",
+                },
+                "/keys": {"keys": [public]},
+            }
+            body = json.dumps(pages.get(self.path, {})).encode()
+            self.send_response(200 if self.path in pages else 404)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format, *args):  # noqa: A002 - the base calls it so
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", key
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_tokens_of_an_oauth_server(shop, issuer, tmp_path):
+    here, key = issuer
+    audience = "https://skills.example.com/mcp"
+    file = tmp_path / "clients.toml"
+    file.write_text("[clients.ci]\nsubject = 'ci'\ntags = ['ops']\n")
+
+    def token(**other):
+        claims = {"iss": here, "aud": audience, "sub": "ci", "exp": time.time() + 60}
+        signer = other.pop("key", key)
+        claims |= {"scope": "skills", **other}
+        return jwt.encode(claims, signer, "RS256", headers={"kid": "one"})
+
+    words = ("--issuer", here, "--audience", audience, "--oauth-scope", "skills")
+    with serving(shop, *words, "--clients", str(file)) as url:
+        assert "pdf-forms" not in names(Talk(url, token()))
+        assert "deploy-site" in names(Talk(url, token()))
+        other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        for bad in (
+            token(aud="https://elsewhere.example.com"),
+            token(iss="https://elsewhere.example.com"),
+            token(exp=time.time() - 60),
+            token(key=other),
+            token(sub="stranger"),
+            jwt.encode({"sub": "ci"}, "", "none"),
+            "no.token",
+        ):
+            with pytest.raises(Refusal) as caught:
+                Talk(url, bad).ask("skills/list")
+            assert caught.value.status == 401
+        with pytest.raises(Refusal) as caught:
+            Talk(url, token(scope="")).ask("skills/list")
+        assert caught.value.status == 403
+        place = url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")
+        with httpx.Client() as client:
+            said = client.get(place).json()
+            refused = client.post(url, **request("skills/list", {}))
+        assert said["resource"] == audience
+        assert said["authorization_servers"][0].rstrip("/") == here
+        assert "oauth-protected-resource" in refused.headers["www-authenticate"]

@@ -1,0 +1,231 @@
+"""Servers that are programs: how they are started, listened to, and ended."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mcp_host import ask_again, hosting, refusals, states, supplier
+from mcp_script import scripted
+from satchel import Satchel
+from satchel.remote.servers import DEPTH
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.timeout(60)
+
+PROGRAM = """
+import hashlib, json, os, signal, sys, time
+
+mode, log = sys.argv[1], sys.argv[2]
+with open(log, "a") as stream:
+    print(os.getpid(), file=stream)
+if mode == "stubborn":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if mode == "broken":
+    print("no licence for", os.environ.get("DOCS_KEY"), file=sys.stderr, flush=True)
+    sys.exit(3)
+if mode == "host":  # a program that takes skills from servers itself, as `satchel mcp serve` may
+    from satchel import Satchel
+    satchel = Satchel.for_project(".", builtin=False)
+    print([one.code for one in satchel.library.snapshot().problems], file=sys.stderr)
+
+def say(i, result):
+    print(json.dumps({"jsonrpc": "2.0", "id": i, "result": result}), flush=True)
+
+text = b"---\\nname: notes\\ndescription: d\\n---\\nx\\n"
+uri = "skill://notes/SKILL.md"
+digest = "sha256:" + hashlib.sha256(text).hexdigest()
+skill = {"uri": uri, "frontmatter": {"name": "notes", "description": "d"},
+         "resources": [{"uri": uri, "digest": digest, "size": len(text)}]}
+pages = 0
+for line in sys.stdin:
+    message = json.loads(line)
+    i, method = message.get("id"), message.get("method")
+    if i is None:
+        continue
+    if method == "initialize":
+        say(i, {"protocolVersion": "2025-11-25", "serverInfo": {"name": "f", "version": "1"},
+                "capabilities": {"extensions": {"io.modelcontextprotocol/skills": {}}}})
+    elif method != "skills/list":
+        print(json.dumps({"jsonrpc": "2.0", "id": i, "error": {"code": -32601, "message": "no"}}),
+              flush=True)
+    elif mode in ("hang", "stubborn"):
+        time.sleep(1000)
+    elif mode == "endless":
+        while True:
+            sys.stdout.write("x" * 1_000_000)
+    elif mode == "values":
+        junk = "[" + ",".join(["[1]"] * 300_000) + "]"
+        print('{"jsonrpc":"2.0","id":%s,"result":{"skills":[%s]}}' % (i, junk), flush=True)
+    elif mode == "pages":
+        pages += 1
+        row = {**skill, "junk": "x" * 400_000} if pages > 1 else skill
+        say(i, {"skills": [row], "nextCursor": str(pages)})
+    else:
+        say(i, {"skills": [skill]})
+"""
+
+
+def row(folder: Path, mode: str, **more: Any) -> dict[str, Any]:
+    """The table of a program, which notes each start of it."""
+    source = folder / "server.py"
+    source.write_text(PROGRAM)
+    return {"command": [sys.executable, str(source), mode, str(folder / "starts")], **more}
+
+
+def starts(folder: Path) -> list[int]:
+    """The process of each start."""
+    return [int(line) for line in (folder / "starts").read_text().split()]
+
+
+def lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_program_that_is_a_host_itself_does_not_start_programs(tmp_path: Path) -> None:
+    config = tmp_path / "home" / "config.toml"
+    config.parent.mkdir()
+    table = row(tmp_path, "host", env=["SATCHEL_HOME", "PYTHONPATH"])
+    words = ", ".join(f"'{word}'" for word in table["command"])
+    config.write_text(f"[servers.docs]\ncommand = [{words}]\nenv = ['SATCHEL_HOME']\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SATCHEL_HOME", str(config.parent))
+        with hosting(str(tmp_path), "", servers={"docs": table}) as satchel:
+            ask_again(satchel)
+            assert states(satchel) == {"notes": "untrusted"}
+            time.sleep(1)
+            assert len(starts(tmp_path)) == 1
+
+
+def test_a_program_that_we_started_says_that_servers_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DEPTH, "1")
+    with hosting(str(tmp_path), "https://skills.example.com/mcp") as satchel:
+        assert states(satchel) == {}
+        assert "Skills of 1 servers are left out" in refusals(satchel)[0]
+
+
+@pytest.mark.parametrize("mode", ["hang", "stubborn"])
+def test_a_program_that_hangs_is_ended_with_the_library(tmp_path: Path, mode: str) -> None:
+    with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, mode)}) as satchel:
+        satchel.refresh()
+        assert "it took too long" in refusals(satchel)[0]
+        began = time.monotonic()
+        satchel.library.close()
+        assert time.monotonic() - began < 2
+    assert [one for one in threading.enumerate() if one.name == "satchel-docs"] == []
+    [process] = starts(tmp_path)
+    assert not lives(process)
+
+
+def test_what_hung_a_moment_ago_is_not_waited_for_by_the_next_process(tmp_path: Path) -> None:
+    servers = {"docs": row(tmp_path, "hang")}
+    with hosting(str(tmp_path), "", servers=servers) as satchel:
+        satchel.refresh()
+    with hosting(str(tmp_path), "", servers=servers) as satchel:
+        began = time.monotonic()
+        satchel.refresh()
+        assert time.monotonic() - began < 1
+        assert "it took too long" in refusals(satchel)[0]
+    assert len(starts(tmp_path)) == 1
+    servers = {"docs": row(tmp_path, "good")}
+    os.replace(*_failed(tmp_path, servers))
+    with hosting(str(tmp_path), "", servers=servers) as satchel:
+        ask_again(satchel)  # who asks for it by name is answered
+        assert states(satchel) == {"notes": "untrusted"}
+        assert refusals(satchel) == []
+
+
+def _failed(folder: Path, servers: dict[str, Any]) -> tuple[str, str]:
+    """The note of a failure, and where it would be for another server."""
+    with hosting(str(folder), "", servers=servers) as satchel:
+        place = next(one.path for one in satchel.library.locations if one.supplier)
+    [found] = (folder / "home" / "cache" / "remote").glob("*.failed")
+    return str(found), place + ".failed"
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("endless", "the answer has more than 1000000 bytes"),
+        ("values", "the answer has more than 100000 values"),
+        ("pages", "it has more than 1000000 bytes"),
+    ],
+)
+def test_a_list_without_end_is_not_listened_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, said: str
+) -> None:
+    import satchel.remote.heard
+    import satchel.remote.wire
+
+    monkeypatch.setattr(satchel.remote.wire, "MAX_LIST", 1_000_000)
+    monkeypatch.setattr(satchel.remote.heard, "MAX_ITEMS", 100_000)
+    if mode == "values":
+        monkeypatch.setattr(satchel.remote.wire, "MAX_LIST", 10_000_000)
+    with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, mode)}) as satchel_:
+        ask_again(satchel_)
+        assert any(said in one for one in refusals(satchel_)), refusals(satchel_)
+
+
+def test_what_a_program_says_before_it_ends_is_told_without_its_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCS_KEY", "sk-very-secret")
+    servers = {"docs": row(tmp_path, "broken", env=["DOCS_KEY"])}
+    with hosting(str(tmp_path), "", servers=servers) as satchel:
+        ask_again(satchel)
+        [told] = refusals(satchel)
+        assert "it said: no licence for •••" in told
+
+
+def test_a_value_that_no_header_may_have_is_named_and_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCS_TOKEN", "sk-first\nsecond")
+    with scripted() as (address, script):
+        rows = {"docs": {"address": address, "token": "DOCS_TOKEN"}}
+        with hosting(str(tmp_path), "", servers=rows) as satchel:
+            ask_again(satchel)
+            [told] = refusals(satchel)
+        assert "`DOCS_TOKEN` has signs that no header may have" in told
+        assert "sk-first" not in told
+        assert script.asked == []
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://skills.example.com/mcp?key=hush",
+        "https://skills.example.com/mcp#hush",
+        "https://hush@skills.example.com/mcp",
+        "https://me:hush@skills.example.com/mcp",
+    ],
+)
+def test_an_address_with_a_secret_is_refused_and_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SATCHEL_LOCATIONS", f"mcp:{address}")
+    satchel = Satchel.for_project(str(tmp_path), builtin=False)
+    [told] = refusals(satchel)
+    assert "seen by everybody" in told
+    assert "hush" not in told
+
+
+def test_who_hangs_up_does_not_blame_the_server(tmp_path: Path) -> None:
+    with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, "hang")}) as satchel:
+        supplier(satchel).prepare()
+        time.sleep(0.2)
+    assert list((tmp_path / "home").rglob("*.failed")) == []

@@ -1,0 +1,90 @@
+"""Our host reads other people's servers, and our own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mcp_host import ask_again, hosting, load, read, refusals, states
+from mcp_talk import serving, write_skill
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.timeout(90)
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@contextmanager
+def fastmcp_serving(folder: str) -> Iterator[str]:
+    """fastmcp's server of the skills in a folder."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, os.path.join(HERE, "fastmcp_server.py"), folder, str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def _skills(project: str) -> None:
+    write_skill(
+        project,
+        "pdf-forms",
+        "license: MIT\nmetadata:\n  version: '2.1'\nallowed-tools: Read Grep\n",
+        **{"references/forms.md": "# Forms\n", "assets/logo.svg": b"<svg/>\r\n"},
+    )
+    write_skill(project, "notes")
+
+
+@pytest.mark.parametrize("theirs", ["fastmcp", "satchel"])
+def test_skills_are_listed_approved_loaded_and_read(tmp_path: Path, theirs: str) -> None:
+    project = str(tmp_path / "theirs")
+    _skills(project)
+    start = fastmcp_serving(f"{project}/skills") if theirs == "fastmcp" else serving(project)
+    with start as address, hosting(str(tmp_path), address) as satchel:
+        ask_again(satchel)
+        assert refusals(satchel) == []
+        assert {"pdf-forms", "notes"} <= set(states(satchel))
+        satchel.trust("pdf-forms")
+        reply = load(satchel, "pdf-forms")
+        assert reply.error is None, reply.text
+        assert 'origin="mcp docs"' in reply.text
+        assert reply.data["files_total"] == 2
+        page = read(satchel, f"{reply.data['base_dir']}/references/forms.md")
+        assert "# Forms" in page.text
+        assert "<svg/>" in read(satchel, f"{reply.data['base_dir']}/assets/logo.svg").text
+        assert load(satchel, "notes").error is not None
+
+
+def test_a_change_is_told_by_our_own_server(tmp_path: Path) -> None:
+    project = str(tmp_path / "theirs")
+    _skills(project)
+    with serving(project) as address, hosting(str(tmp_path), address, trust="all") as satchel:
+        ask_again(satchel)
+        assert "later" not in states(satchel)
+        time.sleep(2.5)  # it begins to listen a second after it connected
+        write_skill(project, "later")
+        end = time.monotonic() + 20
+        while "later" not in states(satchel) and time.monotonic() < end:
+            time.sleep(0.1)
+            satchel.refresh()
+        assert "later" in states(satchel)
+        assert time.monotonic() < end - 5  # told, not found out when the list was due again

@@ -1,0 +1,436 @@
+"""What one client, or somebody without a token, cannot do to the others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager, suppress
+
+import anyio
+import anyio.lowlevel
+import httpx
+import jwt
+import pytest
+import uvicorn
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from mcp_talk import Refusal, Talk, read_answer, serving, write_skill
+from satchel import Satchel
+from satchel.errors import NotFound
+from satchel.integrations.mcp import issuer as issuing
+from satchel.integrations.mcp import server as server_module
+from satchel.integrations.mcp import watching
+from satchel.integrations.mcp.access import (
+    Client,
+    Either,
+    Issued,
+    Tokens,
+    others_can_read,
+    token_from,
+)
+from satchel.integrations.mcp.issuer import OAuth
+from satchel.integrations.mcp.over_http import Web, make_app
+from satchel.integrations.mcp.views import Part, Views
+from satchel.library.filters import Filter
+from satchel.tools.taking_back import TakenBack
+
+pytestmark = pytest.mark.timeout(60)
+
+TOKEN = "token-" + "t" * 32
+OLD = "2025-11-25"
+
+
+class Session:
+    """A client of the older protocol."""
+
+    def __init__(self, url):
+        self.url = url
+        self.client = httpx.Client(timeout=20)
+        self.headers = {"accept": "application/json, text/event-stream"}
+        about = {"name": "a test", "version": "1"}
+        start = {"protocolVersion": OLD, "capabilities": {}, "clientInfo": about}
+        answer = self._post("initialize", start, 1)
+        self.key = answer.headers["mcp-session-id"]
+        self.headers |= {"mcp-session-id": self.key, "mcp-protocol-version": OLD}
+        self.ready()
+
+    def _post(self, method, params, number=None):
+        body = {"jsonrpc": "2.0", "method": method, "params": params}
+        body |= {"id": number} if number else {}
+        return self.client.post(self.url, json=body, headers=self.headers)
+
+    def ready(self):
+        """Say that it is there."""
+        self._post("notifications/initialized", {})
+
+    def ask(self, method, **params):
+        """The result of a request."""
+        return read_answer(self._post(method, params, 2))
+
+    @contextmanager
+    def stream(self):
+        """What the server says by itself, as a list that grows."""
+        got = []
+        with self.client.stream("GET", self.url, headers=self.headers) as answer:
+
+            def read():
+                # It may be closed meanwhile.
+                with suppress(httpx.HTTPError, httpx.StreamError, OSError):
+                    got.extend(
+                        json.loads(line[5:])
+                        for line in answer.iter_lines()
+                        if line.startswith("data:") and line[5:].strip()
+                    )
+
+            thread = threading.Thread(target=read, daemon=True)
+            thread.start()
+            yield got
+
+    def close(self):
+        """Go."""
+        self.client.close()
+
+
+@contextmanager
+def near(folder):
+    """A server in this process that hands little to the system at a time."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(16)
+    satchel = Satchel.for_project(folder, trust="all", builtin=False)
+    app = make_app(satchel, Web())
+    config = uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+    finally:
+        server.should_exit = True
+        thread.join(15)
+        listener.close()
+        satchel.close()
+        assert not thread.is_alive()
+
+
+def until(true, seconds=15.0):
+    """Wait for something; whether it came."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if true():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_client_that_does_not_read_silences_nobody(tmp_path, monkeypatch):
+    monkeypatch.setattr(watching, "PATIENCE", 0.5)
+    folder = str(tmp_path)
+    names = [f"a-name-that-makes-messages-about-it-long-{number:03}" for number in range(100)]
+
+    def write(round_):
+        for name in names:
+            write_skill(folder, name, f"license: round {round_}\n")
+
+    write(0)
+    with near(folder) as url:
+        bad = Session(url)
+        for name in names:
+            bad.ask("resources/subscribe", uri=f"skill://{name}/SKILL.md")
+        host, port = httpx.URL(url).host, httpx.URL(url).port
+        deaf = socket.socket()
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+        deaf.connect((host, port))
+        deaf.sendall(
+            f"GET /mcp HTTP/1.1\r\nHost: {host}:{port}\r\nAccept: text/event-stream\r\n"
+            f"mcp-protocol-version: {OLD}\r\nmcp-session-id: {bad.key}\r\n\r\n".encode()
+        )
+        good = Session(url)
+
+        def ended():
+            try:
+                bad.ask("ping")
+            except Refusal as exc:
+                return exc.status == 404
+            except StopIteration:
+                return False  # it ends right now
+            return False
+
+        with good.stream() as got:
+            for round_ in range(1, 30):
+                before = len(got)
+                write(round_)
+                assert until(lambda: len(got) > before), f"silent in round {round_}"  # noqa: B023
+                if ended():
+                    break
+            assert until(ended)
+            write_skill(folder, "newcomer")
+            before = len(got)
+            listed = []
+            assert until(lambda: len(got) > before)
+            cursor = {}
+            while True:
+                answer = good.ask("skills/list", **cursor)
+                listed += [one["frontmatter"]["name"] for one in answer["skills"]]
+                if "nextCursor" not in answer:
+                    break
+                cursor = {"cursor": answer["nextCursor"]}
+            assert "newcomer" in listed
+        for one in (good, bad, deaf):
+            one.close()
+
+
+def test_what_waits_is_not_put_there_twice():
+    async def run():
+        class Slow:
+            def __init__(self):
+                self.got = []
+                self.open = anyio.Event()
+
+            async def send_notification(self, note):
+                await self.open.wait()
+                self.got.append(note)
+
+        slow = Slow()
+        ear = watching.Ear(slow, "")
+        async with anyio.create_task_group() as group:
+            group.start_soon(ear.speak)
+            for _ in range(100):
+                ear.put(watching.ResourcesListChanged())
+                ear.put(watching.ToolsListChanged())
+                ear.put(watching.ResourceUpdated("skill://nobody/asked"))
+                await anyio.lowlevel.checkpoint()
+            slow.open.set()
+            await anyio.sleep(0.05)
+            group.cancel_scope.cancel()
+        return len(slow.got)
+
+    assert asyncio.run(run()) <= 4
+
+
+def test_subscriptions_are_to_what_is_served_and_not_too_many(tmp_path, monkeypatch):
+    monkeypatch.setattr(server_module, "MOST_WATCHED", 2)
+    folder = str(tmp_path)
+    for name in ("one", "two", "three"):
+        write_skill(folder, name)
+    with near(folder) as url:
+        session = Session(url)
+        for uri in ("skill://nobody/SKILL.md", "skill://one/none.md", "x" * 100_000):
+            session.ask("resources/subscribe", uri=uri)  # answered, and not kept
+        for name in ("one", "two", "two"):
+            session.ask("resources/subscribe", uri=f"skill://{name}/SKILL.md")
+        with pytest.raises(Refusal, match="more than 2"):
+            session.ask("resources/subscribe", uri="skill://three/SKILL.md")
+        for _ in range(5):
+            session.ready()  # said again, nothing is forgotten
+        with session.stream() as got:
+            write_skill(folder, "two", "license: MIT\n")
+            assert until(lambda: any(one["method"].endswith("updated") for one in got))
+        session.close()
+
+
+def test_no_tools_for_all_is_no_tools_for_each(tmp_path):
+    folder = str(tmp_path)
+    write_skill(folder, "one")
+    table = tmp_path / "clients.toml"
+    table.write_text('[clients.laptop]\ntoken-env = "LAPTOP"\n')
+    with serving(folder, "--clients", str(table), "--no-tools", LAPTOP=TOKEN) as url:
+        assert Talk(url, TOKEN).ask("tools/list")["tools"] == []
+
+
+@pytest.fixture
+def nested(tmp_path):
+    """A skill with two skills in its folder: one for others, one for people only."""
+    folder = str(tmp_path)
+    write_skill(folder, "outer", **{"notes.md": "mine\n"})
+    for name, more in (("hidden", ""), ("manual", "disable-model-invocation: true\n")):
+        root = write_skill(folder, f"outer/{name}", **{"references/x.md": "not yours\n"})
+        with open(os.path.join(root, "SKILL.md"), "w", encoding="utf-8") as file:
+            file.write(f"---\nname: {name}\ndescription: What it is for\n{more}---\nSECRET\n")
+    part = Part("laptop", Filter((), ("hidden",), ()))
+    satchel = Satchel.for_project(folder, trust="all", builtin=False)
+    return Views(satchel, [part], remote=True)
+
+
+def test_a_part_leaves_out_skills_inside_others(nested):
+    view = nested.of("laptop")
+    assert list(view.served.paths) == ["outer"]
+    [(_, manifest)] = view.served.manifests(["outer"])
+    assert list(manifest.files) == ["SKILL.md", "notes.md"]
+    assert manifest.folder("hidden") is None
+    for inner in ("hidden/SKILL.md", "hidden/references/x.md", "manual/SKILL.md"):
+        with pytest.raises(NotFound):
+            view.served.read(f"skill://outer/{inner}")
+        reply = view.call("ReadFile", {"path": f"skills/outer/{inner}"}, TakenBack())
+        assert reply.error is not None
+        assert reply.error.code == "ACCESS_DENIED"
+    loaded = view.call("Skill", {"name": "outer"}, TakenBack())
+    assert "hidden" not in json.dumps(loaded.to_dict())
+    [(_, whole)] = nested.default.served.manifests(["outer"])
+    assert "hidden/SKILL.md" in whole.files
+    assert "manual/SKILL.md" not in whole.files
+
+
+def test_what_only_people_load_is_not_read_as_a_file(nested):
+    path = {"path": "skills/outer/manual/SKILL.md"}
+    reply = nested.default.call("ReadFile", path, TakenBack())
+    assert reply.error is not None
+    assert "SECRET" not in json.dumps(reply.to_dict())
+    assert "SECRET" in nested.default.prompt("manual", {}).text
+
+
+@contextmanager
+def listening(answer=b""):
+    """An issuer that answers everything with these bytes, or never. Counts who comes."""
+    came = []
+    door = socket.create_server(("127.0.0.1", 0))
+
+    def accept():
+        while True:
+            try:
+                one, _ = door.accept()
+            except OSError:
+                return
+            came.append(one)
+            if answer:
+                one.recv(65_536)
+                size = f"content-length: {len(answer)}\r\nconnection: close\r\n\r\n"
+                one.sendall(f"HTTP/1.1 200 OK\r\n{size}".encode() + answer)
+                one.close()
+
+    thread = threading.Thread(target=accept)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{door.getsockname()[1]}", came
+    finally:
+        door.shutdown(socket.SHUT_RDWR)
+        door.close()
+        thread.join(5)
+        for one in came:
+            one.close()
+
+
+@pytest.fixture(scope="module")
+def key():
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def token(key, issuer, **header):
+    claims = {"iss": issuer, "aud": "https://a", "exp": time.time() + 99, "sub": "me"}
+    return jwt.encode(claims, key, "RS256", headers={"kid": "1", **header})
+
+
+def verify(verifier, *tokens):
+    async def run():
+        found = {}
+        async with anyio.create_task_group() as group:
+
+            async def one(at, text):
+                found[at] = await verifier.verify_token(text)
+
+            for at, text in enumerate(tokens):
+                group.start_soon(one, at, text)
+        return [found[at] for at in sorted(found)]
+
+    return asyncio.run(run())
+
+
+def test_whoever_has_no_token_costs_the_issuer_nothing(key, monkeypatch):
+    monkeypatch.setattr(issuing, "WAIT", 0.2)
+    with listening() as (here, came):
+        verifier = Issued(OAuth(here, "https://a"), [])
+        junk = ["junk", "a.b.c", "", token(key, "https://elsewhere")]
+        junk.append(jwt.encode({"iss": here}, "k" * 32, "HS256", headers={"kid": "1"}))
+        assert verify(verifier, *junk) == [None] * len(junk)
+        assert came == []
+        # Forged ones that look right: the issuer is asked once, and then not for a while.
+        threads = threading.active_count()
+        forged = [token(key, here, kid=str(number)) for number in range(60)]
+        assert set(verify(verifier, *forged)) == {None}
+        assert set(verify(verifier, *forged)) == {None}
+        assert len(came) <= 2
+        assert threading.active_count() <= threads + 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"[]", b'"x"', b"null", b"{", b'{"issuer": 7}', b'{"issuer": [], "jwks_uri": {}}', b"\xff"],
+)
+def test_an_issuer_that_talks_nonsense_breaks_nothing(key, answer):
+    with listening(answer) as (here, _):
+        for oauth in (OAuth(here, "https://a"), OAuth(here, "https://a", f"{here}/keys")):
+            assert verify(Issued(oauth, []), token(key, here)) == [None]
+
+
+def test_known_keys_are_used_while_somebody_asks_for_others(key, monkeypatch):
+    from jwt.algorithms import RSAAlgorithm
+
+    public = json.loads(RSAAlgorithm.to_jwk(key.public_key())) | {"kid": "1", "use": "sig"}
+    with listening(json.dumps({"keys": [public]}).encode()) as (here, came):
+        verifier = Issued(OAuth(here, "https://a", f"{here}/keys"), [])
+        assert verify(verifier, token(key, here))[0].subject == "me"
+        other = [token(key, here, kid=str(number)) for number in range(2, 40)]
+        assert set(verify(verifier, *other)) == {None}
+        assert len(came) == 1
+    # The issuer is gone: those who have a token still come in.
+    monkeypatch.setattr(issuing, "FRESH", 0.0)
+    monkeypatch.setattr(issuing, "PAUSE", 0.0)
+    assert verify(verifier, token(key, here))[0].subject == "me"
+
+
+def test_a_token_by_hand_and_an_oauth_server_together(key, monkeypatch):
+    from jwt.algorithms import RSAAlgorithm
+
+    monkeypatch.setenv("BY_HAND", TOKEN)
+    public = json.loads(RSAAlgorithm.to_jwk(key.public_key())) | {"kid": "1", "use": "sig"}
+    with listening(json.dumps({"keys": [public]}).encode()) as (here, _):
+        oauth = OAuth(here, "https://a", f"{here}/keys", ("skills",))
+        clients = [Client(Part(""), token_from("BY_HAND"))]
+        both = Either(Tokens(clients, oauth.scopes), Issued(oauth, clients))
+        by_hand, issued, none = verify(both, TOKEN, token(key, here), TOKEN + "x")
+    assert by_hand.scopes == ["skills"]
+    assert issued.subject == "me"
+    assert none is None
+
+
+def test_a_file_that_others_can_read_is_seen(tmp_path):
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    file.chmod(0o644)
+    assert others_can_read(str(file))
+    file.chmod(0o600)
+    assert not others_can_read(str(file))
+
+
+@pytest.mark.parametrize(("sign", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_signal_ends_the_server_on_stdio(tmp_path, sign, status):
+    write_skill(str(tmp_path), "one")
+    command = [sys.executable, "-m", "satchel", "mcp", "serve", "--project", str(tmp_path)]
+    source = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "src"))
+    ask = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": source, "SATCHEL_TRUST": "all"},
+    ) as process:
+        process.stdin.write(json.dumps(ask).encode() + b"\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        process.send_signal(sign)
+        try:
+            assert process.wait(8) == status
+        finally:
+            process.kill()
+        assert b"Traceback" not in process.stderr.read()

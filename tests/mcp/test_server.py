@@ -1,0 +1,323 @@
+"""What a client gets: the extension, resources, tools, prompts, and news of changes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+import time
+
+import pytest
+
+from mcp_talk import Refusal, Talk, events, serving, write_skill
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def talk(url):
+    return Talk(url)
+
+
+def every(talk: Talk, method: str, key: str, **params: str) -> list[dict]:
+    """All pages of a list."""
+    found, cursor = [], None
+    while True:
+        page = talk.ask(method, **params, **({"cursor": cursor} if cursor else {}))
+        found += page[key]
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            return found
+
+
+def test_it_says_what_it_can(talk):
+    found = talk.ask("server/discover")["capabilities"]
+    assert found["extensions"] == {"io.modelcontextprotocol/skills": {"directoryRead": True}}
+    assert found["resources"] == {"subscribe": True, "listChanged": True}
+    assert found["tools"] == found["prompts"] == {"listChanged": True}
+
+
+def test_an_entry_is_a_complete_manifest(talk, project):
+    skill = talk.ask("skills/get", uri="skill://pdf-forms/SKILL.md")["skill"]
+    assert skill["frontmatter"] == {
+        "name": "pdf-forms",
+        "description": "What pdf-forms is for",
+        "license": "MIT",
+        "metadata": {"version": "2.1"},
+        "allowed-tools": "Read Grep",
+    }
+    root = os.path.join(project, "skills", "pdf-forms")
+    paths = {
+        os.path.relpath(os.path.join(at, name), root)
+        for at, _, names in os.walk(root)
+        for name in names
+    }
+    assert len(skill["resources"]) == len(paths) == 5
+    for row in skill["resources"]:
+        [content] = talk.ask("resources/read", uri=row["uri"])["contents"]
+        data = content["text"].encode() if "text" in content else base64.b64decode(content["blob"])
+        assert len(data) == row["size"]
+        assert f"sha256:{hashlib.sha256(data).hexdigest()}" == row["digest"]
+
+
+def test_what_a_list_shows_is_what_is_got(talk):
+    listed = {one["uri"]: one for one in every(talk, "skills/list", "skills")}
+    for uri, entry in listed.items():
+        assert talk.ask("skills/get", uri=uri)["skill"] == entry
+    assert "skill://deploy/SKILL.md" not in listed  # only for people
+    shown = {one["uri"]: one for one in every(talk, "resources/list", "resources")}
+    assert set(shown) == set(listed)
+    assert shown["skill://changelog/SKILL.md"]["name"] == "changelog"
+    assert shown["skill://changelog/SKILL.md"]["mimeType"] == "text/markdown"
+
+
+def test_answers_say_how_long_they_hold(talk):
+    for method in ("skills/list", "resources/list", "resources/templates/list", "tools/list"):
+        found = talk.ask(method)
+        assert found["resultType"] == "complete"
+        assert found["ttlMs"] == 5000
+        assert found["cacheScope"] == "public"
+
+
+def test_a_folder_lists_what_is_right_in_it(talk):
+    def names(uri):
+        return {
+            row["name"]: row.get("mimeType")
+            for row in every(talk, "resources/directory/read", "resources", uri=uri)
+        }
+
+    assert names("skill://pdf-forms") == {
+        "pdf-forms": "text/markdown",  # its SKILL.md is called as the skill is
+        "assets": "inode/directory",
+        "references": "inode/directory",
+        "scripts": "inode/directory",
+    }
+    assert names("skill://pdf-forms/references") == {
+        "forms.md": "text/markdown",
+        "deep": "inode/directory",
+    }
+    [row] = talk.ask("resources/directory/read", uri="skill://pdf-forms/references/deep")[
+        "resources"
+    ]
+    assert row["uri"] == "skill://pdf-forms/references/deep/more%20words.md"
+    for uri in ("skill://pdf-forms/SKILL.md", "skill://pdf-forms/nowhere", "skill://nobody"):
+        with pytest.raises(Refusal) as caught:
+            talk.ask("resources/directory/read", uri=uri)
+        assert caught.value.code == -32602
+
+
+def test_plain_tools_answer_with_the_envelope(talk):
+    tools = {tool["name"]: tool for tool in talk.ask("tools/list")["tools"]}
+    assert set(tools) == {"Skill", "SkillSearch", "ReadFile"}
+    assert tools["Skill"]["annotations"]["readOnlyHint"] is True
+    assert "pdf-forms" in tools["Skill"]["description"]
+    reply = talk.ask("tools/call", name="Skill", arguments={"name": "changelog", "args": "1.2"})
+    assert reply["isError"] is False
+    assert reply["structuredContent"]["status"] == "success"
+    assert reply["content"][0]["text"] == reply["structuredContent"]["text"]
+    assert '<skill-loaded name="changelog">' in reply["content"][0]["text"]
+    reply = talk.ask("tools/call", name="Skill", arguments={"name": "nobody"})
+    assert reply["isError"] is True
+    assert reply["structuredContent"]["error"]["code"] == "NOT_FOUND"
+    reply = talk.ask("tools/call", name="Skill", arguments={"name": "deploy"})
+    assert reply["structuredContent"]["error"]["code"] == "PERMISSION_DENIED"
+    with pytest.raises(Refusal) as caught:
+        talk.ask("tools/call", name="excel_read", arguments={})
+    assert caught.value.code == -32602
+
+
+def test_over_http_only_files_of_skills_are_read(talk, project):
+    path = os.path.join(project, "skills/pdf-forms/references/forms.md")
+    reply = talk.ask("tools/call", name="ReadFile", arguments={"path": path})
+    assert "# Forms" in reply["content"][0]["text"]
+    for path in ("notes/secret.md", "skills/pdf-forms/../../notes/secret.md", "/etc/passwd"):
+        reply = talk.ask("tools/call", name="ReadFile", arguments={"path": path})
+        assert reply["structuredContent"]["error"]["code"] == "ACCESS_DENIED", path
+
+
+def test_people_get_a_prompt_for_each_skill(talk):
+    prompts = {prompt["name"]: prompt for prompt in talk.ask("prompts/list")["prompts"]}
+    assert {"pdf-forms", "changelog", "release", "deploy"} <= set(prompts)
+    assert [one["name"] for one in prompts["release"]["arguments"]] == ["version", "channel"]
+    assert prompts["changelog"]["arguments"][0]["description"] == "[version]"
+    got = talk.ask("prompts/get", name="deploy")  # a person may
+    assert '<skill-loaded name="deploy">' in got["messages"][0]["content"]["text"]
+    got = talk.ask("prompts/get", name="changelog", arguments={"args": "2.0"})
+    assert "2.0" in got["messages"][0]["content"]["text"]
+    with pytest.raises(Refusal) as caught:
+        talk.ask("prompts/get", name="nobody")
+    assert caught.value.code == -32602
+
+
+def test_pages_hold_while_the_library_changes(tmp_path):
+    folder = str(tmp_path)
+    for number in range(0, 500, 2):
+        write_skill(folder, f"skill-{number:03}")
+    with serving(folder) as url:
+        talk = Talk(url)
+        first = talk.ask("skills/list")
+        assert len(first["skills"]) == 100
+        write_skill(folder, "skill-001")  # before the place we are at
+        write_skill(folder, "skill-201")  # behind it
+        shutil.rmtree(os.path.join(folder, "skills", "skill-100"))
+        time.sleep(1.2)
+        rest, cursor = [], first["nextCursor"]
+        while cursor:
+            page = talk.ask("skills/list", cursor=cursor)
+            rest += [one["frontmatter"]["name"] for one in page["skills"]]
+            cursor = page.get("nextCursor")
+        names = [one["frontmatter"]["name"] for one in first["skills"]] + rest
+        assert len(names) == len(set(names))
+        assert "skill-201" in names
+        assert "skill-498" in names
+
+
+@pytest.mark.req("B9")
+def test_everybody_hears_of_changes_within_a_second(tmp_path):
+    folder = str(tmp_path)
+    root = write_skill(folder, "one", **{"references/a.md": "first\n"})
+    uri = "skill://one/references/a.md"
+    with serving(folder) as url:
+        talk = Talk(url)
+        before = talk.ask("skills/get", uri="skill://one/SKILL.md")["skill"]
+        heard = events(
+            url,
+            toolsListChanged=True,
+            promptsListChanged=True,
+            resourcesListChanged=True,
+            resourceSubscriptions=["skill://one/SKILL.md"],
+        )
+        assert heard.quiet(1)
+        began = time.monotonic()
+        write_skill(folder, "two")
+        got = {}
+        while len(got) < 3:
+            at, message = heard.timed()
+            got[message["method"]] = at - began
+        assert set(got) == {
+            "notifications/tools/list_changed",
+            "notifications/prompts/list_changed",
+            "notifications/resources/list_changed",
+        }
+        assert max(got.values()) < 1, got
+        assert talk.ask("skills/get", uri="skill://two/SKILL.md")
+        assert "What two is for" in talk.ask("tools/list")["tools"][1]["description"]
+        # A file beside SKILL.md: no list of names changes, the manifest does.
+        time.sleep(0.2)
+        began = time.monotonic()
+        with open(os.path.join(root, "references", "a.md"), "w", encoding="utf-8") as file:
+            file.write("second, and longer\n")
+        kinds = set()
+        while len(kinds) < 2:
+            at, message = heard.timed()
+            kinds.add(message["method"])
+            assert at - began < 1
+        assert kinds == {
+            "notifications/resources/list_changed",
+            "notifications/resources/updated",
+        }
+        after = talk.ask("skills/get", uri="skill://one/SKILL.md")["skill"]
+        assert after != before
+        [row] = [row for row in after["resources"] if row["uri"] == uri]
+        text = talk.ask("resources/read", uri=uri)["contents"][0]["text"]
+        assert row["digest"] == f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        heard.close()
+
+
+def test_without_the_watch_extra_the_disk_is_looked_at(tmp_path):
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "watchfiles.py").write_text("raise ImportError('none', name='watchfiles')\n")
+    folder = str(tmp_path / "project")
+    root = write_skill(folder, "one", **{"references/a.md": "first\n"})
+    source = os.path.join(os.path.dirname(__file__), "..", "..", "src")
+    path = os.pathsep.join((str(hidden), os.path.abspath(source)))
+    with serving(folder, PYTHONPATH=path) as url:
+        Talk(url).ask("skills/list")
+        heard = events(url, resourcesListChanged=True)
+        assert heard.quiet(1.5)
+        for change in (lambda: write_skill(folder, "two"), lambda: shutil.rmtree(root)):
+            began = time.monotonic()
+            change()
+            at, message = heard.timed()
+            assert message["method"] == "notifications/resources/list_changed"
+            assert at - began < 1.5
+            heard.quiet(0.8)
+        heard.close()
+
+
+def test_what_cannot_be_served_says_why(tmp_path):
+    folder = str(tmp_path)
+    write_skill(folder, "good")
+    write_skill(folder, "many", **{f"references/{at}.md": "x" for at in range(512)})
+    write_skill(folder, "large", "", **{"assets/x.bin": b"\0" * (16 * 1024 * 1024)})
+    write_skill(folder, "typed", "metadata:\n  version: 2\n")
+    write_skill(folder, "Not A Name")
+    root = write_skill(folder, "linked")
+    os.symlink("/etc/hostname", os.path.join(root, "hostname"))
+    from satchel import Satchel
+    from satchel.integrations.mcp.served import Manifests, Served
+
+    satchel = Satchel.for_project(folder, trust="all")
+    manifests = Manifests(satchel.library)
+    served = Served(satchel.library, manifests)
+    names = {path for path, _ in served.manifests(served.paths)}
+    assert "good" in names
+    why = {one.skill.name: one.reason for one in manifests.refused()}
+    assert names.isdisjoint(why)
+    assert "512 files" in why["many"]
+    assert "16 MiB" in why["large"]
+    assert "`metadata`" in why["typed"]
+    assert "lowercase" in why["Not A Name"]
+    assert "leads out" in why["linked"]
+    told = {event.skills[0] for event in satchel.trace.events if event.values.get("what") == "mcp"}
+    assert told == set(why)
+
+
+def test_nothing_is_read_before_somebody_asks(tmp_path):
+    folder = str(tmp_path)
+    for number in range(250):
+        write_skill(folder, f"skill-{number:03}")
+    from satchel import Satchel
+    from satchel.integrations.mcp.cursors import page
+    from satchel.integrations.mcp.views import Views
+
+    views = Views(Satchel.for_project(folder, trust="all", builtin=False))
+    served = views.default.served
+    assert len(served.paths) == 250
+    assert len(views.default.definitions()) == 3
+    assert len(views.manifests) == 0
+    first = page(served.paths, "skills", None, 100)
+    assert len(list(served.manifests(first.names))) == len(views.manifests) == 100
+    served.find("skill://skill-240/SKILL.md")
+    assert len(views.manifests) == 101
+
+
+def test_a_skill_in_a_skill_has_both_addresses(tmp_path):
+    folder = str(tmp_path)
+    root = write_skill(folder, "outer")
+    os.makedirs(os.path.join(root, "inner"))
+    with open(os.path.join(root, "inner", "SKILL.md"), "w", encoding="utf-8") as file:
+        file.write("---\nname: inner\ndescription: Inside\n---\n")
+    from satchel import Satchel
+    from satchel.integrations.mcp.served import Manifests, Served
+
+    library = Satchel.for_project(folder, trust="all").library
+    served = Served(library, Manifests(library))
+    assert {"outer", "outer/inner"} <= set(served.paths)
+    found = served.find("skill://outer/inner/SKILL.md")
+    assert (found.path, found.file) == ("outer/inner", "SKILL.md")
+    assert "inner/SKILL.md" in served.find("skill://outer/SKILL.md").manifest.files
+
+
+def test_untrusted_skills_are_not_served(tmp_path):
+    folder = str(tmp_path)
+    write_skill(folder, "strange")
+    with serving(folder, SATCHEL_TRUST="none") as url:
+        talk = Talk(url)
+        assert "strange" not in json.dumps(talk.ask("skills/list"))
+        with pytest.raises(Refusal) as caught:
+            talk.ask("resources/read", uri="skill://strange/SKILL.md")
+        assert caught.value.code == -32602
