@@ -209,12 +209,38 @@ def draw_retrieval(figures: dict[str, Any]) -> Any:
     return figure
 
 
+def draw_prompt_cache(figures: dict[str, Any]) -> Any:
+    """One line for each agent: the input that the provider had to read anew, summed up."""
+    agents = figures["agents"]["anthropic"]
+    shown = {
+        "satchel": OURS,
+        "list in each request, one order": FLOOR,
+        "the same, loaded skills in the system prompt": GREY,
+    }
+    names = ("satchel", "list of skills written anew", "and most used first, loaded ones in it")
+    figure, axes = plt.subplots(figsize=(8, 4))
+    for (name, colour), label in zip(shown.items(), names, strict=True):
+        anew = {0: 0}
+        for turn, total, read in agents[name]["by request"]:
+            anew[turn] = anew.get(turn, anew[turn - 1]) + total - read
+        axes.step(list(anew), list(anew.values()), where="post", color=colour, label=label)
+    axes.set_xlabel(f"turn (the library of {figures['skills']} skills changes five times)")
+    axes.set_ylabel("input tokens so far, not from the cache")
+    axes.yaxis.set_major_formatter(_count)
+    axes.set_xlim(0, figures["turns"])
+    axes.set_ylim(0)
+    axes.grid(visible=True, axis="y", color=GREY, alpha=0.2)
+    axes.legend(labelcolor=GREY)
+    return figure
+
+
 PICTURES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "discovery": draw_discovery,
     "growth": draw_growth,
     "retrieval": draw_retrieval,
     "retrieval-speed": draw_retrieval_speed,
     "end_to_end": draw_end_to_end,
+    "prompt-cache": draw_prompt_cache,
 }
 """The kept figures, and who draws them."""
 

@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import agent_tables
+import mcp_tables
 import retrieval_tables
 import store_tables
 import tool_tables
@@ -34,6 +36,7 @@ PAGES = (
     "concepts/scanning.md",
     "decisions/025-no-skill-fits.md",
     "guides/fix-a-skill-that-does-not-fire.md",
+    "guides/serve-over-mcp.md",
 )
 MARKED = re.compile(
     r"(?P<begin><!-- figures: (?P<name>[\w-]+) -->\n).*?(?P<end><!-- end of figures -->)", re.DOTALL
@@ -164,6 +167,14 @@ def _of_retrieval(name: str, kept: str) -> Callable[[], str]:
     return lambda: _markdown(getattr(retrieval_tables, name)(_kept(kept)))
 
 
+def _of_agents(name: str, kept: str) -> Callable[[], str]:
+    return lambda: _markdown(getattr(agent_tables, name)(_kept(kept)))
+
+
+def _of_mcp(name: str, kept: str) -> Callable[[], str]:
+    return lambda: _markdown(getattr(mcp_tables, name)(_kept(kept)))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     **{
         function.__name__: function
@@ -177,6 +188,9 @@ TABLES: dict[str, Callable[[], str]] = {
         for name in ("retrieval_speed", "retrieval_ratios", "retrieval_upkeep")
     },
     "end_to_end": _of_retrieval("end_to_end", "end_to_end"),
+    "prompt_cache": _of_agents("prompt_cache", "prompt-cache"),
+    "mcp_conformance": _of_mcp("mcp_conformance", "mcp-conformance"),
+    "mcp_server": _of_mcp("mcp_server", "mcp-server"),
 }
 
 

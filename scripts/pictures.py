@@ -11,6 +11,7 @@ changes a picture. `--check` writes nothing; it exits 1 and names the pictures t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -21,12 +22,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from xml.sax.saxutils import escape
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(ROOT, "src"))
+sys.path[:0] = [os.path.join(ROOT, "src"), os.path.join(ROOT, "tests")]
 
-from satchel.cli.output import width_of, wrap  # noqa: E402 - found through the line above
+from model_server import ModelServer, Reply  # noqa: E402 - found through the line above
+from satchel.cli.output import width_of, wrap  # noqa: E402 - same
+from typing_at import Typing  # noqa: E402 - same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from model_server import Request
 
 COLUMNS = 92
 """Width of every picture, in characters."""
@@ -34,6 +39,14 @@ TIME = "2026-01-15 09:30:00"
 """When everything happened."""
 TIMES = "36 ms to run, 38 ms in all"
 """How long a program takes."""
+TOOK = (
+    (re.compile(r"(?<=loaded, )\d+ characters"), "113 characters"),
+    (re.compile(r"(?<=  )[\d.]+ m?s(?=(\x1b\[0m)?\r?$)", re.MULTILINE), "12 ms"),
+    (re.compile(r"(?<=  \x1b\[2m)[\d.]+ m?s(?=\x1b\[0m\r?$)", re.MULTILINE), "12 ms"),
+    (re.compile(r"[\d,]+ tokens in \(\d+% from the cache\), [\d,]+ tokens out, \$[\d.]+"),
+     "6,475 tokens in (65% from the cache), 117 tokens out, $0.0077"),
+)  # fmt: skip
+"""What a turn takes: paths differ in length, and so do the tokens."""
 
 
 GOAL = "review the branch and write what is new in this version"
@@ -47,6 +60,8 @@ class Picture(NamedTuple):
     words: tuple[str, ...]
     after: str = ""
     """What happens in the demo before it, as the name of a method."""
+    typed: tuple[tuple[str, str], ...] = ()
+    """What a person waits for, and then types, at a terminal."""
 
 
 PICTURES = (
@@ -61,6 +76,17 @@ PICTURES = (
     Picture("update", ("update", "--yes"), "a_new_version_arrives"),
     Picture("scan", ("scan", "inbox/helper"), "a_hostile_skill_arrives"),
     Picture("try", ("try", "weather_today", "--arg", "city=Berlin"), "a_program_is_curious"),
+    Picture("run", ("run", "review totals.py"), "a_model_answers"),
+    Picture(
+        "chat",
+        ("chat", "--ask", "ReadFile"),
+        typed=(
+            ("Ctrl-D ends", "review totals.py\r"),
+            ("always in this chat: ", "y\r"),
+            ("line 2.", "/skills\r"),
+            ("loaded in this conversation", "\x04"),
+        ),
+    ),
 )
 
 SKILLS = {
@@ -170,12 +196,18 @@ def main(arguments: list[str]) -> int:
 
 def draw_all(folder: str) -> Iterator[tuple[str, str]]:
     """Every picture: the path it belongs to, and its SVG."""
-    with tempfile.TemporaryDirectory() as base:
+    with contextlib.ExitStack() as stack:
+        base = stack.enter_context(tempfile.TemporaryDirectory())
         demo = Demo(base)
+        stack.callback(demo.close)
         for picture in PICTURES:
             if picture.after:
                 getattr(demo, picture.after)()
-            text = demo.run(*picture.words)
+            text = (
+                demo.talk(*picture.words, typed=picture.typed)
+                if picture.typed
+                else demo.run(*picture.words)
+            )
             yield os.path.join(folder, f"terminal-{picture.name}.svg"), draw(picture, text)
 
 
@@ -185,6 +217,7 @@ class Demo:
     def __init__(self, base: str) -> None:
         self.project = os.path.join(os.path.realpath(base), "demo")
         self.home = os.path.join(os.path.realpath(base), "home")
+        self.server: ModelServer | None = None
         for path, text in SKILLS.items():
             os.makedirs(os.path.join(self.project, path))
             with open(os.path.join(self.project, path, "SKILL.md"), "w", encoding="utf-8") as file:
@@ -266,6 +299,28 @@ class Demo:
             )
         self.run("try", "weather_today", "--arg", "city=Rome")  # what is built, is built now
 
+    def a_model_answers(self) -> None:
+        """A file to review, and a model that says what the script below says."""
+        with open(os.path.join(self.project, "totals.py"), "w", encoding="utf-8") as file:
+            file.write("def mean(numbers):\n    return sum(numbers) / len(numbers)\n")
+
+        def script(request: Request) -> Reply:
+            if request.step == 0:
+                return Reply(calls=[("Skill", {"name": "code-review", "args": "totals.py"})])
+            if request.step == 1:
+                return Reply(calls=[("ReadFile", {"path": "totals.py"})])
+            return Reply(
+                "**One bug**: `mean([])` divides by zero.\n\n"
+                "1. Say what an empty list means.\n2. Test it.\n\nIt is in line 2."
+            )
+
+        self.server = ModelServer(script).start()
+
+    def close(self) -> None:
+        """End what runs beside it."""
+        if self.server is not None:
+            self.server.close()
+
     def _pack(self, files: dict[str, str]) -> None:
         with zipfile.ZipFile(os.path.join(self.project, "meeting-notes.zip"), "w") as archive:
             for name, text in files.items():
@@ -273,24 +328,33 @@ class Demo:
 
     def run(self, *words: str) -> str:
         """What a command prints on both streams, coloured, the same on every machine."""
-        text = self._python("-m", "satchel", "--color", *words)
+        return self._same(self._python("-m", "satchel", "--color", *words))
+
+    def talk(self, *words: str, typed: tuple[tuple[str, str], ...]) -> str:
+        """What somebody sees at a terminal that only ever adds lines."""
+        command = [sys.executable, "-m", "satchel", "--color", *words]
+        with Typing(command, self.project, {**self._env(), "TERM": "dumb"}) as typing:
+            for seen, keys in typed:
+                typing.sees(seen)
+                typing.quiet(0.5)
+                typing.type(keys)
+            if typing.ends():
+                raise SystemExit(typing.text)
+        text = re.sub(r"\x1b\[\?\d+[hl]", "", typing.raw).replace("\r", "")
+        return self._same(re.sub(r"(?m)^> ", "\x1b[1;36m>\x1b[0m ", text))
+
+    def _same(self, text: str) -> str:
+        for pattern, words in TOOK:
+            text = pattern.sub(words, text)
         text = text.replace(self.project, "~/demo").replace(self.home, "~")
         text = re.sub(r"[\d.]+ m?s to run, .*[\d.]+ m?s in all", TIMES, text)
         return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", TIME, text)
 
     def _python(self, *words: str) -> str:
-        env = {
-            "PATH": os.environ.get("PATH", ""),
-            "HOME": self.home,
-            "PYTHONPATH": os.path.join(ROOT, "src"),
-            "COLUMNS": str(COLUMNS),
-            "SATCHEL_LANG": "en",
-            "PYTHONUTF8": "1",
-        }
         done = subprocess.run(
             [sys.executable, *words],
             cwd=self.project,
-            env=env,
+            env=self._env(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
@@ -299,6 +363,19 @@ class Demo:
         if done.returncode not in {0, 1}:
             raise SystemExit(done.stdout)
         return done.stdout
+
+    def _env(self) -> dict[str, str]:
+        model = {} if self.server is None else self.server.environment()
+        return {
+            "PATH": os.environ.get("PATH", ""),
+            "HOME": self.home,
+            "PYTHONPATH": os.path.join(ROOT, "src"),
+            "COLUMNS": str(COLUMNS),
+            "SATCHEL_LANG": "en",
+            "PYTHONUTF8": "1",
+            "SATCHEL_MODEL": "anthropic:claude-sonnet-5",
+            **model,
+        }
 
 
 class Run(NamedTuple):

@@ -92,6 +92,27 @@ def _no_network() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What to start programs with that import much: compiled once a run, not at every start.
+
+    An environment may come without compiled files and CI writes none beside the sources.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # workers share it
+    return {"PYTHONPYCACHEPREFIX": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
+
+
+@pytest.fixture(scope="module")
+def quick_starts(compiled: dict[str, str]) -> Iterator[None]:
+    """Every program that a module's tests start is compiled once."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in compiled.items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="session")
 def root() -> str:
     """The project's own folder."""
     return ROOT

@@ -111,7 +111,7 @@ def terminal(empty) -> Terminal:
         "---\nname: code-review\n"
         "description: Reviews code for bugs, security and style. Use when the user asks for a"
         " review of a diff or a pull request.\n"
-        "license: MIT\nallowed-tools: Read Grep\ncolour: blue\n---\n"
+        "license: MIT\neffort: high\ncolour: blue\n---\n"
         "# Code review\n\nLook at $ARGUMENTS.\n",
     )
     references = empty.project / ".agents/skills/code-review/references"
@@ -152,6 +152,12 @@ def terminal(empty) -> Terminal:
         empty.trust(f".agents/skills/{name}")
     empty.trust("skills/code-review")
     return empty
+
+
+@pytest.fixture(scope="session")
+def warm(compiled) -> dict[str, str]:
+    """Compiled once: the packages of a model's provider take seconds to compile."""
+    return compiled
 
 
 class _Inside(Session):

@@ -12,6 +12,7 @@ import sys
 import click
 import pytest
 
+from model_server import ModelServer
 from needs import needs
 from satchel.cli.app import cli
 from satchel.cli.output import width_of
@@ -20,7 +21,7 @@ COMMANDS = {
     name: cli.get_command(click.Context(cli), name)
     for name in cli.list_commands(click.Context(cli))
 }
-WITHOUT_JSON = {"completion", "help"}
+WITHOUT_JSON = {"chat", "completion", "help"}
 
 
 @pytest.mark.parametrize("words", [("--project", "{}", "list"), ("list", "--project", "{}")])
@@ -104,6 +105,11 @@ ASKS = {
     "export pdf-forms": {4},
     "trust": {0, 4},
     "which": {0, 3},
+    "mcp add docs https://skills.example.com/mcp": {1},
+    "mcp add local -- uvx our-skills": {1},
+    "mcp check": {0, 1},
+    "mcp install --client claude-code": {4},
+    "mcp serve --http --token-env SKILLS_TOKEN": {3},
     "doctor": {0, 1},
     "validate": {0, 1},
     "check": {0, 1},
@@ -113,7 +119,7 @@ ASKS = {
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("line", _examples())
-def test_every_example_of_the_help_can_be_run(line, terminal, furniture):
+def test_every_example_of_the_help_can_be_run(line, terminal, furniture, warm):
     for part in ("home", "project"):
         shutil.copytree(furniture / part, getattr(terminal, part), dirs_exist_ok=True)
     env = {"SATCHEL_BUILTIN": "true", "GIT_CONFIG_GLOBAL": str(furniture / "gitconfig")}
@@ -127,7 +133,12 @@ def test_every_example_of_the_help_can_be_run(line, terminal, furniture):
     for earlier in BEFORE[max(known, key=len)] if known else ():
         done = terminal.run(*earlier.split(), **env)
         assert done.status == 0, done.err
-    done = terminal.run(*words, **env)
+    if words[0] in {"chat", "run"}:
+        with ModelServer(lambda _request: "Hello.") as server:
+            known = {**env, **warm, **server.environment(), "SATCHEL_MODEL": "openai:gpt-5"}
+            done = terminal.run(*words, stdin="hello\n", **known)
+    else:
+        done = terminal.run(*words, **env)
     allowed = ASKS.get(said) or ASKS.get(words[0]) or {0}
     assert done.status in allowed, done.err
 
@@ -224,6 +235,7 @@ def test_the_commands_are_those_that_were_promised():
         "list show load read search which catalogue why doctor locations tools agents index "
         "vectors "
         "init new add import update remove rename undo export link "
+        "chat run mcp "
         "trust scan check try test overlap validate verify lock install sandbox sign signers "
         "completion"
     )

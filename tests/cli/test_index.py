@@ -72,6 +72,8 @@ def test_scripts_get_engine_skills_seconds_size_and_folder(inside, tmp_path):
         "folder": str(tmp_path / "nowhere"),
         "vectors": "",
         "embedded": 0,
+        "swept": 0,
+        "without_vectors": [],
         "size": 0,
     }
     assert detector.calls == [(4, True)]
@@ -135,10 +137,14 @@ def test_vectors_are_counted_and_made_anew(empty):
     assert done.out.startswith("3 skills")
     # The model does not read the third one: that is left to words.
     assert "vectors: 2 skills (tiny-bert)" in done.out
+    lacking = "No vector for `notes`: the model does not know the script of its description"
+    assert lacking in " ".join(done.err.split())
     (kept,) = empty.home.glob(".cache/satchel/search/*/vectors/*/*.vec")
     empty.run("index", **on)
     assert kept.exists()
-    assert json.loads(empty.run("index", "--rebuild", "--json", **on).out)["embedded"] == 2
+    told = json.loads(empty.run("index", "--rebuild", "--json", **on).out)
+    assert told["embedded"] == 2
+    assert [one["name"] for one in told["without_vectors"]] == ["notes"]
     (again,) = empty.home.glob(".cache/satchel/search/*/vectors/*/*.vec")
     assert again != kept
 
@@ -225,3 +231,21 @@ def test_a_small_library_hears_nothing_of_it(terminal, monkeypatch):
     monkeypatch.setitem(sys.modules, "tantivy", None)
     assert _doctor(terminal.project, Scripted(held=0)) == {}
     assert "search-" not in terminal.run("doctor").out
+
+
+@pytest.mark.parametrize(
+    ("swept", "said"),
+    [
+        (1, "Removed 1 search index that nobody uses any more\n"),
+        (1_200, "Removed 1,200 search indexes that nobody uses any more\n"),
+    ],
+)
+def test_what_was_swept_is_told_to_people(inside, swept, said):
+    class Sweeping(Scripted):
+        def prepare(self, skills, progress=None, rebuild=False):
+            return super().prepare(skills, progress, rebuild)._replace(swept=swept)
+
+    _, status, _, err = inside(index, Sweeping())
+    assert (status, err) == (0, said)
+    _, _, out, err = inside(index, Sweeping(), "--json")
+    assert (json.loads(out)["swept"], err) == (swept, "")

@@ -95,7 +95,18 @@ def test_search_gives_reasons(terminal):
     assert found[0]["name"] == "code-review"
     assert set(found[0]) == {"name", "score", "reason", "evidence", "description", "ref"}
     assert len(json.loads(terminal.run("search", "use", "--json", "--limit", "1").out)) <= 1
-    assert json.loads(terminal.run("search", "xylophone", "--json").out) == []
+    none = terminal.run("search", "xylophone", "--json")
+    assert (none.status, json.loads(none.out)) == (3, [])
+
+
+def test_a_search_for_nothing_and_one_that_finds_nothing(terminal):
+    for words in (("",), (" ", "")):
+        done = terminal.run("search", *words)
+        assert (done.status, done.out) == (2, "")
+        assert "error: There are no words to search for" in done.err
+    done = terminal.run("search", "xylophone")
+    assert (done.status, done.out) == (3, "")
+    assert terminal.run("search", "review").status == 0
 
 
 def test_the_block_is_data_and_the_account_is_for_people(terminal):

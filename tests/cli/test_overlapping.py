@@ -84,8 +84,20 @@ def test_a_limit_says_that_there_is_more(desk):
     assert json.loads(desk.run("overlap", "--min", "0", "--limit", "1", "--json").out)["more"]
 
 
+def test_copies_do_not_make_their_own_words_common(empty):
+    for at in range(1, 7):
+        text = f"Makes invoices for customer number{at} in format f{at}. Use when billing {at}."
+        head = f"---\nname: invoice-{at}\ndescription: {text}\n---\nSteps.\n"
+        empty.skill(f".agents/skills/invoice-{at}", head)
+        empty.trust(f".agents/skills/invoice-{at}")
+    done = empty.run("overlap")
+    assert done.out.startswith("Easily mistaken\n")
+    assert done.out.count("both: billing, customer, format, invoices, makes") == 15
+
+
 def test_a_heading_fits_the_scores_below_it(desk):
-    text = "---\nname: lessons\ndescription: Teaches French and German grammar.\n---\nSteps.\n"
+    about = "Teaches German grammar, spelling and pronunciation to beginners."
+    text = f"---\nname: lessons\ndescription: {about}\n---\nSteps.\n"
     desk.skill(".agents/skills/lessons", text)
     desk.trust(".agents/skills/lessons")
     done = desk.run("overlap", "--min", "0.01")

@@ -15,7 +15,7 @@ def test_show_tells_every_field_and_whether_it_acts(terminal):
         "name": "honoured",
         "description": "honoured",
         "license": "honoured",
-        "allowed-tools": "inert",
+        "effort": "inert",
         "colour": "unknown",
     }
     assert [file["path"] for file in shown["files"]] == ["SKILL.md", "references/checklist.md"]

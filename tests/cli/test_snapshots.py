@@ -70,6 +70,10 @@ ENGLISH = {
     "init-named": ("init", "release-notes"),
     "help-completion": ("completion", "--help"),
     "help-catalogue": ("catalogue", "--help"),
+    "help-chat": ("chat", "--help"),
+    "help-run": ("run", "--help"),
+    "error-no-model": ("run", "hello"),
+    "error-amount": ("run", "hello", "--max-cost", "nothing"),
 }
 CHINESE = {
     "list": ("list", "--all"),
@@ -101,6 +105,9 @@ CHINESE = {
     "help": ("--help",),
     "help-why": ("why", "--help"),
     "help-validate": ("validate", "--help"),
+    "help-chat": ("chat", "--help"),
+    "help-run": ("run", "--help"),
+    "error-no-model": ("run", "hello"),
 }
 
 

@@ -194,3 +194,15 @@ def test_a_name_that_becomes_another_is_said(terminal):
         assert done.status == 0
         assert f"The name became `{became}`" in done.err
     assert "became" not in terminal.run("add", "plain-name").err
+
+
+def test_add_does_not_write_an_empty_skill_beside_the_one_that_is_named(shop):
+    shop.skill("inbox/two words", SKILL.replace("meeting-notes", "two-words"))
+    for name, typed in (("inbox/helper", "inbox/helper"), ("inbox/two words", "'inbox/two words'")):
+        done = shop.run("add", name)
+        assert (done.status, done.out) == (4, "")
+        assert f"`{name}` is a skill already" in done.err
+        assert f"Install it with `satchel import {typed}`" in " ".join(done.err.split())
+    assert shop.run("add", "greet").err.startswith("error: The skill `greet` exists already")
+    (shop.project / "plain").mkdir()
+    assert shop.run("add", "plain").status == 0

@@ -33,6 +33,7 @@ should_not:
     instead: translation
   - Extract fields of PDF forms
 """
+MISSED = MIXED.replace("instead: translation", "instead: pdf-forms")
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def test_a_thief_is_named_with_its_words(desk):
 
 
 def test_exit_codes_for_a_pipeline(desk):
-    _prompts(desk, "code-review", MIXED)
+    _prompts(desk, "code-review", MISSED)
     run = desk.run
     assert run("test", "--triggers", "code-review").status == 1
     assert run("test", "--triggers", "code-review", "--min-recall", "0.3").status == 0
@@ -95,12 +96,41 @@ def test_exit_codes_for_a_pipeline(desk):
 
 
 def test_a_bound_is_told_beside_what_it_bounds(desk):
-    _prompts(desk, "code-review", MIXED)
+    _prompts(desk, "code-review", MISSED)
     done = desk.run("test", "--triggers", "code-review", "--min-recall", "0.3")
     assert done.status == 0
     assert "`code-review` passed: recall 33 % ≥ 30 %\n" in done.err
     done = desk.run("test", "--triggers", "code-review", "--min-recall", "0.5")
     assert "`code-review` failed: recall 33 % < 50 %\n" in done.err
+
+
+def test_whoever_should_be_chosen_instead_has_to_be(desk):
+    wrong = "should_not:\n  - {prompt: Fill in PDF forms, instead: translation}\n"
+    _prompts(desk, "code-review", wrong)
+    done = desk.run("test", "--triggers", "code-review", "--min-precision", "0", COLUMNS="")
+    assert done.status == 1
+    assert "✗ should not" in done.out
+    assert "→ `translation` was not chosen instead" in done.out
+    assert "0 passed, 1 failed" in done.err
+    assert "`code-review` failed: 0 of 1 `instead` chosen\n" in done.err
+    _prompts(desk, "code-review", wrong.replace("translation", "pdf-forms"))
+    assert desk.run("test", "--triggers", "code-review").status == 0
+
+
+def test_instead_of_nobody_is_a_slip_of_the_file(desk):
+    _prompts(
+        desk,
+        "code-review",
+        "should_not:\n  - Carve marble\n  - {prompt: Wash my car, instead: alfa}\n",
+    )
+    done = desk.run("test", "--triggers", "code-review", COLUMNS="")
+    assert done.status == 5
+    assert "`instead` names `alfa`, and there is no such skill" in done.err
+    assert "evals/triggers.yaml:3`" in done.err
+    _prompts(desk, "code-review", "should_not: [{prompt: Fill in forms, instead: pdf-form}]\n")
+    assert (
+        "hint: Write `pdf-forms`" in desk.run("test", "--triggers", "code-review", COLUMNS="").err
+    )
 
 
 def test_a_false_hit_says_what_caught_it_and_what_to_narrow(desk):
@@ -172,8 +202,9 @@ def test_json_has_everything(desk):
     assert rows["Fill in PDF forms"]["instead_chosen"] is False
     assert rows["Fill in PDF forms"]["rivals"][0]["name"] == "pdf-forms"
     first = record["advice"][0]
-    assert (first["passed_before"], first["of"]) == (3, 5)
-    assert first["passed"] > 3
+    assert (first["passed_before"], first["of"]) == (2, 5)
+    assert 2 < first["passed"] < 5
+    assert [row["ok"] for row in record["prompts"]] == [True, False, False, False, True]
 
 
 def test_without_a_name_every_skill_with_prompts_is_tested(desk):
@@ -220,7 +251,7 @@ def test_an_author_needs_no_trust(desk, tmp_path):
 
 
 def test_advice_holds_when_it_is_taken(desk):
-    _prompts(desk, "code-review", MIXED)
+    _prompts(desk, "code-review", MISSED)
     record = json.loads(desk.run("test", "--triggers", "code-review", "--json").out)["results"][0]
     words = " ".join(one["add"] for one in record["advice"])
     path = desk.project / ".agents/skills/code-review/SKILL.md"

@@ -406,3 +406,21 @@ def test_colour_says_nothing_alone(terminal):
 def test_a_pipe_gets_whole_lines(terminal):
     done = terminal.run("which", "review this pull request", COLUMNS="")
     assert "review of a diff or a pull request." in done.out
+
+
+def test_a_block_says_that_the_called_one_does_not_exist(terminal):
+    done = terminal.run("which", "use skill nosuch", "--block", COLUMNS="")
+    assert (done.status, done.out.strip()) == (3, "")
+    assert "There is no block: there is no skill `nosuch`" in done.err
+
+
+def test_one_that_is_not_trusted_is_not_said_to_be_missing(empty):
+    text = "---\nname: invoice\ndescription: Makes invoices for customers.\n---\nSteps.\n"
+    empty.skill(".agents/skills/invoice", text)
+    for words in ((), ("--block",)):
+        done = empty.run("which", "use skill invoice", *words, COLUMNS="")
+        assert done.status == 3
+        assert "`invoice` is not trusted yet: see `satchel show invoice`, then" in done.err
+        assert "no skill `invoice`" not in done.err
+    done = empty.run("which", "make invoices for my customers", COLUMNS="")
+    assert "`invoice` is not trusted yet and would come first: see" in done.err

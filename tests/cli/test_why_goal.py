@@ -335,3 +335,18 @@ def test_damaged_rows_of_the_trace_tell_no_story(terminal):
     done = terminal.run("why", "code-review")
     assert done.status == 0
     assert "chosen for 0 of 3 requests" in done.out
+
+
+@pytest.mark.parametrize("goal", ["use the git-helper skill", "do not use any skill for this diff"])
+def test_no_word_is_advised_where_names_decide(terminal, goal):
+    text = "---\nname: git-helper\ndescription: Explains a diff.\n---\nSteps.\n"
+    terminal.skill(".agents/skills/git-helper", text)
+    terminal.trust(".agents/skills/git-helper")
+    told = json.loads(terminal.run("why", "code-review", "--goal", goal, "--json").out)["goal"]
+    assert not told["chosen"]
+    assert not any("description" in step for step in told["advice"])
+    assert [step.partition(":")[0] for step in told["advice"]] == (
+        ["Call it by its name"] if told["instead"] else []
+    )
+    shown = terminal.run("why", "code-review", "--goal", goal)
+    assert "words it has nowhere" not in shown.out

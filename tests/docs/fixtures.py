@@ -8,10 +8,20 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from model_server import Request
+
+
+class Service(Protocol):
+    """Something that runs beside a page until its end, and what the page's programs need for it."""
+
+    def environment(self) -> dict[str, str]: ...
+
+    def close(self) -> None: ...
 
 
 EXAMPLES = os.path.join(os.path.dirname(__file__), "..", "..", "examples")
@@ -33,8 +43,71 @@ def git(folder: str) -> None:
     subprocess.run(["git", "init", "--quiet", folder], check=True)
 
 
-FIXTURES: dict[str, Callable[[str], None]] = {
+def model(folder: str) -> Service:
+    """A scripted model where each SDK looks for its provider; for a review it loads a skill."""
+    from model_server import ModelServer, Reply
+
+    def script(request: Request) -> Reply:
+        if "final_answer" in request.tools:  # smolagents: results are words, an answer is a call
+            if request.messages[-1].text.startswith("Observation:"):
+                return Reply(calls=[("final_answer", {"answer": "Nothing can break."})])
+            return Reply(calls=[("Skill", {"name": "code-review"})])
+        if request.results:
+            return Reply("Nothing can break.")
+        if "review" in request.last_user.partition("\n")[0]:
+            (tool,) = (name for name in request.tools if name.endswith("Skill"))  # or MCP's name
+            return Reply(calls=[(tool, {"name": "code-review"})])
+        return Reply("Hello.")
+
+    return ModelServer(script).start()
+
+
+class _News:
+    """The recorded news and a model that explores them."""
+
+    def __init__(self) -> None:
+        import news_model
+        from model_server import ModelServer
+        from news_site import NewsSite
+
+        self.site, self.model = NewsSite(), ModelServer(news_model.explore).start()
+
+    def environment(self) -> dict[str, str]:
+        return self.model.environment() | self.site.environment()
+
+    def close(self) -> None:
+        self.site.close()
+        self.model.close()
+
+
+def news_explorer(folder: str) -> Service:
+    """The example of that name, with a recorded Hacker News and a scripted model beside it."""
+    left_out = shutil.ignore_patterns("reports", "__pycache__")
+    source = os.path.join(EXAMPLES, "news_explorer")
+    shutil.copytree(source, folder, dirs_exist_ok=True, ignore=left_out)
+    return _News()
+
+
+def notes_model(folder: str) -> Service:
+    """A scripted model that writes release notes: by the skill, from a file."""
+    from model_server import ModelServer, Reply
+
+    def script(request: Request) -> Reply:
+        called = [call.name for message in request.messages for call in message.calls]
+        if request.step == 0 and "skill-loaded" not in request.last_user:
+            return Reply(calls=[("Skill", {"name": "release-notes", "args": "1.2"})])
+        if "ReadFile" not in called:
+            return Reply(calls=[("ReadFile", {"path": "changes.txt"})])
+        return Reply("## 1.2\n\n- Added: it starts faster\n- Fixed: empty files no longer crash it")
+
+    return ModelServer(script).start()
+
+
+FIXTURES: dict[str, Callable[[str], Service | None]] = {
     "three-skills": three_skills,
     "broken-skill": broken_skill,
     "git": git,
+    "model": model,
+    "notes-model": notes_model,
+    "news-explorer": news_explorer,
 }

@@ -51,6 +51,8 @@ class PageRunner:
         self.home = os.path.join(folder, "home")
         self.here = self.folder
         self.names: dict[str, Any] = {"__name__": "__main__"}
+        self.services: list[fixtures.Service] = []
+        self._before: dict[str, str | None] = {}
         os.makedirs(self.folder)
         os.makedirs(self.home)
         self.environment = self._environment(os.path.join(folder, "bin"))
@@ -113,7 +115,23 @@ class PageRunner:
     def _set_up(self, name: str) -> None:
         if name not in fixtures.FIXTURES:
             raise PageError(f"no fixture `{name}`; known are {', '.join(fixtures.FIXTURES)}")
-        fixtures.FIXTURES[name](self.folder)
+        service = fixtures.FIXTURES[name](self.folder)
+        if service is not None:
+            self.services.append(service)
+            for key, value in service.environment().items():
+                self.environment[key] = value
+                self._before.setdefault(key, os.environ.get(key))
+                os.environ[key] = value
+
+    def close(self) -> None:
+        """End what runs beside the page."""
+        for service in self.services:
+            service.close()
+        for key, value in self._before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
 
     def _write(self, title: str, text: str) -> None:
         path = os.path.normpath(os.path.join(self.folder, os.path.expanduser(title)))

@@ -39,8 +39,11 @@ def test_page_does_what_it_says(page, tmp_path, monkeypatch):
     for name, value in runner.environment.items():
         if os.environ.get(name) != value:
             monkeypatch.setenv(name, value)
-    for block in _blocks(page):
-        runner.run(block)
+    try:
+        for block in _blocks(page):
+            runner.run(block)
+    finally:
+        runner.close()
 
 
 def test_blocks_that_do_not_run_are_few_and_known():

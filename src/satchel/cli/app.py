@@ -162,6 +162,9 @@ cli.places = {
     "undo": "managing:undo",
     "export": "verifying:export",
     "link": "linking:link",
+    "chat": "chatting:chat",
+    "run": "running:run",
+    "mcp": "serving:mcp",
     "trust": "trusting:trust",
     "scan": "scanning:scan",
     "check": "checking:check",
@@ -193,11 +196,14 @@ cli.synonyms = {
     "history": "undo",
     "find": "search",
     "select": "which",
+    "ask": "run",
+    "agent": "chat",
     "reindex": "index",
 }
 cli.headings = {
     "list": say("See what there is"),
     "init": say("Change it"),
+    "chat": say("Give it to a model"),
     "trust": say("Check and trust"),
     "completion": say("Your shell"),
 }

@@ -50,7 +50,7 @@ def read_goal(
     text = given if file is None else _read(session, file)
     if not text.strip():
         raise InvalidInput(
-            say("There is no goal"),
+            say("There is no task") if such_as == "satchel run" else say("There is no goal"),
             say("Say what is wanted: `{command} {goal}`", command=such_as,
                 goal='"review this pull request"'),
         )  # fmt: skip

@@ -11,6 +11,7 @@ from satchel._language import LANGUAGES, say
 from satchel.cli.output import SEVERITIES, clean, one_line, write_json
 from satchel.cli.session import command, complete_names, short_path
 from satchel.cli.values import OneOf
+from satchel.library.supplier import folder_of
 
 if TYPE_CHECKING:
     from satchel.authoring.check import Prove
@@ -163,7 +164,7 @@ def _by_name(session: Session, name: str) -> Target:
         return Target(broken)
     tools = session.satchel.library.tools().find(name)
     skill = tools[0].skill if tools else session.find(name)[0]
-    return Target(skill.base_dir, skill)
+    return Target(folder_of(skill), skill)
 
 
 def _once(targets: list[Target]) -> list[Target]:
@@ -174,7 +175,7 @@ def _known(session: Session) -> list[Skill]:
     """Every skill of the library, those with a tool too."""
     library = session.satchel.library
     snapshot = library.snapshot()
-    found = [*snapshot.skills, *snapshot.hidden]
+    found = [one for one in (*snapshot.skills, *snapshot.hidden) if not one.origin.remote]
     seen = {skill.base_dir for skill in found}
     tools = library.tools()
     every = (*tools.skills, *tools.hidden)

@@ -37,7 +37,7 @@ _FAR = 0.1
 _COPIES = 4
 _FIRST = ("There is no skill", "There are no skills of", "No skill: ")
 """How notes begin that explain the whole answer: they stand before it."""
-_AMONG = " is not among "
+_AMONG = (" is not among ", " is not trusted yet:", " since it was approved:")
 
 
 @command(
@@ -159,7 +159,11 @@ def match_dict(match: Match, answer: Answer) -> dict[str, Any]:
 
 
 def _show(session: Session, answer: Answer, goal: str) -> None:
-    first = [note for note in answer.notes if note.startswith(_FIRST) or _AMONG in note]
+    first = [
+        note
+        for note in answer.notes
+        if note.startswith(_FIRST) or any(words in note for words in _AMONG)
+    ]
     show_notes(session.err, first, "")
     out = session.out
     copies: dict[str, list[str]] = {}
@@ -296,8 +300,12 @@ def _show_block(session: Session, made: Shortlist) -> None:
     """What the model would get, and on stderr what it is."""
     session.out.data(made.text)
     err = session.err
+    notes = made.answer.notes if made.answer is not None else ()
     if not made.text:
-        err.line(say("There is no block: {reason}", reason=one_line(retell(made.reason))))
+        reason = one_line(retell(made.reason))
+        reason = reason[:1].lower() + reason[1:]
+        err.line(say("There is no block: {reason}", reason=reason))
+        show_notes(err, [note for note in notes if note not in made.reason])
         return
     count = len(made.listed)
     text = say("1 skill") if count == 1 else say("{count} skills", count=count)
@@ -307,6 +315,7 @@ def _show_block(session: Session, made: Shortlist) -> None:
         err.line(say("`{name}` is there because it was never used yet", name=name), "dim")
     if made.reason:
         err.line(one_line(retell(made.reason)), "dim")
+    show_notes(err, notes)
 
 
 def _summary(answer: Answer, total: int) -> str:

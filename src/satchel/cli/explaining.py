@@ -78,7 +78,7 @@ def why(session: Session, name: str, budget: int | None, goal: str | None, as_js
         told = {"goal": placing.to_dict(standing)} if standing is not None else {}
         write_json({**story.to_dict(), **told})
     else:
-        _tell(session, story, standing)
+        tell_story(session, story, standing)
     if story.facts["found"]:
         return 0
     return 5 if story.facts.get("problems") else 3
@@ -98,7 +98,8 @@ def _standing(session: Session, story: Story, name: str, goal: str | None) -> St
     return find_standing(session, session.find(name)[0], text)
 
 
-def _tell(session: Session, story: Story, standing: Standing | None) -> None:
+def tell_story(session: Session, story: Story, standing: Standing | None = None) -> None:
+    """Print the story, after how the skill does for a request."""
     out = session.out
     out.line(one_line(story.verdict), lead=[(one_line(story.name) + say(": "), "bold")])
     if standing is not None:  # who asks about a request wants that first

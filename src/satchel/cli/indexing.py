@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
-from satchel._language import say
+from satchel._language import listed, say
 from satchel.cli.output import one_line, write_json
 from satchel.cli.progress import Progress
 from satchel.cli.session import command, short_path
@@ -17,6 +17,9 @@ from satchel.errors import Conflict, Refused
 if TYPE_CHECKING:
     from satchel.cli.session import Session
     from satchel.detect.base import Prepared
+
+_NAMES = 5
+"""Skills without a vector that are named."""
 
 
 @command(
@@ -55,9 +58,13 @@ def index(session: Session, rebuild: bool, as_json: bool) -> int:
         return 0
     size = size_of(made.folder) if made.folder else 0
     if as_json:
-        write_json({**made._asdict(), "seconds": round(made.seconds, 3), "size": size})
+        lacking = [{"name": name, "reason": why} for name, why in made.without_vectors]
+        told = {**made._asdict(), "seconds": round(made.seconds, 3), "size": size}
+        write_json({**told, "without_vectors": lacking})
     else:
         _show(session, made, size, satchel.settings.vectors)
+        if made.swept:
+            session.err.line(_swept(made.swept))
     return 0
 
 
@@ -112,13 +119,32 @@ def _show(session: Session, made: Prepared, size: int, setting: str) -> None:
         told = say("{skills} ({model})", skills=_skills(made.embedded), model=model)
         lead = [(say("vectors") + say(": "), "dim")]
         out.line(told, "", "  ", lead=lead)
+        _show_lacking(session, made)
     if made.folder:
         where = f"{one_line(short_path(made.folder))} ({_bytes(size)})"
         out.line(where, "", "  ", lead=[(say("folder") + say(": "), "dim")])
 
 
+def _show_lacking(session: Session, made: Prepared) -> None:
+    """Who is compared by words alone, and why: by the reason, for a library may be Chinese."""
+    reasons: dict[str, list[str]] = {}
+    for name, why in made.without_vectors:
+        reasons.setdefault(why, []).append(f"`{one_line(name)}`")
+    for why, names in reasons.items():
+        shown = listed(names[:_NAMES])
+        if len(names) > _NAMES:
+            shown += say(" and {count} more", count=f"{len(names) - _NAMES:,}")
+        session.err.line(say("No vector for {names}: {reason}", names=shown, reason=one_line(why)))
+
+
 def _skills(count: int) -> str:
     return say("1 skill") if count == 1 else say("{count} skills", count=f"{count:,}")
+
+
+def _swept(count: int) -> str:
+    if count == 1:
+        return say("Removed 1 search index that nobody uses any more")
+    return say("Removed {count} search indexes that nobody uses any more", count=f"{count:,}")
 
 
 def size_of(folder: str) -> int:

@@ -10,6 +10,7 @@ from satchel._language import say
 from satchel.cli.output import one_line
 from satchel.cli.session import answer_with, command, complete_names
 from satchel.cli.values import AnyPath, OneOf, WholeNumber
+from satchel.errors import InvalidInput
 from satchel.settings import SETTINGS, Settings
 
 if TYPE_CHECKING:
@@ -135,7 +136,9 @@ def read(session: Session, path: str, offset: int | None, limit: int | None, as_
 
 
 @command(
-    say("Find the skills that fit some words, best first."),
+    say("Find the skills that fit some words, best first.")
+    + "\n\n"
+    + say("Exits with 3 when nothing is found."),
     "satchel search review a skill",
     "satchel search 写技能 --limit 3",
 )
@@ -149,9 +152,14 @@ def read(session: Session, path: str, offset: int | None, limit: int | None, as_
 )
 def search(session: Session, words: tuple[str, ...], limit: int, as_json: bool) -> int:
     """What `SkillSearch` would answer."""
-    from satchel.cli.choosing import NO_REASON, notes_of, show_notes, told_reason
+    from satchel.cli.choosing import NO_REASON, NONE_FITS, notes_of, show_notes, told_reason
 
-    matches = session.satchel.search(" ".join(words), limit)
+    text = " ".join(words)
+    if not text.strip():
+        raise InvalidInput(
+            say("There are no words to search for"), say("Give some: `satchel search review`")
+        )
+    matches = session.satchel.search(text, limit)
     notes = notes_of(session.satchel.detector)
     if as_json:
         from satchel.cli.output import write_json
@@ -168,11 +176,11 @@ def search(session: Session, words: tuple[str, ...], limit: int, as_json: bool) 
             for match in matches
         ])  # fmt: skip
         show_notes(session.err, notes)
-        return 0
+        return 0 if matches else NONE_FITS
     if not matches:
         session.err.line(say("No skill fits; `satchel list` shows them all"))
         show_notes(session.err, notes)
-        return 0
+        return NONE_FITS
     rows = [
         [one_line(match.name), f"{match.score:.2f}", told_reason(match) or NO_REASON]
         for match in matches

@@ -17,11 +17,12 @@ from satchel.skill.problems import PROBLEMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from typing import Any
 
     from satchel.facade import Satchel
     from satchel.library import Location
+    from satchel.library.seal import Seals
     from satchel.library.tool_snapshot import ToolSkill
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
@@ -74,7 +75,7 @@ def show_list(
 
     Args:
         satchel: The project.
-        everything: Also the hidden ones.
+        everything: Also the hidden ones, and which ones changed since they were approved.
         as_json: A JSON array instead of a table.
         colour: True or False forces it; None asks the terminal.
     """
@@ -89,22 +90,48 @@ def show_list(
     }
     broken = find_broken(problems, satchel.library.locations)
     shown = broken if everything else []
+    # Heads were compared at the look. Comparing whole contents reads every file of what was
+    # approved or locked: for those who ask for everything.
+    changed = {*snapshot.asking, *tools.asking}
+    if everything:
+        changed |= _changed(satchel.library.seals, offered)
     if as_json:
         from satchel.cli.output import write_json
 
         rows = [skill.to_dict() for skill in skills]
-        for row, skill in zip(rows, skills, strict=True) if brought else ():
+        for row, skill in zip(rows, skills, strict=True) if brought or changed else ():
+            if skill.ref in changed:
+                row["state"] = "changed"
             source = brought.get((skill.origin.root, skill.head.id))
             row.update(source.to_dict() if source is not None else {})
         write_json([*rows, *(item.to_dict() for item in shown)])
         return 0
     if skills or shown:
-        _table(Screen(sys.stdout, colour), skills, shown, brought, states=everything)
+        marks = _Marks(brought, changed, everything)
+        _table(Screen(sys.stdout, colour), skills, shown, marks)
     sys.stdout.flush()
     seen = (offered, hidden, problems)
-    tail = _summary(seen, len(broken), everything=everything, policy=satchel.settings.trust)
+    policy = satchel.settings.trust
+    tail = _summary(seen, len(broken), changed, everything=everything, policy=policy)
     Screen(sys.stderr, colour).line(tail)
     return 0
+
+
+def _changed(seals: Seals, offered: Iterable[Skill]) -> set[str]:
+    """The refs of those that are offered and would be refused when they are loaded."""
+    from satchel.errors import Changed, SatchelError
+
+    found: set[str] = set()
+    for skill in offered:
+        if skill.origin.remote:
+            continue  # nothing of a server is fetched for a list; its marks were compared
+        try:
+            seals.check(skill)
+        except Changed:
+            found.add(skill.ref)
+        except SatchelError:
+            continue  # a broken lock is among the problems; what is gone will not be there next
+    return found
 
 
 def _in_order(skills: Sequence[Skill], tools: list[Skill]) -> list[Skill]:
@@ -115,14 +142,21 @@ def _in_order(skills: Sequence[Skill], tools: list[Skill]) -> list[Skill]:
     return [*(skill for skill in skills if skill.source != "builtin"), *tools, *ours]
 
 
+class _Marks(NamedTuple):
+    """What a table says of skills beyond their own fields."""
+
+    brought: Mapping[tuple[str, str], ToolSkill]
+    """Those that have tools."""
+    changed: Collection[str]
+    """Refs of what is not as it was approved."""
+    states: bool
+    """Whether there is a column for it."""
+
+
 def _table(
-    screen: Screen,
-    skills: Sequence[Skill],
-    broken: Sequence[Broken],
-    brought: Mapping[tuple[str, str], ToolSkill],
-    *,
-    states: bool,
+    screen: Screen, skills: Sequence[Skill], broken: Sequence[Broken], marks: _Marks
 ) -> None:
+    brought, changed, states = marks
     # The id says where a skill lies; it is worth a column only where it is not the name.
     ids = any(skill.id != skill.name for skill in skills)
     tools = any((skill.origin.root, skill.head.id) in brought for skill in skills)
@@ -136,10 +170,12 @@ def _table(
     rows: list[list[str]] = []
     styles: list[list[str]] = []
     for skill in skills:
-        mark, colour = STATES[skill.state]
-        if skill.state == "active" and skill.head.problems and _grave(skill.head.problems):
+        state = "changed" if skill.ref in changed else skill.state
+        mark, colour = STATES[state]
+        if state == "active" and skill.head.problems and _grave(skill.head.problems):
             mark, colour = "▲", "yellow"
-        row = [mark, one_line(skill.name), skill.source, one_line(skill.description)]
+        place = skill.origin.label if skill.origin.remote else skill.source
+        row = [mark, one_line(skill.name), place, one_line(skill.description)]
         dim = "dim" if skill.state in ("shadowed", "excluded") else ""
         style = [colour, dim or "bold", "dim", dim]
         if tools:
@@ -150,7 +186,7 @@ def _table(
             row.insert(2, one_line(skill.id) if skill.id != skill.name else "")
             style.insert(2, "dim")
         if states:
-            row.insert(1, say(skill.state))
+            row.insert(1, say(state))
             style.insert(1, colour)
         rows.append(row)
         styles.append(style)
@@ -172,6 +208,7 @@ def _grave(problems: Iterable[Problem]) -> int:
 def _summary(
     seen: tuple[Sequence[Skill], Sequence[Skill], Sequence[Problem]],
     broken: int,
+    changed: Collection[str],
     *,
     everything: bool,
     policy: str,
@@ -181,6 +218,8 @@ def _summary(
     parts = [say("1 skill") if count == 1 else say("{count} skills", count=count)]
     untrusted = sum(skill.state == "untrusted" for skill in concealed)
     hidden = len(concealed) - untrusted
+    if changed:
+        untrusted -= sum(skill.ref in changed for skill in concealed)
     if hidden and everything:
         parts.append(say("{count} hidden", count=hidden))
     elif hidden:
@@ -189,6 +228,8 @@ def _summary(
         parts.append(say("{count} not offered (`trust` is `none`)", count=untrusted))
     elif untrusted:
         parts.append(say("{count} not trusted yet (`satchel trust`)", count=untrusted))
+    if changed:
+        parts.append(say("{count} changed (`satchel trust NAME`)", count=len(changed)))
     problems = sum(PROBLEMS[item.code].severity == "warning" for item in noted)
     problems += sum(_grave(skill.head.problems) for skill in offered if skill.head.problems)
     problems += sum(_grave(skill.head.problems) for skill in concealed if skill.head.problems)

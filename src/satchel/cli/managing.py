@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +12,7 @@ from satchel._language import listed, say
 from satchel.cli.output import one_line, write_json
 from satchel.cli.planning import decide_options, open_store, scope_option, settle, tell_repairs
 from satchel.cli.session import command, complete_names
+from satchel.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,10 +36,28 @@ def add(
 ) -> int:
     """The path on stdout."""
     store = open_store(session, everywhere=everywhere)
+    _see_that_it_is_no_skill(name, store.scope.folder)
     with store.plan_add(name, description) as plan:
         if plan.steps[0].id != name:
             session.err.line(say("The name became `{name}`", name=plan.steps[0].id), "yellow")
         return settle(session, store, plan, yes=True, dry_run=dry_run, as_json=as_json)
+
+
+def _see_that_it_is_no_skill(name: str, folder: str) -> None:
+    """Whoever names the folder of a skill wants that one, not an empty one of the same name.
+
+    Raises:
+        Refused: it is one. Where it is installed already, the store says so.
+    """
+    path = os.path.abspath(os.path.expanduser(name))
+    if not name.strip() or os.path.dirname(path) == os.path.abspath(folder):
+        return
+    if os.path.isfile(os.path.join(path, "SKILL.md")):
+        shown = one_line(name)
+        raise Refused(
+            say("`{path}` is a skill already, and `satchel add` writes an empty one", path=shown),
+            say("Install it with `satchel import {path}`", path=shlex.quote(shown)),
+        )
 
 
 @command(

@@ -30,6 +30,7 @@ STATES = {
     "shadowed": ("○", "dim"),
     "excluded": ("○", "dim"),
     "untrusted": ("?", "yellow"),
+    "changed": ("?", "yellow"),
 }
 """State of a skill, or of a file that is none -> its mark and colour."""
 SEVERITIES = {"error": ("✗", "red"), "warning": ("▲", "yellow"), "note": ("·", "dim")}

@@ -101,7 +101,7 @@ def _record(location: Location, every: Sequence[Skill]) -> dict[str, Any]:
         for skill in every
         if skill.origin.root == location.path and skill.origin.label == location.name
     ]
-    exists = os.path.isdir(location.path)
+    exists = location.supplier is not None or os.path.isdir(location.path)
     if location.single:
         exists = any(
             os.path.exists(os.path.join(location.path, name)) for name in ("SKILL.md", "skill.md")

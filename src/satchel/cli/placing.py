@@ -120,7 +120,7 @@ def show_standing(out: Screen, standing: Standing) -> None:
         out.line(reason, "", "  ", "    ", [(judge, "cyan")] if judge else ())
     _show_fields(out, standing, place)
     _show_ahead(out, place)
-    lacking = telling(place.missing)
+    lacking = [] if by_name(standing.answer) else telling(place.missing)
     if lacking:
         words = listed(f"`{one_line(word)}`" for word in lacking[:_WORDS])
         out.line()
@@ -239,6 +239,11 @@ def _more(theirs: Mapping[str, float], own: Mapping[str, float]) -> list[tuple[s
     return sorted((pair for pair in found if pair[1] > _LITTLE), key=lambda pair: -pair[1])
 
 
+def by_name(answer: Answer) -> bool:
+    """Whether names alone decided: some skill was called, or none is wanted."""
+    return answer.detector == EXPLICIT or any(one.detector == EXPLICIT for one in answer.matches)
+
+
 def telling(words: Iterable[str]) -> list[str]:
     """The words that a description could have: no grammar, no asking, no whole sentences."""
     from satchel.detect.idle import IDLE, IDLE_SIGNS, IDLE_WORDS
@@ -286,6 +291,11 @@ def advise(standing: Standing) -> Iterable[str]:
             name=one_line(standing.copy_of),
         )
         return
+    if by_name(standing.answer):
+        # No word of a description changes what somebody has called by its name, or ruled out.
+        if standing.offered and standing.answer.matches:
+            yield _call_it(name)
+        return
     if not place.rank:
         yield say("This request may simply not be for it: then there is nothing to do")
     lacking = telling(place.missing)
@@ -300,4 +310,8 @@ def advise(standing: Standing) -> Iterable[str]:
             "Say in the description of `{name}` what it is not for, if it is not for this",
             name=one_line(place.ahead[0][0].name),
         )
-    yield say("Call it by its name: a request with `use skill {name}` always gets it", name=name)
+    yield _call_it(name)
+
+
+def _call_it(name: str) -> str:
+    return say("Call it by its name: a request with `use skill {name}` always gets it", name=name)

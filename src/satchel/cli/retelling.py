@@ -56,6 +56,28 @@ _SAME = (
     "Correct it, or delete it and trust again",
     "The lockfile `{path}` cannot be used: {reason}",
     _REBUILD,
+    # What lies on a server
+    "The skill `{name}` lies on a server ({origin}) and is read when it is loaded",
+    "Run `satchel show {name}` to read it",
+    "The skill `{name}` lies on a server ({origin}): there is no folder to work on",
+    "Make a copy of your own first: `satchel mcp copy {name}`",
+    "The skill `{name}` lies on a server, which may change it at any time",
+    "Approve it as it is now: `satchel trust {name}`",
+    "The skill `{name}` comes from a server: its files are read while it is loaded",
+    "`{file}` is not among the files that the server `{server}` listed for the skill `{name}`",
+    "Read one of the listed files",
+    "`{file}` of the skill `{name}` is not what the server `{server}` listed: {reason}",
+    "`{file}` of the skill `{name}` cannot be had from the server `{server}`: {reason}",
+    (
+        "The skill `{name}` says something else than the server `{server}` listed; "
+        "these fields differ: {fields}"
+    ),
+    "Do not use it. Tell whoever runs the server",
+    "The skill `{name}` of the server `{server}` is not as it was approved",
+    "The server `{server}` lists the skill `{name}` no more",
+    "The server of the skill `{name}` is not set any more",
+    "Run `satchel mcp list` to see which are",
+    "The skill `{name}` comes from a server (`{server}`) and is not approved yet",
     # What a skill is bound to
     "The skill `{name}` changed since it was approved",
     "Read it with `satchel show {name}`, then run `satchel trust {name}`",

@@ -12,6 +12,7 @@ from satchel.cli.output import one_line, write_json
 from satchel.cli.session import command, complete_names, short_path
 from satchel.cli.values import AnyPath, OneOf
 from satchel.errors import InvalidInput, NotFound, SatchelError
+from satchel.library.supplier import folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -153,7 +154,7 @@ def _folders(session: Session, names: Sequence[str]) -> list[str]:
     """
     if not names:
         every = session.satchel.library.every()
-        found = [skill.base_dir for skill in every if skill.source != "builtin"]
+        found = [skill.base_dir for skill in every if skill.source not in ("builtin", "server")]
         if not found:
             raise NotFound(
                 say("There is no skill here"), say("Give the folder of a skill, or its name")
@@ -173,7 +174,7 @@ def _folders(session: Session, names: Sequence[str]) -> list[str]:
                 say("There is no `{path}`", path=name), say("Give the folder of a skill")
             )
         else:
-            folders.append(session.find(name)[0].base_dir)
+            folders.append(folder_of(session.find(name)[0]))
     return list(dict.fromkeys(folders))
 
 

@@ -66,6 +66,12 @@ class Session:
             self._satchel.patience = PATIENCE
         return self._satchel
 
+    def renew(self) -> None:
+        """The settings were changed by this very run: make everything anew when asked."""
+        if self._satchel is not None:
+            self._satchel.library.close()
+        self._satchel = None
+
     @property
     def out(self) -> Screen:
         """For data."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from satchel.cli.output import Screen
     from satchel.cli.session import Session
+    from satchel.library import Library
     from satchel.library.tool_snapshot import ToolSkill
     from satchel.skill.model import Document, Skill
     from satchel.skill.problems import Problem
@@ -50,22 +51,30 @@ def show(session: Session, name: str, body: bool, as_json: bool) -> int:
 
     found = session.find(name)
     skill = found[0]
-    document = skill.read()
+    library = session.satchel.library
+    document = library.seals.inspect(skill)
     if body and not as_json:
         session.out.data(document.body.lstrip("\n"))
         return 0
-    source = session.satchel.library.tools().of(skill)
+    source = library.tools().of(skill)
     if skill.is_tool:
         problems = list(document.problems)
     else:
         problems = [problem.at(skill.path) for problem in check(document)]
-    files, more = files_of(skill.base_dir)
+    files, more = files_in(skill, library)
+    supply = library.supply_of(skill)
+    mark = supply.mark(skill) if supply is not None else ""
+    if supply is not None:
+        from satchel.library.shown import Shown
+
+        Shown(session.satchel.settings.paths.state).note(skill, supply)
     if as_json:
         from satchel.cli.output import write_json
 
         write_json({
             **skill.to_dict(),
             **(source.to_dict() if source is not None else {}),
+            **({"mark": mark} if mark else {}),
             "problems": [problem.to_dict() for problem in problems],
             "fields": list(_fields(document)),
             "files": [{"path": file.path, "size": file.size} for file in files],
@@ -75,7 +84,7 @@ def show(session: Session, name: str, body: bool, as_json: bool) -> int:
         })  # fmt: skip
         return 0
     out = session.out
-    _introduce(out, skill)
+    _introduce(out, skill, mark)
     if not skill.is_tool:
         _show_fields(out, document)
     if source is not None:
@@ -94,13 +103,18 @@ def show(session: Session, name: str, body: bool, as_json: bool) -> int:
     return 0
 
 
-def _introduce(out: Screen, skill: Skill) -> None:
+def _introduce(out: Screen, skill: Skill, served: str) -> None:
     mark, colour = STATES[skill.state]
     state = f"{mark} {say(skill.state)}"
     name = out.paint(one_line(skill.name), "bold")
     out.write(f"{name}  {out.paint(state, colour)}  {out.paint(skill.source, 'dim')}\n")
     if skill.winner:
         out.line(say("hidden by {ref}, which goes before it", ref=one_line(skill.winner)), "dim")
+    if skill.origin.remote:
+        from satchel.library.shown import short
+
+        out.line(say("comes from a server: {origin}", origin=skill.origin.remote), "dim")
+        out.line(say("mark: {mark}", mark=short(served)), "dim")
     out.line(one_line(skill.path), "dim")
     out.line()
     out.line(one_line(skill.description))
@@ -162,8 +176,17 @@ def _plain(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
+def files_in(skill: Skill, library: Library) -> tuple[list[FileRow], int]:
+    """The files of a skill, here or on its server, and how many more there are."""
+    supply = library.supply_of(skill)
+    if supply is None:
+        return files_of(skill.base_dir)
+    rows = [FileRow(one.path, one.size) for one in supply.files_of(skill).values()]
+    return rows[:MAX_FILES], max(len(rows) - MAX_FILES, 0)
+
+
 def files_of(folder: str) -> tuple[list[FileRow], int]:
-    """The files of a skill, named but not read, and how many more there are."""
+    """The files of a folder, named but not read, and how many more there are."""
     found: list[FileRow] = []
     more = 0
     for here, folders, names in os.walk(folder):

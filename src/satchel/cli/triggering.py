@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 FAILED = 1
 _WORDS = 4
 _NOTES = 3
-_EXAMPLE = """
-should:
-  - Look over my pull request
-should_not:
-  - Write the release notes"""
 _EXPLICIT = "explicit"
 _OTHERS = ("builtin", "system", "global")
 """Places whose skills are not the project's."""
@@ -47,7 +42,7 @@ def run_trigger_tests(
     session: Session, names: Sequence[str], bounds: Bounds, *, everything: bool, as_json: bool
 ) -> int:
     """Run the prompts of some skills, and say who passed; returns the exit code."""
-    subjects = _subjects(session, names, everything=everything)
+    subjects = _known(session, _subjects(session, names, everything=everything))
     broken = [(skill, triggers) for skill, triggers in subjects if triggers.broken]
     if broken and len(subjects) == 1:
         raise _broken(*broken[0])
@@ -125,7 +120,7 @@ def _subjects(
     """
     from satchel.skill.triggers import FILE, has_triggers, load_triggers
 
-    hint = say("Write `{file}` beside its SKILL.md, in this form:", file=FILE) + _EXAMPLE
+    hint = say("Write `{file}` beside its SKILL.md, in this form:", file=FILE) + _example()
     if names:
         found: dict[str, tuple[Skill, Triggers]] = {}
         for word in names:
@@ -143,6 +138,7 @@ def _subjects(
         and skill.for_model
         and not skill.is_tool
         and skill.state in ("active", "untrusted")
+        and not skill.origin.remote
         and has_triggers(skill.base_dir)
     ]
     read = [(skill, load_triggers(skill.base_dir)) for skill in every]
@@ -150,6 +146,37 @@ def _subjects(
     if not chosen:
         raise NotFound(say("No skill of this project has trigger tests"), hint)
     return chosen
+
+
+def _example() -> str:
+    """A file to copy, with prompts in the reader's language."""
+    should, should_not = say("Look over my pull request"), say("Write the release notes")
+    return f"\nshould:\n  - {should}\nshould_not:\n  - {should_not}"
+
+
+def _known(
+    session: Session, subjects: Sequence[tuple[Skill, Triggers]]
+) -> list[tuple[Skill, Triggers]]:
+    """The same, where an `instead` that names nobody is a problem of its file."""
+    from difflib import get_close_matches
+
+    from satchel.authoring.triggers import strangers
+    from satchel.skill.problems import Problem
+
+    names = {skill.name for skill in session.satchel.library.every()}
+    names.update(skill.name for skill, _ in subjects)
+    found: list[tuple[Skill, Triggers]] = []
+    for skill, triggers in subjects:
+        problems = list(triggers.problems)
+        for prompt in strangers(triggers.prompts, names):
+            near = get_close_matches(prompt.instead, sorted(names), 1, cutoff=0.6)
+            better = f"`{near[0]}`" if near else say("a name that `satchel list` shows")
+            values = {"name": prompt.instead, "better": better}
+            problem = Problem("triggers-instead", triggers.path, prompt.line, values=values)
+            problems.append(problem)
+        problems.sort(key=lambda problem: problem.line)
+        found.append((skill, triggers._replace(problems=tuple(problems))))
+    return found
 
 
 def _run(
@@ -400,6 +427,10 @@ def _against(result: Result, bounds: Bounds) -> str:
         for name, share, least in measures
         if share is not None and (least < 1 or share < least)
     ]
+    wanted = [row for row in result.rows if row.prompt.instead]
+    found = sum(row.instead for row in wanted)
+    if found < len(wanted):
+        told.append(say("{count} of {of} `instead` chosen", count=found, of=len(wanted)))
     values = {
         "name": f"`{one_line(result.skill.name)}`",
         "measures": listed(told) or say("nothing to measure"),

@@ -14,6 +14,7 @@ from satchel.cli.progress import with_progress
 from satchel.cli.session import command, completions, yes_or_no
 from satchel.cli.showing import show_problems
 from satchel.errors import Changed, NotFound, Refused
+from satchel.library.supplier import refuse_always
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +79,7 @@ def trust(
             say("The setting `trust` is `none`: skills of a project are never offered"),
             satchel.how_to_ask(),
         )
-    waiting = _waiting(session, name)
+    waiting = _waiting(session, name, always=always)
     if not waiting and not (always and name is None):
         return _nothing_to_trust(session, name, as_json=as_json)
     taken: list[Taken] = []
@@ -87,11 +88,12 @@ def trust(
         # Taken before the question: what is approved is what was shown, not what came since.
         if name is not None:
             taken = [satchel.library.seals.take(waiting[0])]
+            _see_that_it_was_read(session, waiting[0])
         else:
             skills = with_progress(waiting, say("Reading skills"))
             taken, refused = satchel.take(skills)
     shown = waiting if always else [one.skill for one in taken]
-    programs = [_programs(skill) for skill in shown]
+    programs = [_programs(session, skill) for skill in shown]
     if not as_json:
         _show_waiting(session, shown, programs)
         show_problems(session.err, refused, "")
@@ -119,12 +121,14 @@ def trust(
     return 0
 
 
-def _waiting(session: Session, name: str | None) -> list[Skill]:
+def _waiting(session: Session, name: str | None, *, always: bool = False) -> list[Skill]:
     """The skills that wait for an approval; of those called `name`, the first."""
     if name is None:
         return session.satchel.library.waiting()
     found = session.find(name)
     untrusted = [skill for skill in found if skill.state == "untrusted"]
+    if always:
+        refuse_always((untrusted or found)[0])
     if untrusted:
         return untrusted[:1]
     seals = session.satchel.library.seals
@@ -134,6 +138,19 @@ def _waiting(session: Session, name: str | None) -> list[Skill]:
         except Changed:
             return [skill]  # offered, and refused when it is loaded
     return []
+
+
+def _see_that_it_was_read(session: Session, skill: Skill) -> None:
+    """What a server lists may be another skill than the one the user looked at.
+
+    Raises:
+        Refused: it is.
+    """
+    supply = session.satchel.library.supply_of(skill)
+    if supply is not None:
+        from satchel.library.shown import Shown
+
+        Shown(session.satchel.settings.paths.state).check(skill, supply)
 
 
 def _wants(session: Session, waiting: Sequence[Skill]) -> dict[str, Any]:
@@ -179,11 +196,29 @@ def _show_waiting(session: Session, waiting: Sequence[Skill], programs: Sequence
         source = tools.of(skill)
         if source is not None:
             _show_wants(session, source)
+    for skill in waiting:
+        if skill.origin.remote:
+            _show_served(session, skill)
     asking = {*session.satchel.library.snapshot().asking, *tools.asking}
     again = [one_line(skill.name) for skill in waiting if skill.ref in asking]
     if again:
         names = listed(f"`{name}`" for name in again)
         session.err.line(say("Approved before, and changed since: {names}", names=names))
+
+
+def _show_served(session: Session, skill: Skill) -> None:
+    """What approving a skill of a server means, and what it does not."""
+    lead = [(one_line(skill.name), "bold"), (say(": "), "")]
+    told = say(
+        "comes from a server ({origin}); none of its programs will be run",
+        origin=skill.origin.remote,
+    )
+    session.err.line(told, "yellow", "", "  ", lead)
+    supply = session.satchel.library.supply_of(skill)
+    if supply is not None:
+        from satchel.library.shown import short
+
+        session.err.line(say("mark: {mark}", mark=short(supply.mark(skill))), "", "  ", "  ")
 
 
 def _show_wants(session: Session, source: ToolSkill) -> None:
@@ -208,11 +243,11 @@ def _contents(programs: int) -> str:
     return say("1 program") if programs == 1 else say("{count} programs", count=programs)
 
 
-def _programs(skill: Skill) -> int:
+def _programs(session: Session, skill: Skill) -> int:
     """How many files of a skill could be run."""
-    from satchel.cli.showing import files_of
+    from satchel.cli.showing import files_in
 
-    files, more = files_of(skill.base_dir)
+    files, more = files_in(skill, session.satchel.library)
     count = more  # what is not listed is assumed to be the worst
     for file in files:
         suffix = os.path.splitext(file.path)[1].lower()
@@ -280,6 +315,14 @@ def _nothing_to_trust(session: Session, name: str | None, *, as_json: bool) -> i
         write_json(_account(None, (), ()))
     elif name is None:
         session.err.line(say("Nothing to trust: no skill here waits for it"))
+        served = [
+            f"`{one_line(skill.name)}`"
+            for skill in session.satchel.library.snapshot().hidden
+            if skill.origin.remote and skill.state == "untrusted"
+        ]
+        if served:
+            told = say("Skills of servers are approved one by one: {names}", names=listed(served))
+            session.err.line(told)
     else:
         session.err.line(
             say("`{name}` needs no trust: nothing of that name waits for it", name=one_line(name))

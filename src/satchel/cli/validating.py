@@ -104,7 +104,7 @@ def _skill_files(session: Session, path: str, *, named: bool) -> list[str]:
         ours = [
             item
             for item in session.satchel.library.locations
-            if item.source not in ("builtin", "global")
+            if item.source not in ("builtin", "global", "server")
         ]
         library = Library([item._replace(trusted=True) for item in ours])
     snapshot, tools = library.snapshot(), library.tools()

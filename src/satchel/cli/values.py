@@ -72,6 +72,31 @@ class Share(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - ge
         )
 
 
+class Amount(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - generic since 8.4
+    """A number that is more than nothing, such as an amount of money."""
+
+    name = "amount"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number.
+
+        Raises:
+            InvalidInput: it is none, or not above 0.
+        """
+        try:
+            number = float(str(value).strip().removeprefix("$"))
+        except ValueError:
+            number = 0.0
+        if 0 < number < float("inf"):
+            return number
+        raise InvalidInput(
+            say("`{option}` needs a number above 0, not `{value}`", **_said(param, value)),
+            help_hint(ctx),
+        )
+
+
 class OneOf(click.Choice):  # pyright: ignore[reportMissingTypeArgument] - generic since 8.2
     """One of some words."""
 
