@@ -76,6 +76,7 @@ PICTURES = (
     Picture("update", ("update", "--yes"), "a_new_version_arrives"),
     Picture("scan", ("scan", "inbox/helper"), "a_hostile_skill_arrives"),
     Picture("try", ("try", "weather_today", "--arg", "city=Berlin"), "a_program_is_curious"),
+    Picture("mcp", ("mcp", "install", "--client", "claude-code", "--dry-run")),
     Picture("run", ("run", "review totals.py"), "a_model_answers"),
     Picture(
         "chat",

@@ -2,9 +2,12 @@
 
 General layout, from the front door down:
 
+    integrations  other people's agents: MCP, and one file per framework
+    agent       the reference agent, on pydantic-ai
     facade      Satchel, one object that composes the rest
     why         the whole story of one skill
-    tools       what an agent may call: Skill, ReadFile, SkillSearch
+    tools       what an agent may call, and Session: one conversation behind every door
+    remote      skills that live on a server
     library     which skills exist here          (Library, Location, Snapshot)
     catalogue   what the model is told           (Catalogue, Budget)
     detect      which skill fits                 (Detector, Match)

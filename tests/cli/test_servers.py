@@ -145,6 +145,8 @@ def test_a_server_that_does_not_answer_is_said(terminal):
         (["docs"], "A name and an address"),
         (["docs", "http://skills.example.com/"], "without `https` only this computer itself"),
         (["do cs", "https://skills.example.com/"], "its name needs letters"),
+        (["docs", "skills.example.com/mcp"], "is no address, and no such program is here"),
+        (["docs", "localhost:8765/mcp"], "Write `https://localhost:8765/mcp`"),
         (["docs", "https://x.example/", "more"], "After the address comes nothing more"),
         (["docs", "https://x.example/", "--header", "X-A"], "`X-A` is no header"),
         (["docs", "https://x.example/", "--header", "Host=X"], "one that may not be set"),

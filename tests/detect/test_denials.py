@@ -4,25 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from satchel.detect import ExplicitDetector
-from satchel.skill import Head, Origin, Skill
-
-NAMES = (
-    "api", "code-review", "debug", "deploy", "docker", "docx", "excel", "git", "pdf", "pdf-forms",
-    "python", "react", "release-notes", "review", "search", "sql", "test", "翻译",
-)  # fmt: skip
-ORIGIN = Origin("/skills", "project", "skills")
-SKILLS = tuple(Skill(Head(name, "d", name, "SKILL.md", 0, 0, 0), ORIGIN) for name in NAMES)
-DETECTOR = ExplicitDetector()
-
-
-def heard(goal: str) -> str:
-    """What was heard in short: `+pdf -docx ?foo`."""
-    found = DETECTOR.heard(goal, SKILLS)
-    parts = [f"+{one.skill.name}" for one in found.wanted]
-    parts += [f"-{one.skill.name}" for one in found.unwanted]
-    parts += [f"?{one.name}" for one in found.unknown]
-    return " ".join(parts)
+from listening import COMMON as SKILLS
+from listening import DETECTOR, heard
 
 
 @pytest.mark.req("C3")

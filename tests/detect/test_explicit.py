@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from listening import DETECTOR, skill
+from listening import heard as heard_of
 from satchel.detect import ExplicitDetector
-from satchel.skill import Head, Origin, Skill
+from satchel.skill import Origin
 
-ORIGIN = Origin("/skills", "project", "skills")
+if TYPE_CHECKING:
+    from satchel.skill import Skill
+
 NAMES = (
     "pdf", "pdf-forms", "docx", "code-review", "food", "表格处理", "数据分析", "acme:lint",
     "python", "HOME", "tmp", "run", "my skill", "文書作成", "번역", "5", "c++", "test_runner",
@@ -19,21 +24,11 @@ NAMES = (
 )  # fmt: skip
 
 
-def skill(name: str, folder: str = "", origin: Origin = ORIGIN) -> Skill:
-    return Skill(Head(name, "d", folder or name, "SKILL.md", 0, 0, 0), origin)
-
-
 SKILLS = tuple(skill(name) for name in NAMES)
-DETECTOR = ExplicitDetector()
 
 
 def heard(goal: str, skills: tuple[Skill, ...] = SKILLS) -> str:
-    """What was heard in short: `+pdf -docx ?foo`."""
-    found = DETECTOR.heard(goal, skills)
-    parts = [f"+{one.skill.name}" for one in found.wanted]
-    parts += [f"-{one.skill.name}" for one in found.unwanted]
-    parts += [f"?{one.name}" for one in found.unknown]
-    return " ".join(parts)
+    return heard_of(goal, skills)
 
 
 @pytest.mark.req("C3")

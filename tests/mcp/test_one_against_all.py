@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, cast
 
 import anyio
 import anyio.lowlevel
@@ -40,6 +41,9 @@ from satchel.integrations.mcp.over_http import Web, make_app
 from satchel.integrations.mcp.views import Part, Views
 from satchel.library.filters import Filter
 from satchel.tools.taking_back import TakenBack
+
+if TYPE_CHECKING:
+    from mcp.server.session import ServerSession
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -202,7 +206,7 @@ def test_what_waits_is_not_put_there_twice():
                 self.got.append(note)
 
         slow = Slow()
-        ear = watching.Ear(slow, "")
+        ear = watching.Ear(cast("ServerSession", slow), "")
         async with anyio.create_task_group() as group:
             group.start_soon(ear.speak)
             for _ in range(100):

@@ -58,6 +58,11 @@ def add_server(
                 say("After the address comes nothing more"), say("Run `satchel mcp --help`")
             )
         row["address"] = first
+    elif _is_half_an_address(first):
+        raise InvalidInput(
+            say("`{name}` is no address, and no such program is here", name=one_line(first)),
+            say("Write `https://{name}`, or the whole path of a program", name=one_line(first)),
+        )
     else:
         row["command"] = list(words[1:])
     pairs = dict(_pair(one) for one in headers)
@@ -69,6 +74,13 @@ def add_server(
     session.err.line(say("Added to {path}", path=short_path(config)))
     session.renew()
     return show_servers(session, (name,), as_json=as_json)
+
+
+def _is_half_an_address(word: str) -> bool:
+    """Whether somebody forgot the `https://`: it begins as a host does, and is no program."""
+    host = word.partition("/")[0].partition(":")[0]
+    named = "." in host.strip(".") and not word.startswith((".", "/", "~"))
+    return (named or host == "localhost") and shutil.which(word) is None
 
 
 def remove_server(session: Session, words: Sequence[str], *, as_json: bool = False) -> int:
