@@ -33,6 +33,8 @@ FREE = frozenset({"markdown", "text"})
 """Languages that are shown and not run. Add one only with a reason."""
 
 _MARK = "@@satchel-docs@@"
+_WAITING = re.compile(r"still waiting \(\d+ s\)|仍在等待（\d+ 秒）")
+"""What a busy machine adds, on stderr."""
 _EXPORTED = f"echo '{_MARK} exported'; env | grep '^SATCHEL_'"
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -200,7 +202,8 @@ def check_output(command: str, shown: list[str], output: str, status: int) -> No
 
 
 def _trimmed(output: str) -> str:
-    return "\n".join(line.rstrip() for line in output.rstrip().splitlines())
+    lines = (line.rstrip() for line in output.rstrip().splitlines())
+    return "\n".join(line for line in lines if not _WAITING.fullmatch(line))
 
 
 def _pattern(lines: list[str]) -> re.Pattern[str]:
