@@ -51,8 +51,6 @@ class Held(NamedTuple):
     """False once its text was trimmed away: what it allows ends then, what it forbids does not."""
     reminded: bool = False
     """Whether the model was reminded of it since then."""
-    calls: tuple[str, ...] = ()
-    """Ids of the calls whose results have its text, where the host told them."""
 
 
 class HoldingMark(NamedTuple):
@@ -109,7 +107,7 @@ class Holding:
                 held = self._held.get(name)
                 if held is None:
                     continue
-                self._held[name] = held._replace(present=False, reminded=False, calls=())
+                self._held[name] = held._replace(present=False, reminded=False)
                 self._texts.pop(name, None)
                 if held.present:
                     self._trace.record("forgotten", (name,), ref=held.ref)
@@ -143,14 +141,13 @@ class Holding:
                 self._held[name] = self._held[name]._replace(reminded=True)
         return self.reminder(due) if due else ""
 
-    def keep(self, reply: Envelope, call_id: str = "") -> Envelope:
+    def keep(self, reply: Envelope) -> Envelope:
         """Remember what a call of Skill loaded; of what is there already, only say so.
 
         What it forbids is added to what it forbade before: loading again lifts nothing.
 
         Args:
             reply: What Skill answered.
-            call_id: Which call that was, where the host knows.
 
         Raises:
             SatchelError: the skill went or changed this very moment.
@@ -189,10 +186,8 @@ class Holding:
             if before is not None and same:
                 # The same words grant no more than they did, whatever was approved since.
                 kept = tuple(one for one in held.allowed if one in before.allowed)
-                held = held._replace(allowed=kept, calls=before.calls)
+                held = held._replace(allowed=kept)
             again = same and text in known
-            if call_id and not again:
-                held = held._replace(calls=(*held.calls, call_id))
             self._held[name] = held
             self._stamps[name] = (skill.head.mtime_ns, skill.head.size)
             if again:

@@ -210,7 +210,6 @@ class Session:
         *,
         cancel: Cancel | None = None,
         as_person: bool = False,
-        call_id: str = "",
     ) -> Envelope:
         """Call a tool. Whatever is wrong, or not allowed, comes back as an envelope.
 
@@ -219,7 +218,6 @@ class Session:
             arguments: Its arguments, as a table or as JSON text.
             cancel: How the call is taken back while a program runs.
             as_person: A person asks, not a model: nobody else is asked.
-            call_id: What the host calls this call; `Held.calls` has it.
         """
         try:
             table = self._meant(name, arguments)
@@ -229,7 +227,7 @@ class Session:
                 if not ruling.go:
                     return self._refused(ruling)
                 tool = ruling.tool
-            return self._do(name, table, cancel, tool=tool, as_person=as_person, call_id=call_id)
+            return self._do(name, table, cancel, tool=tool, as_person=as_person)
         except SatchelError as exc:
             return _failed(exc, arguments)
 
@@ -240,7 +238,6 @@ class Session:
         *,
         cancel: Cancel | None = None,
         as_person: bool = False,
-        call_id: str = "",
     ) -> Envelope:
         """The same in a worker thread; when the task is cancelled, a running program ends."""
         import asyncio
@@ -264,7 +261,7 @@ class Session:
 
         def work() -> Envelope:
             try:
-                return self._do(name, table, back, tool=tool, as_person=as_person, call_id=call_id)
+                return self._do(name, table, back, tool=tool, as_person=as_person)
             except SatchelError as exc:
                 return _failed(exc, arguments)
             finally:
@@ -362,7 +359,6 @@ class Session:
         *,
         tool: Tool | None = None,
         as_person: bool = False,
-        call_id: str = "",
     ) -> Envelope:
         """Call it.
 
@@ -372,13 +368,12 @@ class Session:
             cancel: How it is taken back.
             tool: The very tool that was judged: no other of that name is run in its place.
             as_person: Whether a person asks.
-            call_id: What the host calls the call.
         """
         tools = self._tools() if tool is None else self._only(tool)
         reply = tools.call(name, table, cancel=cancel, as_person=as_person)
         if name != SkillTool.name or reply.error is not None:
             return reply
-        return self._holding.keep(reply, call_id)
+        return self._holding.keep(reply)
 
     def _only(self, tool: Tool) -> Toolset:
         return Toolset((tool,), self._library, self._settings, self.trace, stack=self._stack)
