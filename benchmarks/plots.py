@@ -126,7 +126,7 @@ def draw_growth(figures: dict[str, Any]) -> Any:
 def draw_retrieval_speed(figures: dict[str, Any]) -> Any:
     """Median and 99th percentile of a search: two panels, one for each length of goal."""
     sizes = sorted(map(int, figures["sizes"]))
-    names = {"bare": "bare tantivy", "index": "index", "detector": "detector", "fts5": "SQLite"}
+    names = {"bare": "bare tantivy", "legs": "index", "detector": "detector", "fts5": "SQLite"}
     figure, panels = plt.subplots(1, 2, figsize=(9, 4.2), sharey=True)
     for axes, kind in zip(panels, ("short", "long"), strict=True):
         for (name, label), colour in zip(

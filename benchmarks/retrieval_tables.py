@@ -16,7 +16,7 @@ MOST_TIMES = 1.5
 """Times bare tantivy that a search may take."""
 _CONTENDERS = {
     "bare": "bare tantivy",
-    "index": "Satchel's index alone",
+    "legs": "Satchel's index alone",
     "ranking": "from the text to a ranking",
     "detector": "from the text to ten explained matches",
     "memory": "plain Python",
@@ -101,7 +101,7 @@ def retrieval_ratios(kept: dict[str, Any]) -> Rows:
     head = ["× bare tantivy, p50 / p99", *(f"{size:,}" for size in sizes)]
     rows = [[*head, f"goal ≤ {MOST_TIMES}"]]
     for kind in ("short", "long"):
-        for name in ("index", "ranking", "detector"):
+        for name in ("legs", "ranking", "detector"):
             found = [kept["sizes"][str(size)]["query ms"][kind][name] for size in sizes]
             pairs = [(one["p50 / bare"], one["p99 / bare"]) for one in found]
             met = max(max(pair) for pair in pairs) <= MOST_TIMES
