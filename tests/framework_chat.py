@@ -17,7 +17,11 @@ from model_server import ModelServer, Reply
 from satchel.testing import make_skill, make_tool_skill
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from model_server import Request
+    from satchel import Satchel
+    from satchel.tools.gate import Ask
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ASKED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -27,6 +31,43 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "Load what is not there": ("Skill", {"name": "nowhere"}),
 }
 """What the model does about a message; about any other it only says something."""
+LOAD = Reply(calls=[("Skill", {"name": "code-review"})])
+"""The model loads a skill."""
+
+
+def place_of(satchel: Satchel) -> str:
+    """The folder of a project's skills."""
+    return os.path.join(satchel.settings.project, ".agents", "skills")
+
+
+def forbid_deploy(satchel: Satchel) -> None:
+    """Have a skill that forbids a tool of the host while it is loaded."""
+    make_skill(place_of(satchel), "careful", disallowed_tools=["deploy"])
+
+
+class Person:
+    """Somebody who refuses the first call, and agrees to the next."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def approve_now(self, ask: Ask) -> bool:
+        self.asked.append(ask.tool)
+        return len(self.asked) > 1
+
+    async def approve(self, ask: Ask) -> bool:
+        return self.approve_now(ask)
+
+    def was_asked(self, server: ModelServer, seen: Callable[[Request], str] | None = None) -> None:
+        """The model called `Skill` twice, and got the text only when the person had agreed.
+
+        Args:
+            server: The model.
+            seen: How a request tells the results of the calls before it.
+        """
+        texts = [seen(one) if seen else one.results[0].text for one in server.requests[1:3]]
+        assert self.asked == ["Skill", "Skill"]
+        assert ["<skill-loaded" in text for text in texts] == [False, True]
 
 
 def script(request: Request) -> Reply:

@@ -11,12 +11,13 @@ import json
 import os
 import queue
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -146,7 +147,10 @@ class Events:
         return False
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening; a thread that reads is not woken by a mere close."""
+        line = self._answer.extensions["network_stream"].get_extra_info("socket")
+        with suppress(OSError):
+            line.shutdown(socket.SHUT_RDWR)
         self._answer.close()
         self._client.close()
         self._thread.join(5)

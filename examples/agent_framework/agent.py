@@ -10,6 +10,8 @@ from agent_framework.openai import OpenAIChatClient
 from satchel import Satchel
 from satchel.integrations.agent_framework import Skills
 
+if not os.environ.get("OPENAI_API_KEY"):
+    sys.exit("error: `OPENAI_API_KEY` is not set\n\nhint: Run `export OPENAI_API_KEY=…`")
 skills = Skills(Satchel.for_project(sys.argv[1] if len(sys.argv) > 1 else "."))
 agent = Agent(
     OpenAIChatClient(os.environ.get("MODEL", "gpt-5.4-mini")),

@@ -9,6 +9,7 @@ from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage
 from satchel import Satchel
 from satchel.integrations.claude_agent_sdk import Skills
 
+HINT = "Run `export ANTHROPIC_API_KEY=…`, or log in with `claude`"
 project = sys.argv[1] if len(sys.argv) > 1 else "."
 skills = Skills(Satchel.for_project(project))
 options = ClaudeAgentOptions(
@@ -28,6 +29,8 @@ async def chat() -> None:
             await client.query(line.strip())
             async for message in client.receive_response():
                 if isinstance(message, ResultMessage):
+                    if message.is_error:
+                        sys.exit(f"error: {message.result}\n\nhint: {HINT}")
                     print(message.result, flush=True)
 
 

@@ -12,6 +12,8 @@ from google.genai import types
 from satchel import Satchel
 from satchel.integrations.google_adk import Skills
 
+if not {"GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"} & set(os.environ):
+    sys.exit("error: `GOOGLE_API_KEY` is not set\n\nhint: Run `export GOOGLE_API_KEY=…`")
 skills = Skills(Satchel.for_project(sys.argv[1] if len(sys.argv) > 1 else "."))
 agent = LlmAgent(
     name="helper",

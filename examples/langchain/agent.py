@@ -12,6 +12,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from satchel import Satchel
 from satchel.integrations.langchain import SkillsMiddleware
 
+if not os.environ.get("OPENAI_API_KEY"):
+    sys.exit("error: `OPENAI_API_KEY` is not set\n\nhint: Run `export OPENAI_API_KEY=…`")
 satchel = Satchel.for_project(sys.argv[1] if len(sys.argv) > 1 else ".")
 agent = create_agent(
     ChatOpenAI(model=os.environ.get("MODEL", "gpt-5.4-mini")),

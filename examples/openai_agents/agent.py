@@ -9,6 +9,8 @@ from agents import Runner, SQLiteSession, set_tracing_disabled
 from satchel import Satchel
 from satchel.integrations.openai_agents import SkillsAgent
 
+if not os.environ.get("OPENAI_API_KEY"):
+    sys.exit("error: `OPENAI_API_KEY` is not set\n\nhint: Run `export OPENAI_API_KEY=…`")
 set_tracing_disabled(disabled=True)  # traces would go to OpenAI's server
 satchel = Satchel.for_project(sys.argv[1] if len(sys.argv) > 1 else ".")
 session = satchel.session()  # one conversation

@@ -9,9 +9,12 @@ from pydantic_ai.messages import ModelMessage
 from satchel import Satchel
 from satchel.integrations.pydantic_ai import Skills
 
+model = os.environ.get("MODEL", "anthropic:claude-sonnet-5")
+if model.startswith("anthropic:") and not os.environ.get("ANTHROPIC_API_KEY"):
+    sys.exit("error: `ANTHROPIC_API_KEY` is not set\n\nhint: Run `export ANTHROPIC_API_KEY=…`")
 satchel = Satchel.for_project(sys.argv[1] if len(sys.argv) > 1 else ".")
 agent = Agent(
-    os.environ.get("MODEL", "anthropic:claude-sonnet-5"),
+    model,
     instructions="You help with the files of one project. Be brief.",
     capabilities=[Skills(satchel)],
 )

@@ -8,6 +8,8 @@ from smolagents import LogLevel, OpenAIModel
 from satchel import Satchel
 from satchel.integrations.smolagents import SkillsAgent
 
+if not os.environ.get("OPENAI_API_KEY"):
+    sys.exit("error: `OPENAI_API_KEY` is not set\n\nhint: Run `export OPENAI_API_KEY=…`")
 satchel = Satchel.for_project(sys.argv[1] if len(sys.argv) > 1 else ".")
 model = OpenAIModel(
     os.environ.get("MODEL", "gpt-5.4-mini"),

@@ -6,12 +6,12 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from satchel._approval import where_trust_is_set
-from satchel.errors import SatchelError
+from satchel.errors import Changed, LockBroken, SatchelError
 from satchel.settings import SETTINGS
 from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from satchel.detect import Detector
     from satchel.library import Library
@@ -25,6 +25,8 @@ NEARLY = 0.95
 """The share of them that an index holds when it is as good as complete."""
 NEAR = 0.8
 """How alike two names are, one of which may be a slip for the other."""
+_SHOWN = 3
+"""Files of one skill that are named."""
 VARIABLES = (
     "SATCHEL_ESCAPE_CANARY", "SATCHEL_GIT_PASSWORD", "SATCHEL_GIT_USER",
     "SATCHEL_HOME", "SATCHEL_LANG", "SATCHEL_SCRATCH", "SATCHEL_SKILL_DIR", "SATCHEL_VECTORS_KEY",
@@ -65,6 +67,9 @@ def diagnose(
         found += _search_problems(len(snapshot.skills), settings, detector)
         found += _setting_problems(settings)
         found += _author_problems(progress if progress is not None else skills)
+        said = {*asking, *tools.refused}
+        changed = [content_problem(library, one) for one in skills if one.ref not in said]
+        found += [one for one in changed if one is not None]
     else:
         for skill in skills:
             found += skill.problems
@@ -86,6 +91,44 @@ def names_taken(settings: Settings, tools: ToolSnapshot) -> Iterator[Problem]:
             switch = f"SKILL_{winner.upper()}_ENABLED"
             values = {"name": tool.name, "winner": winner, "switch": switch}
             yield Problem("tool-name-packaged", path, source[1].line, values)
+
+
+def content_problem(library: Library, skill: Skill) -> Problem | None:
+    """Why a skill that is listed cannot be loaded: it is not what was locked or approved.
+
+    Also, as a note, what lies in it that was not approved and goes before it is loaded.
+
+    A look at the library reads the head of a file; only a check of the whole folder sees that the
+    text below it, or a file beside it, is another.
+    """
+    if skill.state != "active":
+        return None
+    values = {"name": skill.typed}
+    try:
+        sealed = library.seals.check(skill, clean=False)  # a look deletes nothing
+    except LockBroken:
+        return None  # said of the lockfile itself
+    except Changed as exc:
+        values["files"] = _some(exc.files)
+        if exc.kind == "lock":
+            return Problem("content-unlocked", skill.path, values=values)
+        if exc.kind == "approval":
+            values["files"] = f" ({values['files']})" if exc.files else ""  # an old approval
+            return Problem("content-unapproved", skill.path, values=values)
+        values["reason"] = exc.reason or exc.message
+        return Problem("content-unchecked", skill.path, values=values)
+    except SatchelError as exc:
+        return Problem("content-unchecked", skill.path, values={**values, "reason": exc.message})
+    if sealed is not None and sealed.left:
+        values["files"] = _some(sealed.left)
+        return Problem("content-leftovers", skill.path, values=values)
+    return None
+
+
+def _some(files: Sequence[str]) -> str:
+    """The first of some files, and whether there are more."""
+    more = ", …" if len(files) > _SHOWN else ""
+    return ", ".join(f"`{path}`" for path in files[:_SHOWN]) + more
 
 
 def _lock_problems(library: Library) -> Iterator[Problem]:
@@ -157,8 +200,13 @@ def _author_problems(skills: Iterable[Skill]) -> Iterator[Problem]:
 def _not_offered(skills: Iterable[Skill], settings: Settings, said: set[str]) -> Iterator[Problem]:
     """Shadowed and untrusted skills; of the latter only those that nothing was said of yet."""
     off = settings.trust == "none"
+    skills = list(skills)
+    ours = {skill.ref: skill for skill in skills if skill.source == "builtin"}
     for skill in skills:
         if skill.state == "shadowed":
+            same = ours.get(skill.winner)
+            if skill.origin.remote and same and same.description == skill.description:
+                continue  # another Satchel serves what comes with this one: nobody misses it
             values = {"name": skill.name, "winner": skill.winner, "server": skill.origin.label}
             code = "served-shadowed" if skill.origin.remote else "shadowed"
             yield Problem(code, skill.path, values=values)

@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 def library_for(settings: Settings) -> Library:
     """The library of these settings; what is odd about them is among its problems."""
     state, cache = settings.paths.state, settings.paths.cache
-    served, wrong = _served(settings)
     where = state or None if settings.trace == "file" else None
+    trace = Trace(where, settings.project, enabled=settings.trace != "off")
+    served, wrong = _served(settings, trace)
     library = Library(
         [*default_locations(settings), *served],
         bounds=Bounds(settings.max_depth, settings.max_folders),
         wanted=Filter(settings.include, settings.exclude, settings.tags),
         trust=TrustBook(os.path.join(state, "trust.json") if state else None),
         index=Index(cache) if settings.use_index and cache else None,
-        trace=Trace(where, settings.project, enabled=settings.trace != "off"),
+        trace=trace,
         problems=[*_remarks(settings), *wrong],
     )
     if settings.create_missing:
@@ -35,13 +36,13 @@ def library_for(settings: Settings) -> Library:
     return library
 
 
-def _served(settings: Settings) -> tuple[list[Location], list[Problem]]:
+def _served(settings: Settings, trace: Trace) -> tuple[list[Location], list[Problem]]:
     """The servers that are set. Where none is, nothing of that kind is even imported."""
     if not settings.servers and not any(one.startswith(SERVER) for one in settings.locations):
         return [], []
     from satchel.remote import served_locations
 
-    return served_locations(settings)
+    return served_locations(settings, trace)
 
 
 def _remarks(settings: Settings) -> list[Problem]:

@@ -166,7 +166,7 @@ def _binding(skill: Skill, seals: Seals | None) -> tuple[Chapter | None, Satchel
         return None, None
     title = say("What it is bound to")
     try:
-        if seals.check(skill) is None:
+        if seals.check(skill, clean=False) is None:
             return None, None
     except SatchelError as exc:
         return Chapter(title, (exc.message,), "bad"), exc

@@ -46,10 +46,11 @@ def sit(terminal, warm):
 def pipe(terminal, warm):
     """A chat whose messages come from a pipe."""
 
-    def run(script, *lines, **env):
+    def run(script, *lines, words=(), **env):
         with ModelServer(script) as server:
             known = {**warm, **server.environment(), "SATCHEL_MODEL": MODEL, **env}
-            done = terminal.run("chat", stdin="".join(f"{line}\n" for line in lines), **known)
+            stdin = "".join(f"{line}\n" for line in lines)
+            done = terminal.run("chat", *words, stdin=stdin, **known)
         return done, server
 
     return run
@@ -94,6 +95,10 @@ def test_a_person_is_asked_and_may_say_always(sit, terminal):
     typing.type("read it\r")
     typing.sees("? Call the tool `ReadFile`?")
     typing.sees("path=notes.md")
+    typing.sees("always in this chat:")
+    typing.quiet()
+    typing.type("maybe\r")
+    typing.sees("Type `y`, `n` or `a`, then Enter")
     typing.sees("always in this chat:")
     typing.quiet()
     typing.type("n\r")
@@ -145,6 +150,13 @@ def test_names_are_completed_and_lines_are_kept(sit, terminal):
     typing.type("\t")
     typing.quiet()
     typing.type("\x15")
+    typing.type("/re\t")  # at once, before the menu can be there
+    typing.sees("/refresh")
+    typing.type("\t")
+    typing.sees("/reset")
+    typing.type("\r")
+    typing.sees("A new conversation begins")
+    typing.quiet()
     typing.type("first\\\rsecond\r")
     typing.sees("You said first")
     typing.quiet()
@@ -264,6 +276,13 @@ def test_a_provider_that_fails_does_not_end_the_chat(pipe):
     assert "error: There is no model `claude-sonnet-5` at this provider: no\n" in done.err
     assert "Here I am." in done.out
     assert done.status == 1
+
+
+def test_a_limit_of_tokens_ends_a_turn(pipe):
+    done, server = pipe(script, "review this", words=("--max-tokens", "1"))
+    assert done.status == 8
+    assert len(server.requests) == 1
+    assert "tokens" in done.out
 
 
 def test_an_unknown_order_is_told_to_scripts(terminal, pipe):

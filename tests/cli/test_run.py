@@ -178,6 +178,8 @@ def test_nobody_there_is_told_with_the_address(talk):
     done, _ = talk([], "run", "hello", ANTHROPIC_BASE_URL=away)
     assert done.status == 1
     assert f"The provider cannot be reached at `{away}`: " in done.err
+    assert "the provider cannot be reached, asking again" in done.err
+    assert "busy" not in done.err
 
 
 def test_a_long_silence_has_a_sign_of_life(talk):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 import tomllib
 
 import pytest
@@ -57,7 +59,36 @@ def test_a_server_is_added_approved_used_and_removed(terminal):
         assert config(terminal).read_text() == before
         assert "pdf-forms" not in terminal.run("list", "--all").out
         kept = terminal.home / ".cache" / "satchel" / "remote"
-        assert [one.name for one in kept.rglob("*")] == ["contents"]
+        assert {one.name for one in kept.rglob("*")} == {"contents", "swept"}
+
+
+def test_what_a_server_lists_is_counted_and_approved_apart(terminal):
+    with scripted() as (address, script):
+        script.add("pdf-forms", {}, body="Fill it in.")
+        assert terminal.run("mcp", "add", "docs", address).status == 0
+        told = " ".join(terminal.run("list").err.split())
+        assert "1 not trusted yet (`satchel trust`)" in told
+        assert "1 of servers not trusted yet (`satchel trust NAME`)" in told
+        done = terminal.run("trust", "--yes")
+        assert "Skills of servers are approved one by one: `pdf-forms`" in " ".join(
+            done.err.split()
+        )
+        told = " ".join(terminal.run("list").err.split())
+        assert "(`satchel trust`)" not in told
+        assert "1 of servers not trusted yet" in told
+
+
+def test_a_server_that_has_what_comes_with_satchel_is_no_news(terminal):
+    shown = json.loads(terminal.run("show", "write-a-skill", "--json", SATCHEL_BUILTIN="true").out)
+    with scripted() as (address, script):
+        script.add("write-a-skill", {}, description=shown["description"])
+        script.add("review-a-skill", {}, description="Something else. Use it for that.")
+        assert terminal.run("mcp", "add", "docs", address).status == 0
+        done = terminal.run("doctor", "--json", SATCHEL_BUILTIN="true")
+        problems = json.loads(done.out)["problems"]
+        told = [one["message"] for one in problems if one["code"] == "served-shadowed"]
+        assert len(told) == 1
+        assert "`review-a-skill`" in told[0]
 
 
 def test_what_is_approved_is_what_was_read(terminal):
@@ -146,6 +177,7 @@ def test_a_server_that_does_not_answer_is_said(terminal):
         (["docs", "http://skills.example.com/"], "without `https` only this computer itself"),
         (["do cs", "https://skills.example.com/"], "its name needs letters"),
         (["docs", "skills.example.com/mcp"], "is no address, and no such program is here"),
+        (["docs", "no-such-program"], "There is no program `no-such-program`"),
         (["docs", "localhost:8765/mcp"], "Write `https://localhost:8765/mcp`"),
         (["docs", "https://x.example/", "more"], "After the address comes nothing more"),
         (["docs", "https://x.example/", "--header", "X-A"], "`X-A` is no header"),
@@ -174,3 +206,28 @@ def test_a_table_that_is_written_otherwise_is_left_alone(terminal):
     assert done.status == 4
     assert "cannot be changed safely" in done.err
     assert config(terminal).read_text() == text
+
+
+def test_what_no_list_has_any_more_goes_and_is_told(terminal):
+    remote = terminal.home / ".cache" / "satchel" / "remote"
+    with scripted() as (address, script):
+        script.add("pdf-forms", body="Fill it in.")
+        terminal.run("mcp", "add", "docs", address)
+        terminal.run("show", "pdf-forms")
+        told = terminal.run("mcp", "list")
+        assert "Files kept here: 2 (" in told.err
+        assert "in no list" not in told.err
+        script.entries.clear()
+        script.add("pdf-forms", body="Fill it in, please.")
+        changed = terminal.run("mcp", "list")
+        assert "is in no list any more and goes within a week" in changed.err
+        [content] = (remote / "contents").iterdir()
+        long_ago = time.time() - 8 * 24 * 3600
+        os.utime(content, (long_ago, long_ago))
+        kept = json.loads(terminal.run("mcp", "list", "--json").out)["kept"]
+        assert kept["unlisted_bytes"] == 0
+        assert not content.exists()
+        events = (terminal.home / ".local/state/satchel/trace.jsonl").read_text().splitlines()
+        cleaned = [json.loads(line) for line in events if '"cleaned"' in line]
+        assert [(one["what"], one["server"]) for one in cleaned] == [("mcp", "docs")]
+        assert cleaned[0]["files"] == 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 
 import pytest
@@ -23,13 +25,138 @@ pytestmark = pytest.mark.timeout(60)
         ("install --client codex --to x", "It belongs to `satchel mcp copy`"),
         ("install --client codex --token-env X", "does not take `--token-env`"),
         ("list --yes", "`satchel mcp list` does not take `--yes`"),
-        ("serve --client codex", "It belongs to `satchel mcp install`"),
+        ("serve --client codex", "take it: `satchel mcp install`, `satchel mcp uninstall`"),
+        ("serve --json", "Run `satchel mcp serve --help`"),
     ],
 )
 def test_options_of_another_action_are_refused(terminal, words, said):
     done = terminal.run("mcp", *words.split())
     assert done.status == InvalidInput.exit_code
     assert said in done.err
+
+
+def test_a_person_is_shown_what_there_is_and_a_program_is_served(terminal):
+    ours, theirs = os.openpty()
+    try:
+        shown = subprocess.run(
+            terminal.command("mcp"),
+            cwd=terminal.project,
+            env=terminal.env(),
+            stdin=theirs,
+            capture_output=True,
+            encoding="utf-8",
+            check=True,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert shown.stdout == terminal.run("mcp", "--help").out
+    assert "  install  " in shown.stdout
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        },
+    }
+    for words in (("mcp",), ("mcp", "serve"), ("mcp", "--no-tools")):
+        done = terminal.run(*words, stdin=json.dumps(hello) + "\n")
+        assert json.loads(done.out)["result"]["serverInfo"]["name"] == "satchel", done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("instal", "Did you mean `satchel mcp install`?"),
+        ("rm docs", "Did you mean `satchel mcp remove`?"),
+        ("xylophone", "Run `satchel mcp --help` to see the commands"),
+        ("--client codex", "take it: `satchel mcp install`, `satchel mcp uninstall`"),
+        ("--json", "Run `satchel mcp --help`"),
+        ("--http list", "`satchel mcp list` does not take `--http`"),
+        ("--jso list", "Did you mean `--json`?"),
+        ("--http --name list --port x", "`--port` needs a whole number, not `x`"),
+        ("--http --port x", "`--port` needs a whole number, not `x`"),
+        ("--nothing", "There is no option `--nothing`"),
+        ("serve --http --port 70000", "`--port` must be at most 65535, not `70000`"),
+        ("serve --http --oauth-scope skills", "`--oauth-scope` needs `--issuer`"),
+        ("serve --http --jwks https://x.example/keys", "`--jwks` needs `--issuer`"),
+        ("install claude", "Did you mean `claude-desktop`, `claude-code`?"),
+        ("install Claude-Code", "Did you mean `claude-code`?"),
+        ("check now", "`satchel mcp check` does not take `now`"),
+    ],
+)
+def test_slips_are_told_with_what_may_have_been_meant(terminal, words, said):
+    done = terminal.run("mcp", *words.split())
+    assert done.status == InvalidInput.exit_code
+    assert said in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "usual"),
+    [
+        ("--json list", "list --json"),
+        ("--json check", "check --json"),
+        ("--dry-run install --client cursor", "install --client cursor --dry-run"),
+        ("--client cursor install --dry-run", "install --client cursor --dry-run"),
+        ("--client=cursor install --dry-run", "install --client cursor --dry-run"),
+        ("--http --port x serve", "serve --http --port x"),
+        ("--token-env UNSET add docs ftp://x", "add docs ftp://x --token-env UNSET"),
+    ],
+)
+def test_options_may_come_before_the_command_that_has_them(terminal, words, usual):
+    done, expected = (terminal.run("mcp", *line.split()) for line in (words, usual))
+    assert (done.status, done.out, done.err) == (expected.status, expected.out, expected.err)
+    assert "does not take" not in done.err
+
+
+@pytest.mark.parametrize("words", ["", "list", "mcp", "mcp serve", "goal", "trust"])
+def test_a_short_option_is_help_too(terminal, words):
+    done = terminal.run(*words.split(), "-h")
+    assert done.status == 0
+    assert done.out == terminal.run(*words.split(), "--help").out
+
+
+def test_what_comes_with_satchel_is_counted_and_not_listed(terminal):
+    done = terminal.run("mcp", "check", SATCHEL_BUILTIN="true")
+    assert "write-a-skill" not in done.out
+    assert "code-review" in done.out
+    assert "The 3 that come with Satchel can be, too" in done.err
+    told = json.loads(terminal.run("mcp", "check", "--json", SATCHEL_BUILTIN="true").out)
+    assert "write-a-skill" in {one["path"] for one in told["served"]}
+
+
+def test_what_no_client_sees_is_said(terminal):
+    def skill(name, more=""):
+        folder = terminal.project / ".agents" / "skills" / name
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: x\n{more}---\n# x\n")
+
+    skill("waits-here")
+    done = terminal.run("mcp", "check", SATCHEL_TRUST="ask")
+    assert "○ waits-here: it is not trusted yet" in done.out
+    assert "→ Run `satchel trust waits-here`" in done.out
+    waiting = done.err.splitlines()[-1]
+    assert "for `satchel trust`: no client sees" in waiting
+    skill("by-hand", "disable-model-invocation: true\n")
+    skill("left-out")
+    done = terminal.run("mcp", "check", SATCHEL_TRUST="all", SATCHEL_EXCLUDE="left-out")
+    assert "○ by-hand: only people may load it" in done.out
+    assert "○ left-out: your settings leave it out" in done.out
+    assert "no client sees" not in done.err
+    told = terminal.run("mcp", "check", "--json", SATCHEL_TRUST="all", SATCHEL_EXCLUDE="left-out")
+    kinds = {one["kind"] for one in json.loads(told.out)["kept_back"]}
+    assert kinds == {"people-only", "excluded"}
+    for words in (("install", "cursor", "--dry-run"), ("serve",)):
+        done = terminal.run("mcp", *words, SATCHEL_TRUST="ask", stdin="")
+        assert "for `satchel trust`: no client sees" in done.err, words
+
+
+def test_one_skill_is_one_skill(terminal):
+    done = terminal.run("mcp", "check", SATCHEL_TRUST="all", SATCHEL_INCLUDE="code-review")
+    assert "1 skill can be served, 0 cannot" in done.err
 
 
 def test_other_servers_are_not_asked_for_what_is_handed_on(terminal):
@@ -42,3 +169,13 @@ def test_other_servers_are_not_asked_for_what_is_handed_on(terminal):
     assert not mark.exists()
     terminal.run("list", SATCHEL_SERVERS=servers)
     assert mark.exists()  # the command is one that leaves a mark
+
+
+@pytest.mark.parametrize(
+    "name", ["", "install", "uninstall", "serve", "check", "add", "list", "remove", "copy"]
+)
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_help_of_each_command(terminal, name, language):
+    title = f"{'zh-' if language == 'zh' else ''}help-mcp{'-' if name else ''}{name}"
+    words = [word for word in ("mcp", name, "--help") if word]
+    terminal.check(title, terminal.run(*words, SATCHEL_LANG=language))

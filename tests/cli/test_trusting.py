@@ -186,6 +186,29 @@ def test_a_changed_file_is_refused_at_the_load(terminal):
     assert terminal.run("load", "release-notes").status == 0
 
 
+def test_all_that_waits_includes_what_is_offered_and_would_be_refused(terminal):
+    terminal.run("trust", "--yes")
+    path = terminal.project / "skills/release-notes/scripts/collect.py"
+    path.write_text("print(2)\n")
+    told = " ".join(terminal.run("doctor").out.split())
+    assert "content-unapproved" in told
+    assert "changed since you approved it (`scripts/collect.py`)" in told
+    done = terminal.run("trust", "--yes")
+    assert "Approved before, and changed since: `release-notes`" in done.err
+    assert terminal.run("load", "release-notes").status == 0
+    assert "content-unapproved" not in terminal.run("doctor").out
+    assert "Nothing to trust" in terminal.run("trust", "--yes").err
+
+
+def test_what_is_not_as_it_was_locked_is_no_matter_of_trust_for_all(terminal):
+    _lock(terminal, "code-review")
+    terminal.run("trust", "--yes")
+    path = terminal.project / ".agents/skills/code-review/references/checklist.md"
+    path.write_text("- nothing\n")
+    assert "content-unlocked" in terminal.run("doctor").out
+    assert "Nothing to trust" in terminal.run("trust", "--yes").err
+
+
 def _lock(terminal, *names: str) -> str:
     folder = terminal.project / ".agents/skills"
     rows = {}
@@ -235,6 +258,17 @@ def test_what_cannot_be_approved_is_told_and_the_others_are(terminal):
     assert [row["code"] for row in reply["refused"]] == ["not-approvable"]
     assert terminal.run("trust", "later", "--always", "--yes").status == 0
     assert "later" in terminal.run("list").out
+
+
+def test_what_is_trusted_as_it_is_can_be_trusted_always(terminal):
+    terminal.skill("skills/mine", "---\nname: mine\ndescription: b\n---\nx\n")
+    assert terminal.run("trust", "mine", "--yes").status == 0
+    done = terminal.run("trust", "mine", "--always", "--yes")
+    assert "Trusted, whatever it will hold: " in done.err
+    assert "changed since" not in done.err
+    terminal.skill("skills/mine", "---\nname: mine\ndescription: c\n---\ny\n")
+    assert terminal.run("load", "mine").status == 0
+    assert "needs no trust" in terminal.run("trust", "mine", "--always", "--yes").err
 
 
 def test_trusting_one_of_two_namesakes_means_the_one_that_waits(terminal):

@@ -493,3 +493,19 @@ def test_a_missing_key_is_said_in_words(tmp_path):
     assert done.returncode != 0
     assert done.stderr.startswith("error: The model `anthropic:claude-sonnet-5` cannot be used")
     assert "hint: " in done.stderr
+
+
+def test_where_a_package_is_missing_it_says_what_to_install():
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "news_explorer"],  # nothing but Python itself
+        cwd=HOME,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: The package `trafilatura` is not installed\n\nhint: Run")
+    assert 'pip install "satchel[agent]" httpx2 trafilatura' in done.stderr
+    assert "Traceback" not in done.stderr

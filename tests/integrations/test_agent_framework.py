@@ -9,29 +9,13 @@ import pytest
 from agent_framework import Agent, Content, Message, SkillsProvider, tool
 from agent_framework.openai import OpenAIChatClient, OpenAIChatCompletionClient
 
-from framework_chat import converse
+from framework_chat import LOAD, Person, converse, forbid_deploy, place_of
 from model_server import Reply, loopback
-from satchel import Satchel
 from satchel.integrations.agent_framework import Skills, skill_tools
 from satchel.integrations.agent_framework_source import SkillSource
-from satchel.testing import make_project, make_skill, make_tool_skill
+from satchel.testing import make_skill, make_tool_skill
 
 pytestmark = pytest.mark.timeout(60)  # the first request of a process imports much
-LOAD = Reply(calls=[("Skill", {"name": "code-review"})])
-
-
-@pytest.fixture
-def satchel(tmp_path):
-    project = make_project(tmp_path, "code-review", "write-docs")
-    return Satchel.for_project(project, trust="all", builtin=False, packaged=False)
-
-
-def place_of(satchel):
-    return os.path.join(satchel.settings.project, ".agents", "skills")
-
-
-def forbid_deploy(satchel):
-    make_skill(place_of(satchel), "careful", disallowed_tools=["deploy"])
 
 
 @tool(approval_mode="never_require")
@@ -127,17 +111,10 @@ def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel):
 
 
 def test_a_person_is_asked(satchel):
-    asked = []
-
-    async def approve(ask):
-        asked.append(ask.tool)
-        return len(asked) > 1
-
+    person = Person()
     with loopback([LOAD, LOAD, "Yes."]) as server:
-        run(agent_of(Skills(satchel, approve=approve, ask=["Skill"])), "Review")
-    assert asked == ["Skill", "Skill"]
-    assert "<skill-loaded" not in server.requests[1].results[0].text
-    assert "<skill-loaded" in server.requests[2].results[0].text
+        run(agent_of(Skills(satchel, approve=person.approve, ask=["Skill"])), "Review")
+    person.was_asked(server)
 
 
 @pytest.mark.req("D3")

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 
 import pytest
 
+from framework_chat import place_of
 from satchel import Satchel
 from satchel.errors import InvalidInput
 from satchel.integrations import base
 from satchel.testing import make_project, make_skill
 
 
-@pytest.fixture
-def satchel(tmp_path):
-    project = make_project(tmp_path, "code-review", "write-docs")
-    return Satchel.for_project(project, trust="all", builtin=False, packaged=False)
-
-
 def add(satchel, name, **fields):
-    make_skill(os.path.join(satchel.settings.project, ".agents", "skills"), name, **fields)
+    make_skill(place_of(satchel), name, **fields)
 
 
 def test_each_conversation_has_a_session_of_its_own(satchel):

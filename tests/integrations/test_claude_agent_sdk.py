@@ -20,12 +20,11 @@ from claude_agent_sdk import (
     tool,
 )
 
-from framework_chat import ASKED, Chat, history_of, project_of
+from framework_chat import ASKED, Chat, Person, history_of, place_of, project_of
 from model_server import ModelServer, Reply
-from satchel import Satchel
 from satchel.errors import InvalidInput
 from satchel.integrations.claude_agent_sdk import Skills
-from satchel.testing import make_project, make_skill, make_tool_skill
+from satchel.testing import make_skill, make_tool_skill
 
 if TYPE_CHECKING:
     from claude_agent_sdk import HookContext, HookInput, HookJSONOutput
@@ -39,12 +38,6 @@ QUIET = {
     "DISABLE_ERROR_REPORTING": "1",
     "DISABLE_TELEMETRY": "1",
 }
-
-
-@pytest.fixture
-def satchel(tmp_path):
-    project = make_project(tmp_path, "code-review", "write-docs")
-    return Satchel.for_project(project, trust="all", builtin=False, packaged=False)
 
 
 @pytest.fixture
@@ -204,7 +197,7 @@ def test_a_new_conversation_can_load_again(satchel, options):
 
 
 def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel, options):
-    place = os.path.join(satchel.settings.project, ".agents", "skills")
+    place = place_of(satchel)
     make_skill(place, "careful", disallowed_tools=["mcp__own__deploy"])
 
     @tool("deploy", "Ship it.", {})
@@ -228,18 +221,11 @@ def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel, options
 
 
 def test_a_person_is_asked(satchel, options):
-    asked = []
-
-    async def approve(ask):
-        asked.append(ask.tool)
-        return len(asked) > 1
-
+    person = Person()
     with ModelServer([LOAD, LOAD, "Yes."]) as server:
-        skills = Skills(satchel, approve=approve, ask=["Skill"])
+        skills = Skills(satchel, approve=person.approve, ask=["Skill"])
         run(skills, options(server), "Review")
-    assert asked == ["Skill", "Skill"]
-    assert "<skill-loaded" not in server.requests[1].results[0].text
-    assert "<skill-loaded" in server.requests[2].results[0].text
+    person.was_asked(server)
 
 
 def test_after_a_compaction_a_skill_can_be_loaded_again(satchel, options):

@@ -14,34 +14,18 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.skill_toolset import SkillToolset
 from google.genai import types
 
-from framework_chat import converse
+from framework_chat import LOAD, Person, converse, forbid_deploy, place_of
 from model_server import Reply, loopback
-from satchel import Satchel
 from satchel.integrations.google_adk import Skills
 from satchel.integrations.google_adk_registry import SkillSource
-from satchel.testing import make_project, make_skill, make_tool_skill
+from satchel.testing import make_skill, make_tool_skill
 
 pytestmark = [
     pytest.mark.timeout(60),  # the first request of a process imports much
     # ADK's own `AgentTool` still hands plugins over the old way.
     pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated:DeprecationWarning"),
 ]
-LOAD = Reply(calls=[("Skill", {"name": "code-review"})])
 MODEL = "gemini-3.5-flash"
-
-
-@pytest.fixture
-def satchel(tmp_path):
-    project = make_project(tmp_path, "code-review", "write-docs")
-    return Satchel.for_project(project, trust="all", builtin=False, packaged=False)
-
-
-def place_of(satchel):
-    return os.path.join(satchel.settings.project, ".agents", "skills")
-
-
-def forbid_deploy(satchel):
-    make_skill(place_of(satchel), "careful", disallowed_tools=["deploy"])
 
 
 def deploy() -> str:
@@ -127,18 +111,11 @@ def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel):
 
 
 def test_a_person_is_asked(satchel):
-    asked = []
-
-    async def approve(ask):
-        asked.append(ask.tool)
-        return len(asked) > 1
-
+    person = Person()
     with loopback([LOAD, LOAD, "Yes."]) as server:
-        skills = Skills(satchel, approve=approve, ask=["Skill"])
+        skills = Skills(satchel, approve=person.approve, ask=["Skill"])
         run(LlmAgent(name="a", model=MODEL, tools=[skills]), skills, "Review")
-    assert asked == ["Skill", "Skill"]
-    assert "<skill-loaded" not in server.requests[1].results[0].text
-    assert "<skill-loaded" in server.requests[2].results[0].text
+    person.was_asked(server)
 
 
 @pytest.mark.req("D3")

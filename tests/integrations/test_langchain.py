@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import Any
 
 import pytest
@@ -18,29 +17,16 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 
-from framework_chat import converse
+from framework_chat import LOAD, Person, converse, forbid_deploy, place_of
 from model_server import Reply, loopback
-from satchel import Satchel
 from satchel.integrations.langchain import SkillsMiddleware, skill_tools
-from satchel.testing import make_project, make_skill
+from satchel.testing import make_skill
 
 pytestmark = pytest.mark.timeout(60)  # the first request of a process imports much
-LOAD = Reply(calls=[("Skill", {"name": "code-review"})])
-
-
-@pytest.fixture
-def satchel(tmp_path):
-    project = make_project(tmp_path, "code-review", "write-docs")
-    return Satchel.for_project(project, trust="all", builtin=False, packaged=False)
 
 
 def agent_of(*middleware, **more) -> Any:
     return create_agent(ChatOpenAI(model="gpt-5.4-mini"), middleware=middleware, **more)
-
-
-def forbid_deploy(satchel):
-    place = os.path.join(satchel.settings.project, ".agents", "skills")
-    make_skill(place, "careful", disallowed_tools=["deploy"])
 
 
 @tool
@@ -117,18 +103,11 @@ def test_trimmed_history_ends_what_a_skill_allows_and_not_what_it_forbids(satche
 
 
 def test_a_person_is_asked(satchel):
-    asked = []
-
-    async def approve(ask):
-        asked.append(ask.tool)
-        return len(asked) > 1
-
+    person = Person()
     with loopback([LOAD, LOAD, "Yes."]) as server:
-        agent = agent_of(SkillsMiddleware(satchel, approve=approve, ask=["Skill"]))
+        agent = agent_of(SkillsMiddleware(satchel, approve=person.approve, ask=["Skill"]))
         asyncio.run(agent.ainvoke({"messages": [("user", "Review")]}))
-    assert asked == ["Skill", "Skill"]
-    assert "<skill-loaded" not in server.requests[1].results[0].text
-    assert "<skill-loaded" in server.requests[2].results[0].text
+    person.was_asked(server)
 
 
 def test_the_middleware_of_langchain_for_approvals_sees_the_tools(satchel):
@@ -267,7 +246,7 @@ def test_what_changed_is_told_again_when_its_turn_was_lost(satchel):
     with loopback(["1", "2", "3"]) as server:
         agent = agent_of(SkillsMiddleware(satchel))
         first = agent.invoke({"messages": [("user", "One")]})["messages"]
-        place = os.path.join(satchel.settings.project, ".agents", "skills")
+        place = place_of(satchel)
         make_skill(place, "brand-new", "Makes coffee.")
         for words in ("Two", "Three"):  # the host keeps nothing of the second turn
             agent.invoke({"messages": [*first, ("user", words)]})

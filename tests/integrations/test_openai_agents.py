@@ -12,7 +12,7 @@ from agents.sandbox import SandboxAgent, SandboxRunConfig
 from agents.sandbox.capabilities import Skills
 from agents.sandbox.sandboxes.unix_local import UnixLocalSandboxClient
 
-from framework_chat import converse
+from framework_chat import LOAD, Person, converse, forbid_deploy, place_of
 from model_server import Reply, loopback
 from satchel import Satchel
 from satchel.integrations import openai_sandbox
@@ -21,7 +21,6 @@ from satchel.integrations.openai_sandbox import SkillSource
 from satchel.testing import make_project, make_skill
 
 pytestmark = pytest.mark.timeout(60)  # the first request of a process imports much
-LOAD = Reply(calls=[("Skill", {"name": "code-review"})])
 
 
 @pytest.fixture(autouse=True)
@@ -29,22 +28,11 @@ def _no_traces():
     set_tracing_disabled(disabled=True)
 
 
-@pytest.fixture
-def satchel(tmp_path):
-    project = make_project(tmp_path, "code-review", "write-docs")
-    return Satchel.for_project(project, trust="all", builtin=False, packaged=False)
-
-
 def run(agent, message):
     async def once():
         return await Runner.run(agent, message)
 
     return asyncio.run(once())
-
-
-def forbid_deploy(satchel):
-    place = os.path.join(satchel.settings.project, ".agents", "skills")
-    make_skill(place, "careful", disallowed_tools=["deploy"])
 
 
 @function_tool
@@ -104,18 +92,11 @@ def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel):
 
 
 def test_a_person_is_asked(satchel):
-    asked = []
-
-    async def approve(ask):
-        asked.append(ask.tool)
-        return len(asked) > 1
-
-    session = satchel.session(approve=approve, ask=["Skill"])
+    person = Person()
+    session = satchel.session(approve=person.approve, ask=["Skill"])
     with loopback([LOAD, LOAD, "Yes."]) as server:
         run(SkillsAgent("A", skills=session), "Review")
-    assert asked == ["Skill", "Skill"]
-    assert "<skill-loaded" not in server.requests[1].results[0].text
-    assert "<skill-loaded" in server.requests[2].results[0].text
+    person.was_asked(server)
 
 
 @pytest.mark.req("D3")
@@ -226,7 +207,7 @@ def files_below(root):
 
 
 def test_the_capability_for_sandboxes_takes_skills_from_satchel(satchel):
-    place = os.path.join(satchel.settings.project, ".agents", "skills")
+    place = place_of(satchel)
     os.makedirs(os.path.join(place, "colon", "references"))
     with open(os.path.join(place, "colon", "SKILL.md"), "w", encoding="utf-8") as file:
         file.write("---\nname: colon\ndescription: Use it when: it is broken\n---\nBody.\n")
@@ -270,7 +251,7 @@ def load(source, name, box):
 
 
 def test_what_one_sandbox_loads_is_nothing_to_another(satchel):
-    place = os.path.join(satchel.settings.project, ".agents", "skills")
+    place = place_of(satchel)
     make_skill(place, "lonely", disallowed_tools=["Skill"])
     source = SkillSource(satchel)
     assert load(source, "lonely", Box())["status"] == "loaded"
@@ -279,7 +260,7 @@ def test_what_one_sandbox_loads_is_nothing_to_another(satchel):
 
 def test_a_skill_that_is_too_large_is_not_written(satchel, monkeypatch):
     monkeypatch.setattr(openai_sandbox, "MOST_BYTES", 1_000)
-    place = os.path.join(satchel.settings.project, ".agents", "skills", "code-review")
+    place = os.path.join(place_of(satchel), "code-review")
     with open(os.path.join(place, "big.bin"), "wb") as file:
         file.write(b"x" * 1_001)
     box = Box()

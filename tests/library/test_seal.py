@@ -451,6 +451,44 @@ def _cache(base, name: str = "helper.cpython-311.pyc"):
 
 
 @BOUND
+def test_who_only_looks_deletes_nothing(folder, bind):
+    library = bind(folder)
+    cache = _cache(folder / "one")
+    skill = library.refresh().find("one")[0]
+    sealed = library.seals.check(skill, clean=False)
+    assert sealed.left == ("scripts/__pycache__/helper.cpython-311.pyc",)
+    assert not set(sealed.left) & set(sealed.seal.files)
+    assert cache.exists()
+    assert check(library).left == ()
+    assert not cache.exists()
+
+
+def test_what_changed_is_named_by_kind_and_file(folder, tmp_path):
+    book = tmp_path / "state" / "trust.json"
+    library = Library([Location(str(folder), trusted=None)], trust=TrustBook(str(book)))
+    approve(library, "one")
+    (folder / "one/references/a.md").write_text("B\n")
+    (folder / "one/new").write_text("")
+    with pytest.raises(Changed) as caught:
+        check(library)
+    assert caught.value.kind == "approval"
+    assert caught.value.files == ("new", "references/a.md")
+    # A table that was tampered with, or is not there, is no table.
+    for kept in (book.parent / "approved").iterdir():
+        kept.write_text('{"SKILL.md": "sha256:0"}')
+    with pytest.raises(Changed) as caught:
+        check(library)
+    assert caught.value.files == ()
+    library.trust.revoke(str(folder / "one"))
+    assert list((book.parent / "approved").iterdir()) == []
+    library = locked_library(folder)
+    (folder / "one/new").write_text("1")
+    with pytest.raises(Changed) as caught:
+        check(library)
+    assert (caught.value.kind, caught.value.files) == ("lock", ("new",))
+
+
+@BOUND
 def test_caches_that_nobody_approved_are_deleted(folder, bind):
     library = bind(folder)
     cache = _cache(folder / "one")

@@ -89,7 +89,10 @@ def test_files_of_other_peoples_skills_are_not_read(door, shop):
     for way in (path, "skills/deploy-site/SKILL.md", "skills/pdf-forms/../deploy-site/SKILL.md"):
         reply = Talk(door, LAPTOP).ask("tools/call", name="ReadFile", arguments={"path": way})
         assert reply["structuredContent"]["error"]["code"] == "ACCESS_DENIED"
-    path = os.path.join(shop, "skills", "pdf-forms", "SKILL.md")
+    for uri in ("skill://deploy-site/SKILL.md", "skill://pdf-forms/../deploy-site/SKILL.md"):
+        reply = Talk(door, LAPTOP).ask("tools/call", name="ReadFile", arguments={"path": uri})
+        assert reply["structuredContent"]["error"]["code"] == "NOT_FOUND"
+    path = "skill://pdf-forms/SKILL.md"
     reply = Talk(door, LAPTOP).ask("tools/call", name="ReadFile", arguments={"path": path})
     assert reply["isError"] is False
 

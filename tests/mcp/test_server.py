@@ -129,12 +129,54 @@ def test_plain_tools_answer_with_the_envelope(talk):
 
 
 def test_over_http_only_files_of_skills_are_read(talk, project):
-    path = os.path.join(project, "skills/pdf-forms/references/forms.md")
-    reply = talk.ask("tools/call", name="ReadFile", arguments={"path": path})
+    reply = talk.ask(
+        "tools/call", name="ReadFile", arguments={"path": "skill://pdf-forms/references/forms.md"}
+    )
     assert "# Forms" in reply["content"][0]["text"]
-    for path in ("notes/secret.md", "skills/pdf-forms/../../notes/secret.md", "/etc/passwd"):
+    said = set()
+    for path in (
+        "notes/secret.md",
+        "notes/nothing.md",
+        "skills/pdf-forms/../../notes/secret.md",
+        "skills/pdf-forms/references/forms.md",
+        os.path.join(project, "skills/pdf-forms/references/forms.md"),
+        os.path.join(project, "nowhere.md"),
+        "/etc/passwd",
+    ):
         reply = talk.ask("tools/call", name="ReadFile", arguments={"path": path})
         assert reply["structuredContent"]["error"]["code"] == "ACCESS_DENIED", path
+        said.add(reply["content"][0]["text"])
+    assert len(said) == 1  # nobody learns which paths there are
+    assert "project" not in said.pop()
+
+
+def test_over_http_no_reply_has_a_path_of_the_servers_machine(talk, project):
+    reply = talk.ask("tools/call", name="Skill", arguments={"name": "pdf-forms"})
+    told = reply["structuredContent"]
+    assert "\nBase directory for this skill: skill://pdf-forms\n" in told["text"]
+    assert told["data"]["base_dir"] == "skill://pdf-forms"
+    assert told["context"]["path_resolved"] == "skill://pdf-forms/SKILL.md"
+    file = next(one["path"] for one in told["data"]["files"] if one["path"].endswith("forms.md"))
+    uri = f"{told['data']['base_dir']}/{file}"
+    read = talk.ask("tools/call", name="ReadFile", arguments={"path": uri})
+    assert f'<file-read path="{uri}"' in read["content"][0]["text"]
+    assert read["structuredContent"]["data"]["path"] == uri
+    assert read["structuredContent"]["context"]["params_input"] == {"path": uri}
+    [same] = talk.ask("resources/read", uri=uri)["contents"]
+    assert same["text"] == read["structuredContent"]["data"]["content"]
+    folder = talk.ask("tools/call", name="ReadFile", arguments={"path": "skill://pdf-forms"})
+    assert folder["structuredContent"]["error"]["code"] == "IS_DIRECTORY"
+    missing = talk.ask("tools/call", name="ReadFile", arguments={"path": "skill://pdf-forms/no.md"})
+    assert missing["structuredContent"]["error"]["code"] == "NOT_FOUND"
+    assert missing["content"][0]["text"].startswith("There is no `skill://pdf-forms/no.md`. Give")
+    prompt = talk.ask("prompts/get", name="changelog")
+    assert "skill://changelog" in json.dumps(prompt)
+    for one in (reply, read, folder, missing, prompt):
+        assert str(project) not in json.dumps(one)
+    for uri in ("skill://pdf-forms/../notes/secret.md", "skill://nobody/SKILL.md", "skill://"):
+        reply = talk.ask("tools/call", name="ReadFile", arguments={"path": uri})
+        assert reply["structuredContent"]["error"]["code"] == "NOT_FOUND", uri
+        assert reply["content"][0]["text"].startswith(f"There is no `{uri}`. Give "), uri
 
 
 def test_people_get_a_prompt_for_each_skill(talk):

@@ -123,6 +123,40 @@ def test_what_was_there_is_kept_and_comes_back(home, project, name, text):
     assert not os.path.exists(path + BACKUP)
 
 
+@pytest.mark.parametrize("text", [None, '{"mcpServers":{}}', COMMENTED])
+def test_a_second_install_leaves_no_copy_behind(home, project, tmp_path, text):
+    path = home / ".cursor/mcp.json"
+    path.parent.mkdir()
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    for folder in (project, str(tmp_path / "other")):
+        write(plan_install("cursor", "user", folder))
+    assert str(tmp_path / "other") in path.read_text(encoding="utf-8")
+    write(plan_uninstall("cursor", "user", project))
+    left = {one.name: one.read_text(encoding="utf-8") for one in path.parent.iterdir()}
+    assert left == ({} if text is None else {"mcp.json": text})
+
+
+def test_the_help_says_which_scope_is_usual():
+    from satchel.cli.connecting import install
+
+    told = next(one for one in install.params if one.name == "where").help
+    usual = told.partition("Unless given: ")[2].replace("`user` for the others", "")
+    for name, program in programs().items():
+        assert (f"`{name}`" in usual) == (program.usual == "project")
+
+
+@pytest.mark.parametrize("scope", ["project", "user"])
+def test_a_program_that_cannot_find_satchel_is_warned_of(
+    home, project, monkeypatch, capsys, scope, tmp_path
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    words = ["--project", project, "mcp", "install", "cursor", "--scope", scope, "--yes"]
+    assert main(words) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert ("`satchel` is not on the PATH" in told) == (scope == "project")
+
+
 @pytest.mark.parametrize(("name", "text"), [("codex", CODEX), ("cursor", COMMENTED)])
 def test_edits_since_then_survive(home, project, name, text):
     path = os.path.join(str(home), programs()[name].user)
@@ -328,7 +362,7 @@ def test_a_folder_that_cannot_be_written_is_a_refusal(home, project):
 def test_a_program_that_starts_it_anywhere_is_told_the_project(home, project, name):
     change = plan_install(name, "user", project)
     entry = json.loads(change.after or "")[change.program.table]["satchel"]
-    assert entry["args"][-3:] == ["mcp", "--project", project]
+    assert entry["args"][-3:] == ["serve", "--project", project]
     assert "$" not in (change.after or "")  # in a user's file that has no meaning
 
 
@@ -403,7 +437,19 @@ def test_the_command_shows_first_and_asks(home, project, capsys):
     assert main(["--project", project, "mcp", "uninstall", "--client", "claude-code", "--yes"]) == 0
     assert not os.path.exists(os.path.join(project, ".mcp.json"))
     assert main(["--project", project, "mcp", "install"]) == 2
-    assert "--client" in capsys.readouterr().err
+    assert "satchel mcp install claude-code" in capsys.readouterr().err
+
+
+def test_the_program_may_be_a_word_or_an_option(home, project, capsys):
+    start = ["--project", project, "mcp", "install"]
+    assert main([*start, "claude-code", "--dry-run"]) == 0
+    word = capsys.readouterr().out
+    assert main([*start, "--client", "claude-code", "--dry-run"]) == 0
+    assert capsys.readouterr().out == word
+    assert main([*start, "codex", "--client", "claude-code"]) == 2
+    assert "`codex` and `claude-code` are two programs" in capsys.readouterr().err
+    assert main([*start, "claude"]) == 2
+    assert "`CLIENT` is one of" in capsys.readouterr().err
 
 
 def test_check_says_what_can_be_served(project, capsys, monkeypatch):

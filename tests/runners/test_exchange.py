@@ -294,6 +294,14 @@ def asked(arguments, *, several=False) -> bytes:
     )
 
 
+def test_a_call_that_may_be_made_again_has_a_key():
+    request = RunRequest("s", "send", {"to": "a"}, Program((), "", "c"), key='weekly:"send":1')
+    assert json.loads(request_line(request)) == {
+        "arguments": {"to": "a"},
+        "key": 'weekly:"send":1',
+    }
+
+
 def test_a_program_with_several_tools_is_told_which():
     assert json.loads(asked({}, several=True)) == {"arguments": {}, "tool": "excel_read"}
 

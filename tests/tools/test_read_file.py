@@ -45,6 +45,20 @@ def test_files_of_a_skill_that_is_not_trusted_are_files_of_the_project(make_desk
     assert "Look." in desk.read("skills/stranger/SKILL.md").data["content"]
 
 
+def test_what_only_people_may_load_is_not_read_around_that(desk):
+    desk.skill("deploy", "Deploy it.\n", **{"disable-model-invocation": True})
+    desk.write("skills/deploy/steps.md", "one\n")
+    os.symlink("skills/deploy/SKILL.md", f"{desk.project}/notes.md")
+    assert desk.load("deploy").error.code == "PERMISSION_DENIED"
+    for path in ("skills/deploy/SKILL.md", "skills/deploy/steps.md", "notes.md"):
+        reply = desk.read(path)
+        assert reply.error.code == "PERMISSION_DENIED", path
+        assert "which only a person can load" in reply.text
+        assert "Deploy it." not in reply.to_json()
+    assert desk.load("deploy", as_person=True).status == "success"
+    assert desk.read("skills/deploy/steps.md").data["content"] == "one\n"
+
+
 @pytest.mark.req("B4")
 def test_the_folders_of_offered_skills_elsewhere_may_be_read(make_desk, tmp_path):
     place = tmp_path / "global"

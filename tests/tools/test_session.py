@@ -9,6 +9,7 @@ import time
 import pytest
 
 from satchel import Satchel
+from satchel.errors import InvalidInput
 from satchel.testing import make_skill, make_tool_skill
 
 
@@ -263,6 +264,46 @@ def test_a_loaded_skill_approves_in_advance_while_its_text_is_there(make, projec
     assert session.permit("weather_run", {}) is not None
 
 
+def test_whose_load_is_forbidden_is_not_read_as_a_file(make, project):
+    lock = {"disallowed-tools": "Skill(deploy)"}
+    make_skill(project / ".agents" / "skills", "lock", "Locks.", **lock)
+    path = make_skill(project / ".agents" / "skills", "deploy", "Deploys.", body="Deploy it.\n")
+    os.symlink(path, project / "notes.md")
+    session = make()
+    assert session.call("ReadFile", {"path": ".agents/skills/deploy/SKILL.md"}).error is None
+    assert session.call("Skill", {"name": "lock"}).error is None
+    for key, wanted in (
+        ("path", ".agents/skills/deploy/SKILL.md"),
+        ("relativePath", ".agents/skills/../skills/deploy/SKILL.md"),
+        ("path", path),
+        ("path", "notes.md"),
+    ):
+        for talk in (session, session.child(), session.child(tools=["ReadFile"])):
+            reply = talk.call("ReadFile", {key: wanted})
+            assert reply.error.code == "PERMISSION_DENIED", wanted
+            assert "`disallowed-tools: Skill(deploy)`" in reply.text
+    assert session.call("ReadFile", {"path": ".agents/skills/lock/SKILL.md"}).error is None
+
+
+def test_files_of_a_skill_that_a_person_loaded_are_read_where_it_works(make, project):
+    fields = {"disable-model-invocation": True, "context": "fork"}
+    make_skill(project / ".agents" / "skills", "deploy", "Deploys.", **fields)
+    session = make()
+    wanted = {"path": ".agents/skills/deploy/SKILL.md"}
+    assert session.call("ReadFile", wanted).error.code == "PERMISSION_DENIED"
+    fork = session.fork({"name": "deploy"}, as_person=True)
+    assert fork.session.call("ReadFile", wanted).error is None
+    assert session.call("ReadFile", wanted).error.code == "PERMISSION_DENIED"
+    assert session.call("Skill", {"name": "deploy"}, as_person=True).error is None
+    assert session.call("ReadFile", wanted).error is None
+
+
+def test_changes_are_told_in_one_of_two_ways(project):
+    satchel = Satchel.for_project(project, trust="all")
+    with pytest.raises(InvalidInput, match="`changes` is `tail` or `rebuild`, not `later`"):
+        satchel.session(changes="later")  # pyright: ignore[reportArgumentType] - that is the point
+
+
 def test_a_skill_cannot_approve_everything(make, project):
     make_tool_skill(project / ".agents/skills", "weather", more=NETWORK)
     add(project, "greedy", allowed_tools="*")
@@ -458,3 +499,44 @@ def test_a_skill_cannot_approve_nearly_everything(make, project, greedy):
     assert session.loaded["greedy"].allowed == ()
     assert session.permit("weather_run", {}) is not None
     assert session.permit("Bash", {"command": "rm -rf /"}) is not None
+
+
+# --- what may be planned with ---------------------------------------------------------------
+
+
+def test_only_what_could_be_used_is_within_reach(make, project):
+    place = project / ".agents/skills"
+    make_tool_skill(place, "weather")
+    make_tool_skill(place, "network", more=NETWORK)
+    make_skill(place, "deploy", "Deploys.", disable_model_invocation=True)
+    reach = make(ask=("ReadFile",)).within_reach()
+    assert reach.skills == {"code-review", "write-docs"}
+    assert list(reach.tools) == ["weather_run"]
+    assert reach.tools["weather_run"]["inputSchema"]["type"] == "object"
+    asked = make(approve=lambda ask: False, ask=("ReadFile",)).within_reach()
+    assert list(asked.tools) == ["ReadFile", "network_run", "weather_run"]
+
+
+def test_a_part_reaches_only_its_part(make, project):
+    make_tool_skill(project / ".agents/skills", "weather")
+    session = make(approve=True)
+    part = session.child(include=["write-*", "weather"], tools=["Skill", "weather_*"])
+    assert part.within_reach().skills == {"write-docs"}
+    assert list(part.within_reach().tools) == ["weather_run"]
+    none = session.child(tools=["ReadFile"])
+    assert none.within_reach().skills == frozenset()
+
+
+@pytest.mark.req("C7")
+@pytest.mark.req("C10")
+def test_skills_for_a_goal_are_chosen_within_the_scope_and_recorded(make, project):
+    session = make()
+    goal = "Review the code for faults"
+    assert session.which(goal, limit=5).names[:1] == ["code-review"]
+    event = kinds(session, "selected")[-1]
+    assert (list(event.skills)[:1], event.values["goal"]) == (["code-review"], goal)
+    part = session.child(exclude=["code-*"])
+    assert "code-review" not in part.which(goal, limit=5).names
+    assert session.which(goal, limit=5, use=["write-docs"]).names[:1] == ["write-docs"]
+    assert "code-review" not in session.which(goal, limit=5, never=["code-review"]).names
+    assert session.child(tools=["ReadFile"]).which(goal, limit=5).names == []

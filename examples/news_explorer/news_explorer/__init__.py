@@ -15,6 +15,18 @@ Reading order:
 What to look for in a story, how to write and what counts as news stands in `.skills/`.
 """
 
-from news_explorer.explorer import Options, Outcome, explore
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from news_explorer.explorer import Options, Outcome, explore
 
 __all__ = ["Options", "Outcome", "explore"]
+
+
+def __getattr__(name: str) -> Any:
+    # Not at the top: `__main__` says what to install where something is missing.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from news_explorer import explorer
+
+    return getattr(explorer, name)

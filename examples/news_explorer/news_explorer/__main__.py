@@ -7,13 +7,23 @@ import asyncio
 import logging
 import os
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from filelock import Timeout
+INSTALL = 'pip install "satchel[agent]" httpx2 trafilatura'
 
-from news_explorer.explorer import HOME, Options, explore, skills_of
-from news_explorer.hacker_news import BASE_URL
-from satchel.errors import SatchelError
+try:
+    if find_spec("trafilatura") is None:  # imported when a page is read: better known now
+        raise ModuleNotFoundError(name="trafilatura")
+    from filelock import Timeout
+
+    from news_explorer.explorer import HOME, Options, explore, skills_of
+    from news_explorer.hacker_news import BASE_URL
+    from satchel.errors import SatchelError
+except ImportError as exc:
+    if (exc.name or "").startswith("news_explorer"):
+        raise
+    sys.exit(f"error: The package `{exc.name}` is not installed\n\nhint: Run `{INSTALL}`")
 
 if TYPE_CHECKING:
     from satchel.trace import Event

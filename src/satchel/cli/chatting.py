@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     "--max-requests", type=WholeNumber(1), metavar="N", help=say("Requests that a turn may make.")
 )
 @click.option(
+    "--max-tokens",
+    type=WholeNumber(1),
+    metavar="N",
+    help=say("Tokens that a turn may take, in and out."),
+)
+@click.option(
     "--max-cost", type=Amount(), metavar="DOLLARS", help=say("What a turn may cost, if known.")
 )
 def chat(
@@ -48,6 +54,7 @@ def chat(
     yes: bool,
     ask: tuple[str, ...],
     max_requests: int | None,
+    max_tokens: int | None,
     max_cost: float | None,
 ) -> int:
     """The terminal is the person's; errors of a turn do not end the chat."""
@@ -62,7 +69,6 @@ def chat(
 
     name = choose_model(session, model)
     with quietly():
-        talk = Conversation(
-            session, name, yes=yes, ask=ask, limits=limits_of(max_requests, None, max_cost)
-        )
+        limits = limits_of(max_requests, max_tokens, max_cost)
+        talk = Conversation(session, name, yes=yes, ask=ask, limits=limits)
         return asyncio.run(talk.run())

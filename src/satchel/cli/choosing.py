@@ -280,7 +280,9 @@ def _steps(session: Session, answer: Answer, goal: str) -> Iterable[str]:
             goal=repeated(goal),
         )
     snapshot = satchel.library.snapshot()
-    waiting = sum(skill.state == "untrusted" for skill in snapshot.hidden)
+    waiting = sum(
+        skill.state == "untrusted" and not skill.origin.remote for skill in snapshot.hidden
+    )
     if waiting and satchel.settings.trust == "none":
         yield satchel.how_to_ask()
     elif waiting:

@@ -6,19 +6,24 @@ headings in English only. The classes here are what our commands are made of ins
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel._language import say
+from satchel._language import listed, say
 from satchel.cli.output import pad, width_of, wrap
 from satchel.cli.values import help_hint
 from satchel.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from click.shell_completion import CompletionItem
+
+_SHORT_HELP = "-h"
+"""Asks for help as `--help` does. Most people know it, so the help itself need not name it."""
+_FEW = 3
+"""Owners of an option that are named; of more, the help says enough."""
 
 
 class Formatter(click.HelpFormatter):
@@ -80,13 +85,20 @@ class Command(click.Command):
         """The `--help` option."""
         return _translated(super().get_help_option(ctx))
 
+    def make_parser(self, ctx: click.Context) -> Any:
+        """What reads the words: `-h` is help, too."""
+        return _with_short_help(super().make_parser(ctx), self, ctx)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words of the command line.
 
         Raises:
-            InvalidInput: there are more than the command takes.
+            InvalidInput: there are more than the command takes, or an option is another's.
         """
-        rest = super().parse_args(ctx, args)
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.NoSuchOption as exc:
+            raise _of_another(exc, ctx) or exc from None
         if rest and not ctx.resilient_parsing:
             words = " ".join(rest)
             raise InvalidInput(
@@ -138,6 +150,47 @@ class Commands(click.Group):
     """What other tools call a command -> what it is called here."""
     headings: Mapping[str, str] = {}
     """First command of a section -> the section's title."""
+    usual: str = ""
+    """The command that is meant when options of it come without a command."""
+
+    def make_parser(self, ctx: click.Context) -> Any:
+        """What reads the words: `-h` is help, too."""
+        return _with_short_help(super().make_parser(ctx), self, ctx)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words up to the command. Its options may come before it.
+
+        Raises:
+            InvalidInput: an option belongs to other commands than the one that is named.
+        """
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as exc:
+            if ctx.parent is None:
+                raise
+            moved = self._behind_its_command(words, ctx)
+            if moved:
+                return super().parse_args(ctx, moved)
+            owners = owners_of(exc.option_name, self, ctx)
+            usual = self.get_command(ctx, self.usual)
+            at = next((at for at, word in enumerate(words) if word in self.places), -1)
+            if at < 0 or (usual is not None and _are_options_of(usual, words)):
+                if self.usual in owners:
+                    return super().parse_args(ctx, [self.usual, *words])
+            elif owners:
+                raise _not_taken(exc.option_name, f"{ctx.command_path} {words[at]}") from None
+            else:  # nobody has it: the command knows best what may have been meant
+                return super().parse_args(ctx, [words[at], *words[:at], *words[at + 1 :]])
+            raise _of_another(exc, ctx) or exc from None
+
+    def _behind_its_command(self, words: list[str], ctx: click.Context) -> list[str]:
+        """The words with the options behind the command that owns all of them; else nothing."""
+        for at, word in enumerate(words):
+            command = self.get_command(ctx, word) if word in self.places else None
+            if command is not None and _are_options_of(command, words[:at]):
+                return [word, *words[:at], *words[at + 1 :]]
+        return []
 
     def get_help(self, ctx: click.Context) -> str:
         """The whole help."""
@@ -167,21 +220,80 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or say which one may have been meant."""
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            raise self.unknown(args[0])
+            raise self.unknown(args[0], ctx)
         return super().resolve_command(ctx, args)
 
-    def unknown(self, name: str) -> InvalidInput:
+    def unknown(self, name: str, ctx: click.Context) -> InvalidInput:
         """What to say about a command that does not exist."""
         import difflib
 
+        path = ctx.command_path
+        before = path.partition(" ")[2] + " " if " " in path else ""
         near = [self.synonyms[name]] if name in self.synonyms else []
         near = near or difflib.get_close_matches(name, self.places, n=1)
         hint = (
-            say("Did you mean `satchel {name}`?", name=near[0])
+            say("Did you mean `satchel {name}`?", name=before + near[0])
             if near
-            else say("Run `satchel --help` to see the commands")
+            else say("Run `{command} --help` to see the commands", command=path)
         )
-        return InvalidInput(say("There is no command `{name}`", name=name), hint)
+        return InvalidInput(say("There is no command `{name}`", name=before + name), hint)
+
+
+def owners_of(option: str, group: click.Group, context: click.Context) -> list[str]:
+    """The commands of a group that have an option."""
+    found = [(name, group.get_command(context, name)) for name in group.list_commands(context)]
+    return [
+        name
+        for name, command in found
+        if command is not None and any(option in one.opts for one in command.params)
+    ]
+
+
+def _of_another(exc: click.NoSuchOption, context: click.Context) -> InvalidInput | None:
+    """What to say about an option that a command beside has; nothing where there is none.
+
+    Only within a group such as `satchel mcp`, whose commands people take for one another.
+    """
+    inside = context if isinstance(context.command, Commands) else context.parent
+    if inside is None or inside.parent is None or not isinstance(inside.command, Commands):
+        return None
+    owners = owners_of(exc.option_name, inside.command, inside)
+    if not owners:
+        return None
+    if len(owners) > _FEW:
+        return _not_taken(exc.option_name, context.command_path)
+    names = [f"{inside.command_path} {owner}" for owner in owners]
+    if len(names) == 1:
+        hint = say("It belongs to `{command}`", command=names[0])
+    else:
+        commands = listed(f"`{name}`" for name in names)
+        hint = say("These commands take it: {commands}", commands=commands)
+    return _not_taken(exc.option_name, context.command_path, hint)
+
+
+def _not_taken(option: str, command: str, hint: str = "") -> InvalidInput:
+    return InvalidInput(
+        say("`{command}` does not take `{words}`", command=command, words=option),
+        hint or say("Run `{command} --help`", command=command),
+    )
+
+
+def _are_options_of(command: click.Command, words: Sequence[str]) -> bool:
+    """Whether words are options that a command has, each with the values that it needs."""
+    known = {
+        name: option
+        for option in command.params
+        if isinstance(option, click.Option)
+        for name in (*option.opts, *option.secondary_opts)
+    }
+    at = 0
+    while at < len(words):
+        name, sign, _ = words[at].partition("=")
+        option = known.get(name)
+        if option is None:
+            return False
+        at += 1 if sign or option.is_flag or option.count else 1 + option.nargs
+    return bool(words) and at == len(words)
 
 
 def help_of(command: click.Command, context: click.Context) -> str:
@@ -196,6 +308,15 @@ def help_text(purpose: str, *examples: str, more: str = "") -> str:
     lines = "\n".join(f"  {example}" for example in examples)
     text = f"{purpose}\n\n\b\n{say('Example:')}\n{lines}"
     return f"{text}\n\n{more}" if more else text
+
+
+def _with_short_help(parser: Any, command: click.Command, context: click.Context) -> Any:
+    """Have a parser take `-h`, unless the command has one of its own."""
+    option = command.get_help_option(context)
+    taken = any(_SHORT_HELP in (*one.opts, *one.secondary_opts) for one in command.params)
+    if option is not None and not taken:
+        parser.add_option(option, [_SHORT_HELP], option.name, action="store_const", const=True)
+    return parser
 
 
 def _translated(option: click.Option | None) -> click.Option | None:

@@ -17,7 +17,7 @@ from satchel.skill.problems import PROBLEMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from satchel.facade import Satchel
@@ -126,7 +126,7 @@ def _changed(seals: Seals, offered: Iterable[Skill]) -> set[str]:
         if skill.origin.remote:
             continue  # nothing of a server is fetched for a list; its marks were compared
         try:
-            seals.check(skill)
+            seals.check(skill, clean=False)
         except Changed:
             found.add(skill.ref)
         except SatchelError:
@@ -205,6 +205,18 @@ def _grave(problems: Iterable[Problem]) -> int:
     return sum(PROBLEMS[problem.code].severity != "note" for problem in problems)
 
 
+def _waiting(untrusted: int, concealed: Iterable[Skill], changed: Collection[str]) -> Iterator[str]:
+    """How many wait for trust: with one word for all, or one by one since a server lists them."""
+    served = sum(
+        skill.state == "untrusted" and skill.origin.remote != "" and skill.ref not in changed
+        for skill in concealed
+    )
+    if untrusted > served:
+        yield say("{count} not trusted yet (`satchel trust`)", count=untrusted - served)
+    if served:
+        yield say("{count} of servers not trusted yet (`satchel trust NAME`)", count=served)
+
+
 def _summary(
     seen: tuple[Sequence[Skill], Sequence[Skill], Sequence[Problem]],
     broken: int,
@@ -227,7 +239,7 @@ def _summary(
     if untrusted and policy == "none":
         parts.append(say("{count} not offered (`trust` is `none`)", count=untrusted))
     elif untrusted:
-        parts.append(say("{count} not trusted yet (`satchel trust`)", count=untrusted))
+        parts += _waiting(untrusted, concealed, changed)
     if changed:
         parts.append(say("{count} changed (`satchel trust NAME`)", count=len(changed)))
     problems = sum(PROBLEMS[item.code].severity == "warning" for item in noted)

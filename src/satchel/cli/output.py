@@ -172,7 +172,8 @@ class Screen:
         if not self.is_terminal:
             return 0
         try:
-            return max(os.get_terminal_size(self.stream.fileno()).columns, 40)
+            # Some terminals do not know their width, and say 0.
+            return max(os.get_terminal_size(self.stream.fileno()).columns or 80, 40)
         except (OSError, ValueError):
             return 80
 

@@ -210,7 +210,9 @@ def show_plan(session: Session, plan: Plan) -> None:
 
 
 def _tell_engines(session: Session, plan: Plan) -> None:
-    """A scan without YARA looks for less, and says so."""
+    """A scan without YARA looks for less, and says so; not of a skill that we wrote ourselves."""
+    if plan.op == "add":
+        return
     reports = [step.report for step in plan.changes if step.report is not None]
     if reports and not any("yara" in report.engines for report in reports):
         install = 'pip install "satchel[scan]"'

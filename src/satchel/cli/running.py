@@ -116,10 +116,7 @@ def _run(
     teller = Teller(PlainBoard(session.err), answer=False)
     board = teller.board
 
-    def busy() -> None:
-        board.aside(say("the provider is busy, asking again"))
-
-    with quietly(), hear_retries(busy):
+    with quietly(), hear_retries(board.aside):
         agent = make_agent(session, name, limits=limits, approve=True if yes else None)
         try:
             answer, report = asyncio.run(_turn(agent, text, teller))

@@ -7,42 +7,80 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Any, cast
 
+import click
+
 from satchel._language import say
 from satchel.cli.output import one_line, write_json
-from satchel.cli.session import short_path
-from satchel.errors import Conflict, InvalidInput, Refused
+from satchel.cli.session import Session, command, completions, short_path
+from satchel.cli.values import help_hint
+from satchel.errors import Conflict, InvalidInput, NotFound, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from satchel.cli.session import Session
+    from click.shell_completion import CompletionItem
+
     from satchel.library.supply import Supply
+    from satchel.remote.kept import Kept
     from satchel.remote.supplier import McpSupplier
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
 
 
-def add_server(
-    session: Session,
-    words: Sequence[str],
-    *,
-    token: str | None = None,
-    headers: Sequence[str] = (),
-    env: Sequence[str] = (),
-    skills: Sequence[str] = (),
-    as_json: bool = False,
-) -> int:
-    """Write a server into the user's configuration, then ask it.
+def _complete_servers(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Names of servers for the shell."""
+    from click.shell_completion import CompletionItem
 
-    Args:
-        session: The run of the terminal.
-        words: The name, then an address, or a command and its words.
-        token: The variable that has the bearer token.
-        headers: Each `NAME=VARIABLE`.
-        env: Variables that a command may see.
-        skills: Addresses of skills that the server does not list.
-        as_json: Print JSON.
-    """
+    from satchel.errors import SatchelError
+
+    session = context.find_object(Session) or Session()
+    try:
+        names = sorted(session.satchel.settings.servers)
+    except SatchelError:
+        return []
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def _complete_served(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Names of skills that lie on a server."""
+    return completions(context, incomplete, lambda _, skill: bool(skill.origin.remote))
+
+
+@command(
+    say("Take skills from a server: at an address, or a program that is started for it.")
+    + "\n\n"
+    + say("The command of a program stands after `--`, in place of ADDRESS.")
+    + "\n\n"
+    + say(
+        "The server is written into your own configuration, then asked what it has. Nothing of it "
+        "is offered before you approved it with `satchel trust`."
+    ),
+    "satchel mcp add docs https://skills.example.com/mcp",
+    "satchel mcp add docs https://skills.example.com/mcp --token-env DOCS_TOKEN",
+    "satchel mcp add local -- uvx our-skills",
+)
+@click.argument("words", nargs=-1, metavar="NAME ADDRESS")
+@click.option("--token-env", metavar="NAME", help=say("The variable that has the token."))
+@click.option("--header", "headers", multiple=True, metavar="NAME=VARIABLE",
+              help=say("A further header, and the variable that has its value."))  # fmt: skip
+@click.option("--env", multiple=True, metavar="NAME",
+              help=say("A variable that the program may see."))  # fmt: skip
+@click.option("--skill", "unlisted", multiple=True, metavar="URI",
+              help=say("A skill that the server does not list."))  # fmt: skip
+def add(
+    session: Session,
+    words: tuple[str, ...],
+    token_env: str | None,
+    headers: tuple[str, ...],
+    env: tuple[str, ...],
+    unlisted: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Write a server into the user's configuration, then ask it."""
     from satchel.remote.config import add_server as write
 
     if len(words) < 2:
@@ -55,7 +93,8 @@ def add_server(
     if "://" in first:
         if len(words) > 2:
             raise InvalidInput(
-                say("After the address comes nothing more"), say("Run `satchel mcp --help`")
+                say("After the address comes nothing more"),
+                help_hint(click.get_current_context()),
             )
         row["address"] = first
     elif _is_half_an_address(first):
@@ -63,17 +102,24 @@ def add_server(
             say("`{name}` is no address, and no such program is here", name=one_line(first)),
             say("Write `https://{name}`, or the whole path of a program", name=one_line(first)),
         )
+    elif shutil.which(first) is None:
+        raise InvalidInput(
+            say("There is no program `{name}`, so no server was added", name=one_line(first)),
+            say("Install it, or give its whole path; an address begins with `https://`"),
+        )
     else:
         row["command"] = list(words[1:])
     pairs = dict(_pair(one) for one in headers)
-    for key, value in (("token", token), ("headers", pairs), ("env", env), ("skills", skills)):
+    for key, value in (
+        ("token", token_env), ("headers", pairs), ("env", env), ("skills", unlisted),
+    ):  # fmt: skip
         if value:
             row[key] = list(value) if isinstance(value, tuple) else value
     config = session.satchel.settings.paths.config
     write(config, name, row)
     session.err.line(say("Added to {path}", path=short_path(config)))
     session.renew()
-    return show_servers(session, (name,), as_json=as_json)
+    return _show(session, (name,), as_json=as_json)
 
 
 def _is_half_an_address(word: str) -> bool:
@@ -83,24 +129,23 @@ def _is_half_an_address(word: str) -> bool:
     return (named or host == "localhost") and shutil.which(word) is None
 
 
-def remove_server(session: Session, words: Sequence[str], *, as_json: bool = False) -> int:
+@command(
+    say("Forget a server, what you approved of it and what was kept of it."),
+    "satchel mcp remove docs",
+)
+@click.argument("name", shell_complete=_complete_servers)
+def remove(session: Session, name: str, as_json: bool) -> int:
     """Take a server out of the configuration, with what was kept and approved of it."""
     from satchel.remote.config import remove_server as erase
-    from satchel.remote.places import drop_contents
-    from satchel.remote.supplier import FAILED
+    from satchel.remote.kept import forget_server, home_of
 
-    name = _one(words, say("Which server?"))
     satchel = session.satchel
     folders = [one.location.path for one in _supplies(session) if one.supplier.label == name]
     erase(satchel.settings.paths.config, name)
     satchel.library.close()  # a list that comes now would be kept
     for folder in folders:
         satchel.library.trust.revoke(folder)
-        shutil.rmtree(folder, ignore_errors=True)
-        for kept in (folder + ".json", folder + FAILED):
-            if os.path.exists(kept):
-                os.unlink(kept)
-    drop_contents(satchel.settings.paths.cache)
+    forget_server(home_of(satchel.settings.paths.cache), folders)
     if as_json:
         write_json({"removed": name})
     else:
@@ -110,16 +155,28 @@ def remove_server(session: Session, words: Sequence[str], *, as_json: bool = Fal
     return 0
 
 
-def show_servers(session: Session, words: Sequence[str] = (), *, as_json: bool = False) -> int:
+@command(
+    say("Ask the servers that you take skills from, and say how each stands."),
+    "satchel mcp list",
+    "satchel mcp list docs",
+    "satchel mcp list --json",
+    name="list",
+)
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=_complete_servers)
+def list_(session: Session, names: tuple[str, ...], as_json: bool) -> int:
+    """The servers on stdout; what is wrong with them on stderr."""
+    return _show(session, names, as_json=as_json)
+
+
+def _show(session: Session, words: Sequence[str], *, as_json: bool) -> int:
     """Ask every server, or those that are named, and say how it stands."""
     from satchel._optional import require
+    from satchel.remote.kept import home_of, measure
 
     supplies = _supplies(session)
     known = {one.supplier.label for one in supplies}
     for word in words:
         if word not in known:
-            from satchel.errors import NotFound
-
             raise NotFound(
                 say("There is no server `{name}`", name=one_line(word)),
                 say("Add it: `satchel mcp add {name} https://…`", name=one_line(word)),
@@ -127,17 +184,21 @@ def show_servers(session: Session, words: Sequence[str] = (), *, as_json: bool =
     if supplies:
         require("mcp", "mcp")
     chosen = [one for one in supplies if not words or one.supplier.label in words]
-    for one in chosen:
-        cast("McpSupplier", one.supplier).refresh()
+    for at, one in enumerate(chosen):
+        supplier = cast("McpSupplier", one.supplier)
+        supplier.refresh()
+        supplier.tidy(now=not at)  # what others sent is looked at once
     every = session.satchel.library.refresh()
     skills = [*every.skills, *every.hidden]
     records = [_record(one, skills) for one in chosen]
     problems = [*session.satchel.library.snapshot().problems]
     problems = [one for one in problems if one.code.startswith(("server-", "served-"))]
     failed = any(not record["answers"] for record in records)
+    kept = measure(home_of(session.satchel.settings.paths.cache))
     if as_json:
         write_json({
             "servers": records,
+            "kept": {"files": kept.files, "bytes": kept.size, "unlisted_bytes": kept.spare},
             "problems": [one.to_dict() for one in problems],
         })  # fmt: skip
         return 1 if failed else 0
@@ -146,14 +207,22 @@ def show_servers(session: Session, words: Sequence[str] = (), *, as_json: bool =
     else:
         _table(session, records)
     _tell(session, problems)
+    _tell_kept(session, kept)
     return 1 if failed else 0
 
 
-def copy_skill(
-    session: Session, words: Sequence[str], *, to: str | None = None, as_json: bool = False
-) -> int:
-    """Fetch a whole served skill into a folder of the user's own, every file compared."""
-    name = _one(words, say("Which skill?"))
+@command(
+    say("Make a skill of a server your own: a folder with all its files, each compared."),
+    "satchel mcp copy pdf-forms",
+    "satchel mcp copy pdf-forms --to skills/pdf-forms",
+    more=say("That does not install it: look at it, then run `satchel import FOLDER`."),
+)
+@click.argument("name", metavar="SKILL", shell_complete=_complete_served)
+@click.option(
+    "--to", metavar="DIR", help=say("The folder to make, named as the skill unless given.")
+)
+def copy(session: Session, name: str, to: str | None, as_json: bool) -> int:
+    """The folder on stdout."""
     found = [skill for skill in session.find(name) if skill.origin.remote]
     if not found:
         raise Refused(
@@ -238,6 +307,23 @@ def _tell(session: Session, problems: Sequence[Problem]) -> None:
     show_problems(session.err, problems, "")
 
 
+def _tell_kept(session: Session, kept: Kept) -> None:
+    """How much of what servers sent lies here."""
+    from satchel.tools.frame import size_of
+
+    if not kept.files:
+        return
+    values = {"files": kept.files, "size": size_of(kept.size), "spare": size_of(kept.spare)}
+    words = say("Files kept here: {files} ({size})", **values)
+    if kept.spare:
+        words = say(
+            "Files kept here: {files} ({size}); {spare} of it is in no list any more and goes "
+            "within a week",
+            **values,
+        )
+    session.err.line(words, "dim")
+
+
 def _pair(text: str) -> tuple[str, str]:
     name, mark, variable = text.partition("=")
     if not mark or not name or not variable:
@@ -246,9 +332,3 @@ def _pair(text: str) -> tuple[str, str]:
             say("Write NAME=VARIABLE: the variable holds the value"),
         )
     return name, variable
-
-
-def _one(words: Sequence[str], question: str) -> str:
-    if len(words) != 1:
-        raise InvalidInput(question, say("Give one name"))
-    return words[0]

@@ -1,18 +1,21 @@
-"""How do other programs get these skills, and we theirs? mcp."""
+"""How do other programs get these skills, and we theirs? mcp, with serve and check.
+
+`connecting` has `install` and `uninstall`; `servers` has what is about servers that give us skills.
+"""
 
 from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from satchel._language import say
 from satchel.cli.output import one_line, write_json
-from satchel.cli.session import command
-from satchel.cli.values import OneOf, WholeNumber, help_hint
+from satchel.cli.session import command, group
+from satchel.cli.values import WholeNumber, help_hint
 from satchel.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -21,95 +24,93 @@ if TYPE_CHECKING:
     from satchel.cli.session import Session
     from satchel.facade import Satchel
     from satchel.integrations.mcp.over_http import Web
+    from satchel.library import Snapshot
+    from satchel.skill.model import Skill
 
-CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini")
 PORT = 8765
-HOSTING = ("add", "list", "remove", "copy")
-"""What is about the servers that give us skills, in `servers`."""
-ACTIONS = ("serve", "check", "install", "uninstall", *HOSTING)
-_WEB = ("host", "port", "token_file", "clients", "issuer", "audience", "jwks", "scopes", "names")
-"""What only counts over HTTP."""
-_BELONGS = {
-    **dict.fromkeys((*_WEB, "http", "no_tools"), ("serve",)),
-    "token_env": ("serve", "add"),
-    **dict.fromkeys(("client", "where", "dry_run", "yes"), ("install", "uninstall")),
-    **dict.fromkeys(("headers", "env", "unlisted"), ("add",)),
-    "to": ("copy",),
-}
-"""Option -> the actions that it belongs to. With another one it would change nothing."""
+_ANYWHERE = ("http", "no_tools")
+"""Options of `serve` that count on stdin and stdout, too."""
+_OF_ISSUER = ("jwks", "scopes")
+"""Options that say something of the tokens of an OAuth server."""
+
+
+@group(
+    say("Give your skills to any program that speaks MCP, or take skills from MCP servers."),
+    "satchel mcp install claude-code",
+    "satchel mcp check",
+    "satchel mcp serve --http",
+    "satchel mcp add docs https://skills.example.com/mcp",
+    places={
+        "install": "connecting:install",
+        "uninstall": "connecting:uninstall",
+        "serve": "serving:serve",
+        "check": "serving:check",
+        "add": "servers:add",
+        "list": "servers:list_",
+        "remove": "servers:remove",
+        "copy": "servers:copy",
+    },
+    headings={
+        "install": say("Your skills for other programs"),
+        "add": say("Skills of other servers for you"),
+    },
+    usual="serve",
+    more=say(
+        "A program that starts `satchel mcp` without a command is served on stdin and stdout; a "
+        "person is shown this."
+    ),
+)
+def mcp(session: Session) -> int:
+    """Without a command: programs speak on stdin, people look for help."""
+    context = click.get_current_context()
+    if context.invoked_subcommand is not None:
+        return 0
+    if sys.stdin.isatty():
+        click.echo(context.get_help())
+        return 0
+    return _stdio(session, tools=True)
+
+
+mcp.synonyms = {
+    "start": "serve", "run": "serve", "server": "serve", "setup": "install", "connect": "install",
+    "disconnect": "uninstall", "ls": "list", "servers": "list", "rm": "remove", "delete": "remove",
+}  # fmt: skip
 
 
 @command(
-    say("Give your skills to any program that speaks MCP.")
+    say("Serve the skills of this project on stdin and stdout, or over HTTP.")
     + "\n\n"
-    + say(
-        "`serve` speaks on stdin and stdout, or with `--http` over the network; `check` says which "
-        "skills can be served; `install` and `uninstall` change the configuration of another "
-        "program, and show what would change first."
-    )
-    + "\n\n"
-    + say(
-        "The other way round, `add NAME ADDRESS` (or a command after `--`), `list` and `remove` "
-        "say from which servers you take skills; `copy SKILL` makes one of theirs your own."
-    ),
-    "satchel mcp",
-    "satchel mcp check",
-    "satchel mcp install --client claude-code",
+    + say("Nothing is open to other machines unless `--host` says so and a token is asked for."),
+    "satchel mcp serve",
+    "satchel mcp serve --http",
     "satchel mcp serve --http --token-env SKILLS_TOKEN",
-    "satchel mcp add docs https://skills.example.com/mcp",
-    "satchel mcp add local -- uvx our-skills",
-    "satchel mcp list",
-    more=say("Nothing is open to other machines unless `--host` says so and a token is asked for."),
+    json=False,
 )
-@click.argument("action", type=OneOf(ACTIONS), default="serve")
-@click.argument("words", nargs=-1)
-@click.option("--http", is_flag=True, help=say("serve: over HTTP instead of stdin and stdout."))
-@click.option("--host", default="127.0.0.1", help=say("serve: the address to listen on."))
+@click.option("--no-tools", is_flag=True, help=say("The Skills extension and prompts only."))
+@click.option("--http", is_flag=True, help=say("Over HTTP instead of stdin and stdout."))
 @click.option(
-    "--port",
-    type=WholeNumber(),
-    default=PORT,
-    show_default=True,
-    help=say("serve: the port; 0 takes a free one."),
+    "--host", default="127.0.0.1", help=say("The address to listen on, 127.0.0.1 unless given.")
 )
 @click.option(
-    "--token-env", metavar="NAME", help=say("serve, add: the variable that has the token.")
-)
-@click.option("--token-file", metavar="FILE", help=say("serve: the file that has the token."))
-@click.option("--clients", metavar="FILE", help=say("serve: who may have what, as TOML."))
-@click.option("--issuer", metavar="URL", help=say("serve: the OAuth server whose tokens count."))
-@click.option("--audience", metavar="URL", help=say("serve: for whom its tokens must be."))
-@click.option("--jwks", metavar="URL", help=say("serve: where its public keys are."))
-@click.option(
-    "--oauth-scope", "scopes", multiple=True, help=say("serve: a scope a token must have.")
-)
-@click.option("--name", "names", multiple=True, metavar="HOST", help=say("serve: a further name."))
-@click.option("--no-tools", is_flag=True, help=say("serve: the extension and prompts only."))
-@click.option("--client", type=OneOf(CLIENTS), help=say("install: which program."))
-@click.option(
-    "--scope",
-    "where",
-    type=OneOf(["user", "project"]),
-    help=say("install: for all your projects, or for this one."),
-)
-@click.option(
-    "--header", "headers", multiple=True, metavar="NAME=VARIABLE", help=say("add: a header.")
-)
-@click.option(
-    "--env", multiple=True, metavar="NAME", help=say("add: a variable that the command may see.")
-)
-@click.option(
-    "--skill", "unlisted", multiple=True, metavar="URI", help=say("add: one it does not list.")
-)
-@click.option("--to", metavar="DIR", help=say("copy: the folder to make."))
-@click.option("--dry-run", is_flag=True, help=say("install: only show what would change."))
-@click.option("--yes", is_flag=True, help=say("install: change it without asking."))
-def mcp(
+    "--port", type=WholeNumber(most=65_535), default=PORT,
+    help=say("The port, 8765 unless given; 0 takes a free one."),
+)  # fmt: skip
+@click.option("--name", "names", multiple=True, metavar="HOST",
+              help=say("A further name under which clients reach it."))  # fmt: skip
+@click.option("--token-env", metavar="NAME", help=say("The variable that has the token."))
+@click.option("--token-file", metavar="FILE", help=say("The file that has the token."))
+@click.option("--clients", metavar="FILE", help=say("Who may have what, as TOML."))
+@click.option("--issuer", metavar="URL", help=say("The OAuth server whose tokens count."))
+@click.option("--audience", metavar="URL", help=say("For whom its tokens must be."))
+@click.option("--jwks", metavar="URL", help=say("Where its public keys are."))
+@click.option("--oauth-scope", "scopes", multiple=True, help=say("A scope a token must have."))
+def serve(
     session: Session,
-    action: str,
+    no_tools: bool,
     http: bool,
     host: str,
     port: int,
+    names: tuple[str, ...],
     token_env: str | None,
     token_file: str | None,
     clients: str | None,
@@ -117,52 +118,12 @@ def mcp(
     audience: str | None,
     jwks: str | None,
     scopes: tuple[str, ...],
-    names: tuple[str, ...],
-    no_tools: bool,
-    client: str | None,
-    where: str | None,
-    words: tuple[str, ...],
-    headers: tuple[str, ...],
-    env: tuple[str, ...],
-    unlisted: tuple[str, ...],
-    to: str | None,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
 ) -> int:
     """The protocol on stdout; words for people on stderr."""
-    _refuse_strangers(action, http=http)
-    if action in HOSTING:
-        from satchel.cli import servers
-
-        if action == "add":
-            return servers.add_server(
-                session, words, token=token_env, headers=headers, env=env, skills=unlisted,
-                as_json=as_json,
-            )  # fmt: skip
-        if action == "copy":
-            return servers.copy_skill(session, words, to=to, as_json=as_json)
-        act = servers.show_servers if action == "list" else servers.remove_server
-        return act(session, words, as_json=as_json)
-    if words:
-        raise InvalidInput(
-            say("`{command}` does not take `{words}`", command=f"satchel mcp {action}",
-                words=" ".join(words)),
-            help_hint(click.get_current_context()),
-        )  # fmt: skip
-    if action in {"install", "uninstall"}:
-        if client is None:
-            raise InvalidInput(
-                say("Which program? Give `--client`"), help_hint(click.get_current_context())
-            )
-        from satchel.cli.connecting import connect, disconnect
-
-        change = connect if action == "install" else disconnect
-        return change(session, client, where, dry_run=dry_run, yes=yes, as_json=as_json)
-    if action == "check":
-        return _check(session, as_json=as_json)
     from satchel._optional import require
 
+    if not http:
+        _refuse_web_options()
     require("mcp", "mcp")
     if not http:
         return _stdio(session, tools=not no_tools)
@@ -175,6 +136,8 @@ def mcp(
             say("`--issuer` and `--audience` belong together"),
             help_hint(click.get_current_context()),
         )
+    if issuer is None:
+        _refuse_oauth_options()
     web = Web(
         host,
         port,
@@ -199,8 +162,9 @@ def _stdio(session: Session, *, tools: bool) -> int:
 
     if sys.stdin.isatty():
         session.err.line(say("A program is meant to speak here, not a person: end it with Ctrl-C"))
-        session.err.line(say("Run `satchel mcp install --client NAME`"), "", "→ ")
-    with _ending(_own(session)) as satchel:
+        session.err.line(say("Run `satchel mcp install`"), "", "→ ")
+    with _ending(own_skills(session)) as satchel:
+        tell_waiting(session, satchel)
         serve_stdio(satchel, tools=tools)
     return 0
 
@@ -208,37 +172,46 @@ def _stdio(session: Session, *, tools: bool) -> int:
 def _http(session: Session, web: Web, *, tools: bool) -> int:
     from satchel.integrations.mcp import serve_http
 
-    with _ending(_own(session)) as satchel:
+    with _ending(own_skills(session)) as satchel:
         web = web._replace(started=partial(_told, session, satchel))
         serve_http(satchel, web, tools=tools)
     return 0
 
 
-def _refuse_strangers(action: str, *, http: bool) -> None:
+def _refuse_web_options() -> None:
     """Whoever gives an option expects something of it."""
     context = click.get_current_context()
     for option in context.command.params:
         name = option.name or ""
         source = context.get_parameter_source(name)
-        if name not in _BELONGS or source is not click.core.ParameterSource.COMMANDLINE:
-            continue
-        if action not in _BELONGS[name]:
-            raise InvalidInput(
-                say("`{command}` does not take `{words}`", command=f"satchel mcp {action}",
-                    words=option.opts[0]),
-                say("It belongs to `{command}`", command=f"satchel mcp {_BELONGS[name][0]}"),
-            )  # fmt: skip
-        if action == "serve" and not http and name in (*_WEB, "token_env"):
+        given = source is click.core.ParameterSource.COMMANDLINE and option.expose_value
+        if given and name not in _ANYWHERE:
             raise InvalidInput(
                 say("`{option}` is only for a server over HTTP", option=option.opts[0]),
                 say("Give `{option}` too", option="--http"),
             )
 
 
-def _own(session: Session) -> Satchel:
+def _refuse_oauth_options() -> None:
+    """What narrows whose tokens count does nothing where no tokens of an issuer count."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        if option.name in _OF_ISSUER and context.params.get(option.name):
+            raise InvalidInput(
+                say("`{option}` needs `--issuer`: nobody would be asked for a token",
+                    option=option.opts[0]),
+                say("Give `--issuer` and `--audience`"),
+            )  # fmt: skip
+
+
+def own_skills(session: Session, *, tell: bool = True) -> Satchel:
     """The project's skills without those of servers: they are not ours to hand on.
 
     A server that asked the servers which are set could be asked by itself.
+
+    Args:
+        session: Who asks.
+        tell: Say that those of servers are left out.
     """
     from satchel._project import library_for
     from satchel.facade import Satchel
@@ -249,7 +222,8 @@ def _own(session: Session) -> Satchel:
     if not settings.servers and len(near) == len(settings.locations):
         session.satchel.patience = 0.0
         return session.satchel
-    session.err.line(say("Skills of other servers are left out: clients can connect to those"))
+    if tell:
+        session.err.line(say("Skills of other servers are left out: clients can connect to those"))
     settings = settings._replace(servers={}, locations=near)
     return Satchel(library_for(settings), settings)
 
@@ -271,18 +245,69 @@ def _ending(satchel: Satchel) -> Generator[Satchel]:
 
 
 def _told(session: Session, satchel: Satchel, url: str) -> None:
-    count = len(satchel.library.snapshot())
+    count = len(satchel.library.snapshot().for_model)
     err = session.err
-    err.line(say("{count} skills at {url}", count=count, url=url), "bold")
+    words = say("{count} skills at {url}", count=count, url=url)
+    err.line(say("1 skill at {url}", url=url) if count == 1 else words, "bold")
+    tell_waiting(session, satchel)
     err.line(say("End it with Ctrl-C"), "dim")
     err.stream.flush()
 
 
-def _check(session: Session, *, as_json: bool) -> int:
+def tell_waiting(session: Session, satchel: Satchel) -> None:
+    """Say how many skills no client will see before somebody approves them."""
+    hidden = satchel.library.snapshot().hidden
+    count = sum(skill.state == "untrusted" for skill in hidden)
+    if not count:
+        return
+    words = say("{count} skills wait for `satchel trust`: no client sees them", count=count)
+    if count == 1:
+        words = say("1 skill waits for `satchel trust`: no client sees it")
+    session.err.line(words)
+
+
+class _Kept(NamedTuple):
+    """A skill that is known here and that clients do not get as a skill."""
+
+    skill: Skill
+    kind: str
+    """`untrusted`, `people-only` or `excluded`."""
+    reason: str
+    fix: str
+
+
+def _kept_back(look: Snapshot) -> list[_Kept]:
+    """What no client gets, though nothing is wrong with it."""
+    from satchel.skill.interpret import NAME
+
+    rows: list[_Kept] = []
+    for skill in look.hidden:
+        if skill.state == "untrusted":
+            name = f" {skill.name}" if NAME.fullmatch(skill.name) else ""
+            step = say("Run `{command}`", command=f"satchel trust{name}")
+            rows.append(_Kept(skill, "untrusted", say("it is not trusted yet"), step))
+        elif skill.state == "excluded":
+            step = say("Change the settings `include`, `exclude` and `tags` if it is wanted")
+            rows.append(_Kept(skill, "excluded", say("your settings leave it out"), step))
+    for skill in look.skills:
+        if not skill.for_model:
+            reason = say("only people may load it: it is a prompt, and no skill in the list")
+            rows.append(_Kept(skill, "people-only", reason, ""))
+    return rows
+
+
+@command(
+    say("Say which skills of this project can be served, and why others cannot."),
+    "satchel mcp check",
+    "satchel mcp check --json",
+)
+def check(session: Session, as_json: bool) -> int:
     """Read every skill as a client would; those that are left out, with the reason."""
     from satchel.integrations.mcp.served import Manifests, Served
 
-    library = _own(session).library
+    satchel = own_skills(session)
+    library = satchel.library
+    kept = _kept_back(library.snapshot())
     manifests = Manifests(library)
     served = Served(library, manifests)
     good = [(path, one) for path, one in served.manifests(served.paths)]
@@ -294,10 +319,16 @@ def _check(session: Session, *, as_json: bool) -> int:
                 "unserved": [
                     {"ref": one.skill.ref, "reason": one.reason, "fix": one.fix} for one in bad
                 ],
+                "kept_back": [
+                    {"ref": one.skill.ref, "kind": one.kind, "reason": one.reason, "fix": one.fix}
+                    for one in kept
+                ],
             }
         )
         return 1 if bad else 0
-    for path, one in good:
+    # What comes with Satchel is served wherever it runs: nobody has to look at that.
+    own = [(path, one) for path, one in good if one.skill.origin.source != "builtin"]
+    for path, one in own:
         size = sum(item.size for item in one.files.values())
         count = len(one.files)
         words = (
@@ -309,6 +340,19 @@ def _check(session: Session, *, as_json: bool) -> int:
     for one in bad:
         session.out.line(f"✗ {one_line(one.skill.name)}: {one_line(one.reason)}")
         session.out.line(one_line(one.fix), "dim", "  → ")
-    words = say("{good} skills can be served, {bad} cannot", good=len(good), bad=len(bad))
+    for one in kept:
+        session.out.line(f"○ {one_line(one.skill.name)}: {one_line(one.reason)}")
+        if one.fix:
+            session.out.line(one_line(one.fix), "dim", "  → ")
+    words = say("{good} skills can be served, {bad} cannot", good=len(own), bad=len(bad))
+    if len(own) == 1:
+        words = say("1 skill can be served, {bad} cannot", bad=len(bad))
     session.err.line(words)
+    tell_waiting(session, satchel)
+    if len(own) < len(good):
+        count = len(good) - len(own)
+        more = say("The {count} that come with Satchel can be, too", count=count)
+        if count == 1:
+            more = say("The one that comes with Satchel can be, too")
+        session.err.line(more, "dim")
     return 1 if bad else 0

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from satchel._language import listed, say
-from satchel.cli.helping import Command, help_text
+from satchel.cli.helping import Command, Commands, help_text
 from satchel.cli.output import Screen, one_line
 from satchel.cli.values import AnyPath
 from satchel.errors import InternalError, NotFound, SkillBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from click.shell_completion import CompletionItem
 
@@ -206,6 +206,39 @@ def command(
         if json:
             words = say("Print JSON, for scripts.")
             made.params.append(click.Option(["--json", "as_json"], is_flag=True, help=words))
+        made.params += global_options(hidden=True)
+        return made
+
+    return declare
+
+
+def group(
+    purpose: str,
+    *examples: str,
+    places: Mapping[str, str],
+    headings: Mapping[str, str],
+    usual: str = "",
+    more: str = "",
+) -> Callable[[Callable[..., int]], Commands]:
+    """Declare a command that has commands of its own; the function runs when none is named.
+
+    Args:
+        purpose: What they are for; the first line is its place in the list of commands.
+        examples: Lines that can be run.
+        places: Name of each command -> `module:variable` of this package.
+        headings: First command of a section -> the section's title.
+        usual: The command that is meant when options of it come without a command.
+        more: What there is to say after the examples.
+    """
+    text = help_text(purpose, *examples, more=more)
+    first = purpose.split("\n", 1)[0]
+
+    def declare(function: Callable[..., int]) -> Commands:
+        function = click.pass_obj(function)
+        made = click.group(cls=Commands, help=text, short_help=first, invoke_without_command=True)(
+            function
+        )
+        made.places, made.headings, made.usual = places, headings, usual
         made.params += global_options(hidden=True)
         return made
 

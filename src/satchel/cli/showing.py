@@ -47,6 +47,7 @@ class FileRow:
 @click.option("--body", is_flag=True, help=say("Print the instructions and nothing else."))
 def show(session: Session, name: str, body: bool, as_json: bool) -> int:
     """Everything about one skill."""
+    from satchel._diagnosis import content_problem
     from satchel.skill.validate import check
 
     found = session.find(name)
@@ -61,6 +62,9 @@ def show(session: Session, name: str, body: bool, as_json: bool) -> int:
         problems = list(document.problems)
     else:
         problems = [problem.at(skill.path) for problem in check(document)]
+    changed = content_problem(library, skill)
+    if changed is not None:
+        problems.insert(0, changed)
     files, more = files_in(skill, library)
     supply = library.supply_of(skill)
     mark = supply.mark(skill) if supply is not None else ""
@@ -84,7 +88,9 @@ def show(session: Session, name: str, body: bool, as_json: bool) -> int:
         })  # fmt: skip
         return 0
     out = session.out
-    _introduce(out, skill, mark)
+    # Such a one is listed, and would be refused; leftovers alone would only be deleted.
+    refused = changed is not None and changed.severity != "note"
+    _introduce(out, skill, mark, changed=refused)
     if not skill.is_tool:
         _show_fields(out, document)
     if source is not None:
@@ -103,9 +109,10 @@ def show(session: Session, name: str, body: bool, as_json: bool) -> int:
     return 0
 
 
-def _introduce(out: Screen, skill: Skill, served: str) -> None:
-    mark, colour = STATES[skill.state]
-    state = f"{mark} {say(skill.state)}"
+def _introduce(out: Screen, skill: Skill, served: str, *, changed: bool) -> None:
+    now = "changed" if changed else skill.state
+    mark, colour = STATES[now]
+    state = f"{mark} {say(now)}"
     name = out.paint(one_line(skill.name), "bold")
     out.write(f"{name}  {out.paint(state, colour)}  {out.paint(skill.source, 'dim')}\n")
     if skill.winner:

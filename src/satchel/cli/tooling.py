@@ -73,7 +73,9 @@ def tools(session: Session, as_json: bool) -> int:
     session.out.table([say("tool"), say("owner"), say("may"), say("description")], rows, styles)
     err = session.err
     for one in packaged:
-        err.line(one_line(one.line), _STYLES.get(one.state, "red"))
+        mark = one.skill.mark if one.skill is not None else ""  # for a log, not for a table
+        line = one_line(one.line.removeprefix(mark).lstrip())
+        err.line(line, _STYLES.get(one.state, "red"))
     if broken:
         words = say(
             "{count} skills are broken and bring no tools (`satchel doctor`)", count=len(broken)

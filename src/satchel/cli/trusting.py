@@ -118,6 +118,7 @@ def trust(
         write_json({**account, "tools": wants} if wants else account)
     else:
         _tell(session, done, always=always)
+        _tell_served(session, name)
     return 0
 
 
@@ -131,13 +132,25 @@ def _waiting(session: Session, name: str | None, *, always: bool = False) -> lis
         refuse_always((untrusted or found)[0])
     if untrusted:
         return untrusted[:1]
-    seals = session.satchel.library.seals
-    for skill in found:
-        try:
-            seals.check(skill)
-        except Changed:
-            return [skill]  # offered, and refused when it is loaded
-    return []
+    waiting = [skill for skill in found if _has_changed(session, skill)]
+    if always and not waiting:
+        waiting = [skill for skill in found if _is_bound(session, skill)]
+    return waiting[:1]
+
+
+def _has_changed(session: Session, skill: Skill) -> bool:
+    """Whether a skill is offered, and yet refused when it is loaded."""
+    try:
+        session.satchel.library.seals.check(skill, clean=False)
+    except Changed:
+        return True
+    return False
+
+
+def _is_bound(session: Session, skill: Skill) -> bool:
+    """Whether it is approved as it is, so that it can be approved whatever it will hold."""
+    bound = session.satchel.library.trust.binding(os.path.realpath(skill.base_dir))
+    return bound is not None and bool(bound.since)
 
 
 def _see_that_it_was_read(session: Session, skill: Skill) -> None:
@@ -199,8 +212,12 @@ def _show_waiting(session: Session, waiting: Sequence[Skill], programs: Sequence
     for skill in waiting:
         if skill.origin.remote:
             _show_served(session, skill)
-    asking = {*session.satchel.library.snapshot().asking, *tools.asking}
-    again = [one_line(skill.name) for skill in waiting if skill.ref in asking]
+    asking = {*session.satchel.library.snapshot().asking, *tools.asking, *tools.refused}
+    again = [
+        one_line(skill.name)
+        for skill in waiting
+        if skill.ref in asking or (skill.state == "active" and _has_changed(session, skill))
+    ]
     if again:
         names = listed(f"`{name}`" for name in again)
         session.err.line(say("Approved before, and changed since: {names}", names=names))
@@ -315,19 +332,26 @@ def _nothing_to_trust(session: Session, name: str | None, *, as_json: bool) -> i
         write_json(_account(None, (), ()))
     elif name is None:
         session.err.line(say("Nothing to trust: no skill here waits for it"))
-        served = [
-            f"`{one_line(skill.name)}`"
-            for skill in session.satchel.library.snapshot().hidden
-            if skill.origin.remote and skill.state == "untrusted"
-        ]
-        if served:
-            told = say("Skills of servers are approved one by one: {names}", names=listed(served))
-            session.err.line(told)
+        _tell_served(session, name)
     else:
         session.err.line(
             say("`{name}` needs no trust: nothing of that name waits for it", name=one_line(name))
         )
     return 0
+
+
+def _tell_served(session: Session, name: str | None) -> None:
+    """Which skills wait all the same: what a server lists is never approved with the rest."""
+    if name is not None:
+        return
+    served = [
+        f"`{one_line(skill.name)}`"
+        for skill in session.satchel.library.snapshot().hidden
+        if skill.origin.remote and skill.state == "untrusted"
+    ]
+    if served:
+        told = say("Skills of servers are approved one by one: {names}", names=listed(served))
+        session.err.line(told)
 
 
 def _revoke(session: Session, name: str | None, *, as_json: bool) -> int:

@@ -14,18 +14,19 @@ if TYPE_CHECKING:
 
 
 class WholeNumber(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - generic since 8.4
-    """A number without a fraction, and not below `least`."""
+    """A number without a fraction, not below `least` and not above `most`."""
 
     name = "number"
 
-    def __init__(self, least: int = 0) -> None:
+    def __init__(self, least: int = 0, most: int | None = None) -> None:
         self.least = least
+        self.most = most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number.
 
         Raises:
-            InvalidInput: it is none, or too small.
+            InvalidInput: it is none, too small or too large.
         """
         try:
             number = int(value)
@@ -39,6 +40,15 @@ class WholeNumber(click.ParamType):  # pyright: ignore[reportMissingTypeArgument
                 say(
                     "`{option}` must be at least {least}, not `{value}`",
                     least=self.least,
+                    **_said(param, value),
+                ),
+                help_hint(ctx),
+            )
+        if self.most is not None and number > self.most:
+            raise InvalidInput(
+                say(
+                    "`{option}` must be at most {most}, not `{value}`",
+                    most=self.most,
                     **_said(param, value),
                 ),
                 help_hint(ctx),
@@ -115,7 +125,18 @@ class OneOf(click.Choice):  # pyright: ignore[reportMissingTypeArgument] - gener
         words = listed(f"`{word}`" for word in self.words)
         raise InvalidInput(
             say("`{option}` is one of {words}, not `{value}`", words=words, **_said(param, value)),
-            help_hint(ctx),
+            self._meant(str(value)) or help_hint(ctx),
+        )
+
+    def _meant(self, value: str) -> str:
+        """The word that is most like it, in a question; empty when none is."""
+        from difflib import get_close_matches
+
+        given = value.lower().replace("_", "-")
+        near = [word for word in self.words if given and word.startswith(given)]
+        near = near or get_close_matches(given, self.words, n=1, cutoff=0.6)
+        return (
+            say("Did you mean {names}?", names=listed(f"`{one}`" for one in near)) if near else ""
         )
 
 

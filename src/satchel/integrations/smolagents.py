@@ -37,13 +37,13 @@ except ImportError:
     raise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from satchel.integrations.base import Sessions, Skills, ToolSpec
     from satchel.tools.session import Session
 
 __all__ = ["SkillsAgent", "SkillsCodeAgent", "skill_tools"]
 
+_LOADS = "Skill"
+"""The tool whose results are texts of skills."""
 _KNOWN = {"string", "boolean", "integer", "number", "array", "object", "null"}
 
 
@@ -53,8 +53,14 @@ class SkillTool(Tool):
     output_type = "string"
     skip_forward_signature_validation = True
 
-    def __init__(self, session: Session, spec: ToolSpec) -> None:
-        """Take the tool's description from its specification."""
+    def __init__(self, session: Session, spec: ToolSpec, given: list[str] | None = None) -> None:
+        """Take the tool's description from its specification.
+
+        Args:
+            session: Whose tool it is.
+            spec: What it is.
+            given: Where the texts of skills are noted that the model got.
+        """
         self.name = spec.name
         self.description = spec.description
         required = spec.parameters.get("required", ())
@@ -63,12 +69,16 @@ class SkillTool(Tool):
             for name, schema in spec.parameters.get("properties", {}).items()
         }
         self._session = session
+        self._given = given if spec.name == _LOADS else None
         cast("Any", super()).__init__()
 
     def forward(self, **arguments: Any) -> str:
         """Call it. A failure is told in the text, so that the model can go on."""
         given = {name: value for name, value in arguments.items() if value is not None}
-        return call(self._session, self.name, given).text
+        text = call(self._session, self.name, given).text
+        if self._given is not None:
+            self._given.append(text.strip())
+        return text
 
 
 class _Skilled(MultiStepAgent):
@@ -91,6 +101,7 @@ class _Skilled(MultiStepAgent):
         self._sessions = sessions_of(skills)
         self._runs = 0
         self._own = instructions
+        self._given: list[str] = []
         self.session = self._sessions.of()
         told = joined(instructions, self.session.prompt)
         cast("Any", super()).__init__(*args, instructions=told, **more)
@@ -115,7 +126,9 @@ class _Skilled(MultiStepAgent):
 
     def _look(self) -> None:
         """Have the tools and the catalogue as they are now."""
-        ours = {tool.name: tool for tool in skill_tools(self.session)}
+        ours = {
+            spec.name: SkillTool(self.session, spec, self._given) for spec in tools_of(self.session)
+        }
         before = list(self.tools)
         self.tools = {**self._host, **ours, **self._host}  # the host's come first, and win
         self.instructions = joined(self._own, self.session.prompt)
@@ -123,11 +136,16 @@ class _Skilled(MultiStepAgent):
         if executor is not None and before != list(self.tools):
             executor.send_tools({**self.tools, **self.managed_agents})
 
-    def _results(self) -> Iterator[str]:
-        """The texts of all tool results."""
-        for step in self.memory.steps:
-            if observations := getattr(step, "observations", None):
-                yield cast("str", observations)
+    def _results(self) -> list[str]:
+        """The texts of skills that the model sees.
+
+        A step of smolagents has the results of all its calls in one text, and does not say whose
+        is which. So what `Skill` gave is noted when it is given, and looked for: a page that only
+        looks like a skill is none.
+        """
+        seen = [getattr(step, "observations", None) or "" for step in self.memory.steps]
+        self._given[:] = [text for text in self._given if any(text in one for one in seen)]
+        return list(self._given)
 
 
 class SkillsAgent(_Skilled, ToolCallingAgent):

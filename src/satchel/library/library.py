@@ -14,7 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from satchel._fs import is_inside
-from satchel.errors import NotFound
+from satchel.errors import Changed, NotFound, SatchelError
 from satchel.library.filters import Filter
 from satchel.library.index import WORTH_IT
 from satchel.library.locations import Location
@@ -194,14 +194,29 @@ class Library:
         return [*snapshot.skills, *snapshot.hidden, *tools]
 
     def waiting(self) -> list[Skill]:
-        """Those that wait for an approval. One that was changed is asked about by its name only."""
+        """Those that wait for an approval, also because they are not what was approved.
+
+        What a server lists is approved one by one, never with all that waits.
+        """
         refused = self.tools().refused
+        here = [skill for skill in self.every() if not skill.origin.remote]
         return [
             skill
-            for skill in self.every()
-            # What a server lists is approved one by one, never with all that waits.
-            if skill.state == "untrusted" and skill.ref not in refused and not skill.origin.remote
+            for skill in here
+            if (
+                self._unapproved(skill)
+                if skill.state == "active"
+                else skill.state == "untrusted" and _asks_for_trust(refused.get(skill.ref))
+            )
         ]
+
+    def _unapproved(self, skill: Skill) -> bool:
+        """Whether an offered skill would be refused, since nobody approved it as it is."""
+        try:
+            self.seals.check(skill, clean=False)
+        except SatchelError as exc:
+            return _asks_for_trust(exc)
+        return False
 
     def find(self, reference: str) -> list[Skill]:
         """Skills by name, id, ref or path, offered or not, those that have tools alone too."""
@@ -531,6 +546,11 @@ def _worth_saving(shelf: Shelf) -> bool:
     """Writing a large index takes longer than reading a few files again at the next start."""
     size = len(shelf.heads)
     return size < _SMALL or shelf.reads > size // 50
+
+
+def _asks_for_trust(refusal: SatchelError | None) -> bool:
+    """Whether a word of the user's would do; what was locked has other ways."""
+    return refusal is None or (isinstance(refusal, Changed) and refusal.kind == "approval")
 
 
 def _asks_again(head: Head, origin: Origin, verdict: Verdict) -> dict[str, Problem]:

@@ -141,12 +141,14 @@ class Seals:
 
     # --- checking -------------------------------------------------------------------------
 
-    def check(self, skill: Skill, *, strict: bool = True) -> Sealed | None:
+    def check(self, skill: Skill, *, strict: bool = True, clean: bool = True) -> Sealed | None:
         """Make sure that a skill is what was locked or approved.
 
         Args:
             skill: Which one.
             strict: A skill that nobody approved is refused; else nothing is asked of it.
+            clean: Delete what Python and desktops left in it, as is right before it is used.
+                Whoever only looks leaves it there, and finds it in `left`.
 
         Returns:
             What was verified, or None when nothing binds the skill to a content.
@@ -172,9 +174,9 @@ class Seals:
                     return sealed
             except (OSError, SatchelError):
                 pass  # said below, with its reason
-        return self._check(skill, strict=strict)
+        return self._check(skill, strict=strict, clean=clean)
 
-    def _check(self, skill: Skill, *, strict: bool) -> Sealed | None:
+    def _check(self, skill: Skill, *, strict: bool, clean: bool) -> Sealed | None:
         seen: object = None
         failure: SatchelError | None = None
         for attempt in range(_TRIES):
@@ -191,16 +193,22 @@ class Seals:
                         passed = _Passed(demand.lock, demand.rows, skill.head, sealed)
                         self._remember(skill, passed, strict=strict)
                     return sealed
-                if self._clean(demand, sealed):
+                left = _left_in(demand, sealed)
+                rest = _without(sealed.seal, left)
+                if left and demand.met(rest, sealed.real):
+                    if not clean:
+                        return sealed._replace(seal=rest, left=tuple(left))
+                    self._clean(demand, sealed, left)
                     continue
-                failure, now = _changed(demand, sealed.seal), (demand.lock, sealed.seal.digest)
+                failure = _changed(demand, rest, self._trust)
+                now = (demand.lock, sealed.seal.digest)
             # A transaction may be under way: what was read belongs to two moments then.
             if now == seen and not pending(_root_of(skill), self._trust.marks):
                 break
             seen = now
             if attempt:
                 time.sleep(_NAP * attempt)
-        raise failure or _changed(demand, None)  # pyright: ignore[reportPossiblyUnboundVariable]
+        raise failure or _changed(demand, None, self._trust)  # pyright: ignore[reportPossiblyUnboundVariable]
 
     def _supply(self, skill: Skill) -> Supply:
         supply = self._supplies.get(skill.origin.root)
@@ -263,8 +271,8 @@ class Seals:
             self._sealed[path] = fresh
         return fresh, settled
 
-    def _clean(self, demand: _Demand, sealed: Sealed) -> bool:
-        """Delete what Python and desktops wrote into an approved skill; False when that is not it.
+    def _clean(self, demand: _Demand, sealed: Sealed, extra: list[str]) -> None:
+        """Delete what Python and desktops wrote into an approved skill.
 
         It cannot be left: Python runs what a cache says, not what the approved module says, and
         nobody looked into the rest.
@@ -272,10 +280,6 @@ class Seals:
         Raises:
             Changed: they cannot be deleted.
         """
-        listed = demand.entry.files if demand.entry is not None else {}
-        extra = [path for path in _leftovers(sealed.real, sealed.seal) if path not in listed]
-        if not extra or not demand.met(_without(sealed.seal, extra), sealed.real):
-            return False
         try:
             for path in extra:
                 _unlink_beneath(sealed.real, path)
@@ -290,7 +294,6 @@ class Seals:
             ) from exc
         skill = demand.skill
         self._trace.record("cleaned", (skill.name,), ref=skill.ref, files=len(extra))
-        return True
 
     # --- reading --------------------------------------------------------------------------
 
@@ -492,6 +495,12 @@ def _leftovers(root: str, whole: Seal) -> list[str]:
     return [path for path in whole.files if generated(path, root)]
 
 
+def _left_in(demand: _Demand, sealed: Sealed) -> list[str]:
+    """What is `generated` there, and was not locked with the rest."""
+    listed = demand.entry.files if demand.entry is not None else {}
+    return [path for path in _leftovers(sealed.real, sealed.seal) if path not in listed]
+
+
 def _without(whole: Seal, left_out: Iterable[str]) -> Seal:
     gone = frozenset(left_out)
     if not gone:
@@ -513,33 +522,51 @@ def _unlink_beneath(root: str, path: str) -> None:
         os.close(descriptor)
 
 
-def _changed(demand: _Demand, found: Seal | None) -> Changed:
+def _changed(demand: _Demand, found: Seal | None, book: TrustBook) -> Changed:
     name = demand.skill.name
     typed = demand.skill.typed
     entry = demand.entry
+    files = found.files if found is not None else {}
     if entry is None:
         return Changed(
             f"The skill `{name}` changed since it was approved",
             f"Read it with `satchel show {typed}`, then run `satchel trust {typed}`",
+            kind="approval",
+            files=_since_approved(demand, files, book),
         )
     hint = (
         f"See what changed with `satchel lock {typed} --dry-run`. Yours? Run `satchel lock {typed}`"
         ". Not yours? Run `satchel install --frozen`"
     )
-    files = found.files if found is not None else {}
-    differing = sorted(
-        path for path in {*entry.files, *files} if entry.files.get(path) != files.get(path)
-    )
+    differing = _differing(entry.files, files)
     if not differing:
         return Changed(
             f"The skill `{name}` is locked, but not approved as it is",
             f"Read it with `satchel show {typed}`, then run `satchel trust {typed}`",
+            kind="approval",
+            files=_since_approved(demand, files, book),
         )
     shown = ", ".join(f"`{path}`" for path in differing[:_SHOWN])
     more = ", …" if len(differing) > _SHOWN else ""
     return Changed(
-        f"The skill `{name}` is not what was locked; these files differ: {shown}{more}", hint
+        f"The skill `{name}` is not what was locked; these files differ: {shown}{more}",
+        hint,
+        kind="lock",
+        files=differing,
     )
+
+
+def _since_approved(demand: _Demand, now: Mapping[str, str], book: TrustBook) -> list[str]:
+    """The files that differ from the approved content that is nearest; none when nobody knows."""
+    size = len(demand.inner)
+    own = {path[size:]: mark for path, mark in now.items() if path[:size] == demand.inner}
+    tables = map(book.files_of, demand.row.digests if demand.row is not None else ())
+    found = [_differing(table, own) for table in tables if table is not None]
+    return min(found, key=len) if found else []
+
+
+def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    return sorted(path for path in {*one, *other} if one.get(path) != other.get(path))
 
 
 def _unsealable(demand: _Demand, exc: OSError | SatchelError) -> SatchelError:
@@ -549,6 +576,8 @@ def _unsealable(demand: _Demand, exc: OSError | SatchelError) -> SatchelError:
     return Changed(
         f"Whether the skill `{skill.name}` is what was approved cannot be told: {_reason(exc)}",
         f"Look at it with `satchel show {skill.typed}`",
+        kind="untold",
+        reason=_reason(exc),
     )
 
 

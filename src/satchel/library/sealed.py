@@ -20,6 +20,9 @@ class Sealed(NamedTuple):
     only: frozenset[str] | None
     seal: Seal
     rows: Survey
+    left: tuple[str, ...] = ()
+    """What Python and desktops left in it since, and nobody approved: not part of `seal`. Only a
+    look that deletes nothing finds any."""
 
     def holds(self, real: str, digest: str) -> bool:
         """Whether a file, by its real path, is part of it with this content.

@@ -267,6 +267,7 @@ def _changed(skill: Skill) -> Changed:
     return Changed(
         f"The skill `{skill.name}` of the server `{skill.origin.label}` is not as it was approved",
         f"Read it with `satchel show {skill.typed}`, then run `satchel trust {skill.typed}`",
+        kind="approval",
     )
 
 

@@ -259,7 +259,7 @@ class _Sorting:
         """Whether the skill, and the very skill.yaml that was read, is what was approved."""
         skill = one.skill
         try:
-            sealed = self._seals().check(skill)
+            sealed = self._seals().check(skill, clean=False)  # a call deletes what is left there
             if sealed is not None:
                 rest = skill.base_dir[len(sealed.path) :].strip(os.sep).replace(os.sep, "/")
                 if not sealed.has(f"{rest}/{FILE}" if rest else FILE, one.digest):

@@ -63,6 +63,8 @@ class TrustBook:
         self._folders: Approvals = _NOTHING
         self._stamp: tuple[int, int, int] | None = None
         self._projects: tuple[Approvals, tuple[str, ...]] = (_NOTHING, ())
+        self._files: dict[str, Mapping[str, str]] = {}
+        """What approved contents consist of, where nothing is kept on disk."""
 
     @property
     def marks(self) -> str:
@@ -144,6 +146,21 @@ class TrustBook:
                 )
 
         self._change(add)
+        for _, _, seal, _ in new:
+            if seal is not None and self._path is not None:
+                from satchel.library.approved import keep_files
+
+                keep_files(self._path, seal)
+            elif seal is not None:
+                self._files[seal.digest] = seal.files
+
+    def files_of(self, digest: str) -> Mapping[str, str] | None:
+        """Path -> mark of the content that was approved under this digest; None when not known."""
+        if self._path is None:
+            return self._files.get(digest)
+        from satchel.library.approved import kept_files
+
+        return kept_files(self._path, digest)
 
     def revoke(self, folder: str) -> bool:
         """Trust `folder` and what is below it no more; True when something was revoked."""
@@ -172,6 +189,9 @@ class TrustBook:
                 change(folders)
                 _save(folders, self._path)
                 self._stamp = None
+                from satchel.library.approved import drop_others
+
+                drop_others(self._path, {one for row in folders.values() for one in row.digests})
         except OSError as exc:
             raise Refused(
                 f"Trust cannot be kept in `{self._path}`: {exc.strerror or exc}",

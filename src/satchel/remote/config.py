@@ -40,7 +40,7 @@ def add_server(config: str, name: str, row: Mapping[str, Any]) -> None:
     except ValueError as exc:
         raise InvalidInput(
             say("`{name}` is no server that can be used: {why}", name=name, why=say(str(exc))),
-            say("Run `satchel mcp --help`"),
+            say("Run `satchel mcp add --help`"),
         ) from exc
 
     def change(text: str, table: dict[str, Any]) -> str:

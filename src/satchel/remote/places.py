@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from satchel.library.locations import Location, policy
+from satchel.remote.kept import home_of
 from satchel.remote.servers import DEPTH, servers_of
 from satchel.remote.supplier import McpSupplier
 from satchel.skill.problems import Problem
@@ -15,15 +14,19 @@ from satchel.skill.problems import Problem
 if TYPE_CHECKING:
     from satchel.remote.servers import Server
     from satchel.settings import Settings
+    from satchel.trace import Trace
 
 
-_CONTENT = re.compile(r"[0-9a-f]{64}")
-
-
-def served_locations(settings: Settings) -> tuple[list[Location], list[Problem]]:
+def served_locations(
+    settings: Settings, trace: Trace | None = None
+) -> tuple[list[Location], list[Problem]]:
     """A location for each server, and what is wrong with those that have none.
 
     Nobody is asked anything yet.
+
+    Args:
+        settings: What the user set.
+        trace: Told of what is dropped of what was kept.
     """
     servers, problems = servers_of(settings)
     if servers and os.environ.get(DEPTH):
@@ -40,7 +43,7 @@ def served_locations(settings: Settings) -> tuple[list[Location], list[Problem]]
             f"mcp:{server.name}",
             policy(settings),
             writable=False,
-            supplier=McpSupplier(server, folder_of(cache, server)),
+            supplier=McpSupplier(server, folder_of(cache, server), trace),
         )
         for server in servers
     ]
@@ -49,23 +52,4 @@ def served_locations(settings: Settings) -> tuple[list[Location], list[Problem]]
 
 def folder_of(cache: str, server: Server) -> str:
     """Where the files of a server's skills are kept."""
-    return os.path.join(cache, "remote", server.key)
-
-
-def drop_contents(cache: str) -> None:
-    """Remove the kept contents that are in no kept list any more."""
-    home = os.path.join(cache, "remote")
-    folder = os.path.join(home, "contents")
-    needed: set[bytes] = set()
-    try:
-        names = os.listdir(folder)
-        lists = [name for name in os.listdir(home) if name.endswith(".json")]
-        for name in lists:
-            with open(os.path.join(home, name), "rb") as stream:
-                needed.update(re.findall(rb"sha256:([0-9a-f]{64})", stream.read()))
-    except OSError:
-        return  # what cannot be known to be needless stays
-    for name in names:
-        if _CONTENT.fullmatch(name) and name.encode() not in needed:
-            with suppress(OSError):
-                os.unlink(os.path.join(folder, name))
+    return os.path.join(home_of(cache), server.key)

@@ -17,6 +17,7 @@ from satchel._fs import read_plain, write_atomic
 from satchel.errors import SatchelError, ServerFailed
 from satchel.library.supplier import Listing
 from satchel.remote.entries import read_entries
+from satchel.remote.kept import FAILED, Kept, drop_unlisted, is_due, note_use, sweep
 from satchel.remote.line import Line
 from satchel.remote.servers import without_secrets
 from satchel.skill.problems import Problem
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from satchel.library.supplier import Served, ServedFile
     from satchel.remote.servers import Server
     from satchel.remote.wire import Listed
+    from satchel.trace import Trace
 
 PATIENCE = 2.0
 """Seconds that a look at the library waits, once in a process."""
@@ -46,8 +48,6 @@ _SOONEST = 1.0
 _CEILING = 24 * 3600.0
 _RETRY = 30.0
 """Seconds after which a server that did not answer is asked again."""
-FAILED = ".failed"
-"""Ends the name of the file that says when a server did not answer."""
 _VERSION = 1
 _MAX_KEPT = 256 << 20
 _MAX_FAILED = 4096
@@ -56,14 +56,17 @@ _MAX_FAILED = 4096
 class McpSupplier:
     """One server, as a library sees it."""
 
-    def __init__(self, server: Server, folder: str) -> None:
+    def __init__(self, server: Server, folder: str, trace: Trace | None = None) -> None:
         """Take a server; it is not asked anything yet.
 
         Args:
             server: Which one.
             folder: Where its files are kept; the list is kept beside it.
+            trace: Told of what is dropped.
         """
         self.server = server
+        self._folder = folder
+        self._trace = trace
         self._kept = folder + ".json"
         self._failed = folder + FAILED
         self._line = Line(server, self.suspect)
@@ -178,8 +181,10 @@ class McpSupplier:
             return await list_skills(client, self.server)
 
         def done(future: Future[Any]) -> None:
+            came = False
             try:
                 self._settle(cast("Listed", future.result()))
+                came = True
             except SatchelError as exc:
                 if self._closing:
                     return
@@ -189,6 +194,8 @@ class McpSupplier:
             finally:
                 self._asked = None
                 asked.set()
+            if came and not self._closing:
+                self.tidy()  # nobody waits for that
 
         self._line.ask(work, _LIST).add_done_callback(done)
 
@@ -238,6 +245,24 @@ class McpSupplier:
 
     # --- keeping --------------------------------------------------------------------------
 
+    def tidy(self, *, now: bool = False) -> None:
+        """Drop what was kept and is in no list any more; the trace says how much.
+
+        Args:
+            now: Look at what other servers sent too, even if somebody did lately.
+        """
+        dropped = Kept()
+        if self._at and not any(one.code == "server-limit" for one in self._problems):
+            dropped = drop_unlisted(self._folder, (self._listing or Listing({})).served)
+        home = os.path.dirname(self._folder)
+        if now or is_due(home):
+            dropped = dropped.plus(sweep(home))
+        if dropped.files and self._trace is not None:
+            self._trace.record(
+                "cleaned", (), what="mcp", server=self.label, files=dropped.files,
+                bytes=dropped.size,
+            )  # fmt: skip
+
     def _load(self) -> None:
         """What was kept: the list, and whether the server failed a moment ago."""
         self._load_list()
@@ -279,6 +304,7 @@ class McpSupplier:
             told = tuple(Problem(*row) for row in table["problems"])
         except (OSError, ValueError, KeyError, TypeError):
             return
+        note_use(self._kept)
         served, _, _ = read_entries(rows, self.label)
         self._at, self._due = at, min(at, time.time()) + ttl
         self._problems = told

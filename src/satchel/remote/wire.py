@@ -22,6 +22,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict
 
+from satchel._language import say
 from satchel.errors import ServerFailed
 from satchel.remote.heard import Heard
 from satchel.remote.program import running
@@ -252,11 +253,11 @@ def reason_of(exc: BaseException, server: Server, heard: Heard) -> str:
     if isinstance(exc, ServerFailed):
         return without_secrets(server, exc.message)
     if isinstance(exc, FileNotFoundError):
-        return f"there is no program `{exc.filename}`"
+        return say("there is no program `{name}`", name=exc.filename)
     if heard.why:
         return heard.why
     if isinstance(exc, TimeoutError):
-        reason = "it took too long"
+        reason = say("it took too long")
     else:
         text = _plain(without_secrets(server, str(exc) or type(exc).__name__))
         reason = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

@@ -230,6 +230,8 @@ class RunRequest(NamedTuple):
     cancel: Cancel | None = None
     own: bool = False
     """The skill is the user's own: the setting `sandbox = own` lets it run without a sandbox."""
+    key: str = ""
+    """The same whenever this very call is made again, so that the program can do a thing once."""
 
 
 class RunResult(NamedTuple):

@@ -80,6 +80,7 @@ def request_line(request: RunRequest) -> bytes:
     arguments = request.arguments
     text = _encode(arguments if isinstance(arguments, dict) else dict(arguments))
     more = f',"tool":{_encode(request.tool)}' if request.several else ""
+    more += f',"key":{_encode(request.key)}' if request.key else ""
     text = f'{{"arguments":{text}{more}}}\n'
     if text.isascii():
         return text.encode()

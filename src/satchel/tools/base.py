@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from satchel.envelope import answer, failure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from satchel.envelope import Envelope, ErrorCode
     from satchel.runners.base import Cancel
@@ -31,6 +31,11 @@ class Call(NamedTuple):
     """A person asks, not a model. Set by the host."""
     cancel: Cancel | None = None
     """How the host takes the call back, where it can take long."""
+    key: str = ""
+    """The same whenever this very call is made again: what has side effects is given it. Set by the
+    host; a model's calls have none."""
+    loaded: Sequence[str] | None = None
+    """The folders of the skills that this conversation loaded; None where the host keeps none."""
 
     def answer(
         self,

@@ -136,6 +136,11 @@ class Gate:
         """Whether the tool is there at all for this conversation."""
         return all(any(names(one, tool) for one in patterns) for patterns in self.within)
 
+    def may_succeed(self, name: str, tool: Tool) -> bool:
+        """Whether any call of a tool could go through: somebody can be asked, if it needs that."""
+        risky = bool(_reasons(tool)) or any(may_name(pattern, name) for pattern in self.ask)
+        return self.offers(name) and not (risky and (self.approve is None or self.approve is False))
+
     def judge(
         self,
         name: str,

@@ -64,11 +64,20 @@ class HoldingMark(NamedTuple):
 class Holding:
     """The loaded skills of one conversation."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, *, points: bool = True) -> None:
+        """Hold nothing yet.
+
+        Args:
+            library: Where the skills are from.
+            points: Whether a text that is there already is only pointed at. Whoever is never told
+                that it was trimmed away hands it over each time.
+        """
         self._library = library
         self._trace = library.trace
+        self._points = points
         self._lock = threading.RLock()
         self._held: dict[str, Held] = {}
+        self._folders: dict[str, str] = {}
         self._stamps: dict[str, tuple[int, int]] = {}
         self._texts: dict[str, set[str]] = {}
 
@@ -77,6 +86,12 @@ class Holding:
         """By name, in the order in which they were loaded."""
         with self._lock:
             return dict(self._held)
+
+    def folders(self) -> list[str]:
+        """Where the loaded skills lie, the latest first."""
+        with self._lock:
+            found = [self._folders[name] for name in self._held if name in self._folders]
+        return found[::-1]
 
     def mark(self) -> HoldingMark:
         """What is held now, to come back to."""
@@ -187,8 +202,9 @@ class Holding:
                 # The same words grant no more than they did, whatever was approved since.
                 kept = tuple(one for one in held.allowed if one in before.allowed)
                 held = held._replace(allowed=kept)
-            again = same and text in known
+            again = same and text in known and self._points
             self._held[name] = held
+            self._folders[name] = skill.base_dir
             self._stamps[name] = (skill.head.mtime_ns, skill.head.size)
             if again:
                 touched = before is not None and before.revision != held.revision

@@ -130,7 +130,7 @@ class PackageTool:
 
     def run(self, call: Call) -> Envelope:
         """Do it."""
-        job = Job(call.arguments, Workspace(self._settings.project), self._language)
+        job = Job(call.arguments, Workspace(self._settings.project), self._language, call.key)
         try:
             answer = self._tool.run(job)
         except ToolFailed as exc:

@@ -59,6 +59,8 @@ class Job(NamedTuple):
     arguments: dict[str, Any]
     workspace: Workspace
     language: str
+    key: str = ""
+    """The same whenever this very call is made again; empty for a model's calls."""
 
     def say(self, text: Text, **values: object) -> str:
         """A sentence for the model."""

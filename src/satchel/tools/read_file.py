@@ -4,6 +4,8 @@ A path is relative to the project. The folder of a skill that is offered from el
 own, the built-in ones) may be read too, since its instructions speak of its files. Each of these is
 a root, and a path never leaves its root. Which kinds of file may be read is a setting; files with
 no extension may be read when everybody knows them (`README`, `LICENSE`, `Makefile` …).
+
+What only people may load is not read around that: its files are read once it was loaded.
 """
 
 from __future__ import annotations
@@ -11,17 +13,17 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
 from satchel._fs import is_inside, open_beneath
-from satchel.errors import AccessDenied, Changed, InvalidInput, SatchelError
+from satchel.errors import AccessDenied, Changed, InvalidInput, NotFound, SatchelError
 from satchel.skill.tree import LIMITS
 from satchel.tools.frame import attribute, disarm, encodable, one_line, plural, printable
 from satchel.tools.naming import not_as_approved
 from satchel.tools.pages import cut_page, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from satchel.envelope import Envelope
     from satchel.library import Library, Snapshot
@@ -40,6 +42,46 @@ _WELL_KNOWN = (
 KNOWN_NAMES = frozenset(_WELL_KNOWN.split())
 """Names without an extension that are text wherever they stand."""
 _ENTRIES = 100
+_WHERE = ("path", "relativePath", "relative_path")
+_SCHEME = "skill://"
+
+
+class Addressed(NamedTuple):
+    """What an address means. One of `data`, `entries` and `root` says what there is."""
+
+    uri: str
+    path: str = ""
+    """The file's path below its skill's folder."""
+    data: bytes | None = None
+    """Its content, where it was read and compared already."""
+    entries: tuple[dict[str, str], ...] | None = None
+    """What is in it, when it is a folder."""
+    root: str = ""
+    """Else the folder below which the path is opened."""
+
+
+class Addresses(Protocol):
+    """Knows what is served at an address such as `skill://pdf/references/forms.md`."""
+
+    hint: str
+    """The next step after an address that nothing has."""
+
+    def find(self, uri: str) -> Addressed:
+        """What is there.
+
+        Raises:
+            NotFound: nothing is; its hint says what to do.
+        """
+        ...
+
+    def path_of(self, uri: str) -> str:
+        """The absolute path that an address stands for; the address itself when it has none."""
+        ...
+
+
+def is_address(path: str) -> bool:
+    """Whether a path is meant as an address."""
+    return path[: len(_SCHEME)].lower() == _SCHEME
 
 
 class ReadFileTool:
@@ -85,11 +127,42 @@ class ReadFileTool:
         self._real_project = os.path.realpath(settings.project)
         self._kinds = frozenset(item.lower().lstrip(".") for item in settings.read_extensions)
         self._folders: tuple[Snapshot, set[str]] | None = None
+        self.addresses: Addresses | None = None
+        """Where files have addresses beside their paths: who knows what one means."""
+
+    def meant(self, table: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as rules about paths see them: with a path for an address."""
+        if self.addresses is None:
+            return dict(table)
+        return {
+            key: self.addresses.path_of(value)
+            if key in _WHERE and isinstance(value, str) and is_address(value)
+            else value
+            for key, value in table.items()
+        }
+
+    def instructions_of(self, table: Mapping[str, Any]) -> Skill | None:
+        """The skill whose SKILL.md a call would read; None when it reads something else."""
+        for key in _WHERE:
+            wanted = table.get(key)
+            if not isinstance(wanted, str) or "\0" in wanted:
+                continue
+            full = os.path.join(self._settings.project, os.path.expanduser(wanted))
+            served = self._library.served(os.path.normpath(full))
+            if served is not None and served[1] == served[0].head.file:
+                return served[0]
+            real = os.path.realpath(full)
+            for skill in self._library.holders(real):
+                if real == os.path.realpath(skill.path):
+                    return skill
+        return None
 
     def run(self, call: Call) -> Envelope:
         """Read it."""
         wanted = str(call.arguments["path"])
         shown = one_line(wanted, 300)
+        if self.addresses is not None and is_address(wanted):
+            return self._read_address(call, self.addresses, wanted, shown)
         served = self._served(wanted)
         if served is not None:
             return self._read_served(call, served, shown)
@@ -110,6 +183,31 @@ class ReadFileTool:
         finally:
             os.close(descriptor)
 
+    def _read_address(self, call: Call, addresses: Addresses, wanted: str, shown: str) -> Envelope:
+        try:
+            found = addresses.find(wanted)
+        except NotFound as exc:
+            return call.fail("NOT_FOUND", f"There is no `{shown}`", exc.hint)
+        uri = found.uri
+        if found.entries is not None:
+            return _told_folder(call, shown, uri, list(found.entries), len(found.entries))
+        if not self._allowed(found.path):
+            return self._wrong_kind(call, shown, uri)
+        if found.data is not None:
+            return self._show(call, found.data[:MAX_BYTES], len(found.data), uri, shown)
+        try:
+            descriptor = open_beneath(found.root, found.path)
+        except AccessDenied:
+            return call.fail("NOT_FOUND", f"There is no `{shown}`", addresses.hint)
+        except OSError as exc:
+            return self._failed(call, exc, "/", shown, addresses.hint)
+        try:
+            return self._read(call, descriptor, found.root, found.path, shown, uri)
+        except OSError as exc:
+            return self._failed(call, exc, "/", shown, addresses.hint)
+        finally:
+            os.close(descriptor)
+
     def _served(self, wanted: str) -> tuple[Skill, str] | None:
         """The skill of a server that a path belongs to, and the path below its folder."""
         if "\0" in wanted:
@@ -120,7 +218,7 @@ class ReadFileTool:
     def _read_served(self, call: Call, found: tuple[Skill, str], shown: str) -> Envelope:
         from satchel.tools.served_files import served_bytes
 
-        data = served_bytes(call, self._library, self._loaded.folders(), found, self._allowed)
+        data = served_bytes(call, self._library, self._loaded_by(call), found, self._allowed)
         if not isinstance(data, bytes):
             return data
         skill, path = found
@@ -168,10 +266,17 @@ class ReadFileTool:
             full = parent
         return full
 
-    def _read(self, call: Call, descriptor: int, root: str, path: str, shown: str) -> Envelope:
+    def _loaded_by(self, call: Call) -> Sequence[str]:
+        """The folders of the skills that the conversation of a call loaded."""
+        return self._loaded.folders() if call.loaded is None else call.loaded
+
+    def _read(
+        self, call: Call, descriptor: int, root: str, path: str, shown: str, uri: str = ""
+    ) -> Envelope:
         info = os.fstat(descriptor)
         full = os.path.join(root, path)
         where = printable(os.path.normpath(path) if root == self._settings.project else full)
+        where = uri or where
         if stat.S_ISDIR(info.st_mode):
             return _folder(call, descriptor, shown, where)
         if not stat.S_ISREG(info.st_mode):
@@ -181,11 +286,14 @@ class ReadFileTool:
         # Also by its real name: a link called `notes.md` may point at something else.
         real = os.path.realpath(full)
         if not self._allowed(path) or not self._allowed(real):
-            kinds = ", ".join(sorted(self._kinds)[:12])
+            return self._wrong_kind(call, shown, where)
+        private = self._for_people(real, self._loaded_by(call))
+        if private is not None:
             return call.fail(
-                "ACCESS_DENIED",
-                f"`{shown}` is not of a kind that may be read",
-                f"Only text files may: {kinds} and others of the setting `read_extensions`",
+                "PERMISSION_DENIED",
+                f"`{shown}` belongs to the skill `{one_line(private.name, 100)}`, which only a "
+                "person can load",
+                "Go on without it, or ask the user to load it",
                 path=where,
             )
         if not _same(real, info):
@@ -196,6 +304,25 @@ class ReadFileTool:
         if refused is not None:
             return not_as_approved(call, refused)
         return self._show(call, data, info.st_size, where, shown)
+
+    def _wrong_kind(self, call: Call, shown: str, where: str) -> Envelope:
+        kinds = ", ".join(sorted(self._kinds)[:12])
+        return call.fail(
+            "ACCESS_DENIED",
+            f"`{shown}` is not of a kind that may be read",
+            f"Only text files may: {kinds} and others of the setting `read_extensions`",
+            path=where,
+        )
+
+    def _for_people(self, real: str, loaded: Sequence[str]) -> Skill | None:
+        """The skill of a file that only people may load, and that this conversation did not."""
+        for skill in self._library.holders(real):
+            if skill.for_model:
+                continue
+            folder = os.path.realpath(skill.base_dir)
+            if all(os.path.realpath(one) != folder for one in loaded):
+                return skill
+        return None
 
     def _show(
         self, call: Call, data: bytes, size: int, where: str, shown: str, origin: str = ""
@@ -247,9 +374,9 @@ class ReadFileTool:
                 )
         return None
 
-    def _in_loaded(self, wanted: str) -> str:
+    def _in_loaded(self, wanted: str, loaded: Sequence[str]) -> str:
         """The file in the folder of a skill loaded lately: models forget the base directory."""
-        for folder in self._loaded.folders()[:8]:
+        for folder in loaded[:8]:
             path = os.path.normpath(os.path.join(folder, wanted))
             if is_inside(path, folder) and (os.path.isfile(path) or self._is_listed(path)):
                 return path
@@ -272,10 +399,14 @@ class ReadFileTool:
             return kind in self._kinds
         return not dot and name in KNOWN_NAMES
 
-    def _failed(self, call: Call, exc: OSError, wanted: str, shown: str) -> Envelope:
+    def _failed(
+        self, call: Call, exc: OSError, wanted: str, shown: str, step: str = ""
+    ) -> Envelope:
         if exc.errno in (errno.ENOENT, errno.ENOTDIR):
-            step = "Check the path; it is relative to the project"
-            meant = "" if os.path.isabs(wanted) else self._in_loaded(wanted)
+            step = step or "Check the path; it is relative to the project"
+            meant = ""
+            if not os.path.isabs(wanted):
+                meant = self._in_loaded(wanted, self._loaded_by(call))
             if meant:
                 step = f"Did you mean `{printable(meant)}`, in the skill's folder?"
             return call.fail("NOT_FOUND", f"There is no `{shown}`", step)
@@ -323,6 +454,12 @@ def _folder(call: Call, descriptor: int, shown: str, where: str) -> Envelope:
             entries.append({"path": printable(entry.name), "type": kind})
             if total >= 10 * _ENTRIES:
                 break
+    return _told_folder(call, shown, where, entries, total)
+
+
+def _told_folder(
+    call: Call, shown: str, where: str, entries: list[dict[str, str]], total: int
+) -> Envelope:
     entries.sort(key=lambda entry: entry["path"])
     del entries[_ENTRIES:]
     names = [entry["path"] + ("/" if entry["type"] == "dir" else "") for entry in entries]

@@ -183,6 +183,7 @@ class ScriptTool:
                 workers=manifest.workers,
                 cancel=call.cancel,
                 own=is_own(self._library, source),
+                key=call.key,
             )
         )
         return self._reply(call, _redacted(result, redactor, limits), limits, redactor.count)

@@ -16,25 +16,32 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from satchel.envelope import failure
 from satchel.errors import SatchelError
 from satchel.tools.covering import Place
+from satchel.tools.forking import (
+    forbidden_by,
+    fork_fields,
+    narrowed,
+    narrowed_gate,
+    wishes,
+)
 from satchel.tools.gate import Gate
 from satchel.tools.holding import Held, Holding
-from satchel.tools.naming import find_skill
-from satchel.tools.parameters import echo, read_arguments
-from satchel.tools.permits import Grant, as_patterns
+from satchel.tools.meaning import failed_call, named_skill, revision_of, with_name
+from satchel.tools.parameters import read_arguments
+from satchel.tools.permits import decide
+from satchel.tools.read_file import ReadFileTool
 from satchel.tools.shortlisting import Shortlist, Shortlister, put_behind
 from satchel.tools.skill_tool import SkillTool
 from satchel.tools.telling import Telling
 from satchel.tools.toolset import Toolset, make_toolset
 
-__all__ = ["Checkpoint", "Fork", "Held", "Session"]
+__all__ = ["Checkpoint", "Fork", "Held", "Reach", "Session"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from satchel.detect import Detector
+    from satchel.detect import Answer, Detector
     from satchel.envelope import Envelope
     from satchel.library import Library
     from satchel.runners.base import Cancel
@@ -44,11 +51,17 @@ if TYPE_CHECKING:
     from satchel.tools.engine import Engine
     from satchel.tools.gate import Ruling
     from satchel.tools.holding import HoldingMark
+    from satchel.tools.permits import Grant
     from satchel.tools.telling import TellingMark
 
 
-_WHICH = ("name", "skill")
-"""The parameter of Skill that says which one, and its other name."""
+class Reach(NamedTuple):
+    """What a conversation can use."""
+
+    skills: frozenset[str]
+    """Names of the skills that a model may load."""
+    tools: dict[str, dict[str, Any]]
+    """Tools by name, described as for `mcp`; without those that are about skills."""
 
 
 class Fork(NamedTuple):
@@ -84,6 +97,7 @@ class Session:
         gate: Gate | None = None,
         stack: tuple[str, ...] = (),
         holding: Holding | None = None,
+        toolset: Toolset | None = None,
     ) -> None:
         """Begin; nothing is read yet. `Satchel.session` makes one.
 
@@ -95,6 +109,7 @@ class Session:
             gate: Who decides about calls; nothing risky may be called without one.
             stack: Names of the skills within which it works, outermost first.
             holding: What it has loaded already.
+            toolset: What it calls, when it shares that with others; else it makes its own.
         """
         self._library = library
         self._settings = settings
@@ -104,7 +119,7 @@ class Session:
         self.trace = library.trace
         self._gate = gate or Gate(self.trace)
         self._lock = threading.RLock()
-        self._toolset: Toolset | None = None
+        self._toolset = toolset
         self._shortlister: Shortlister | None = None
         self._holding = holding or Holding(library)
         self._telling = Telling(
@@ -150,6 +165,53 @@ class Session:
     def offers(self, tool: str) -> bool:
         """Whether a tool, also one of the host's, is meant for this conversation at all."""
         return self._gate.offers(tool)
+
+    def within_reach(self) -> Reach:
+        """What may be planned with: skills that can be loaded, and tools whose calls can succeed.
+
+        A tool that needs a person's word is no such tool where nobody can be asked. Whether one
+        call is allowed is still decided when it is made.
+        """
+        tools = self._tools()
+        found: dict[str, dict[str, Any]] = {}
+        for one in tools.definitions("mcp", catalogue=False):
+            name = str(one["name"])
+            tool = tools.find(name)
+            if tool is not None and not tool.about_skills and self._gate.may_succeed(name, tool):
+                found[name] = one
+        look = self._telling.look()
+        skills = look.for_model if self._gate.offers(SkillTool.name) else ()
+        return Reach(frozenset(skill.name for skill in skills), found)
+
+    def which(
+        self, goal: str, *, limit: int, use: Sequence[str] = (), never: Sequence[str] = ()
+    ) -> Answer:
+        """The skills for a goal, of those that can be loaded here; the choice is recorded.
+
+        Args:
+            goal: What somebody wants.
+            limit: How many at most.
+            use: Choose these, by name, whatever the goal says.
+            never: Do not choose these.
+
+        Raises:
+            InvalidInput: the goal is no text, the limit is no number that is at least 1, or a skill
+                is in both lists.
+        """
+        from satchel.detect.default import reaching
+        from satchel.detect.given import overruled
+        from satchel.tools.selecting import check_limit, select
+        from satchel.tools.waiting import Waiting
+
+        check_limit(limit)
+        look = self._telling.look()
+        skills = look.for_model if self._gate.offers(SkillTool.name) else ()
+        detector = overruled(reaching(self._detector(), limit), use, never)
+
+        def amend(answer: Answer) -> Answer:
+            return Waiting(self._settings).put_right(answer, goal, detector, look, never)
+
+        return select(detector, goal, skills, self.trace, limit=limit, amend=amend)
 
     def shortlist(self, message: str) -> Shortlist:
         """The skills that may fit a message; none for who cannot load any. It never raises."""
@@ -210,6 +272,7 @@ class Session:
         *,
         cancel: Cancel | None = None,
         as_person: bool = False,
+        key: str = "",
     ) -> Envelope:
         """Call a tool. Whatever is wrong, or not allowed, comes back as an envelope.
 
@@ -218,6 +281,7 @@ class Session:
             arguments: Its arguments, as a table or as JSON text.
             cancel: How the call is taken back while a program runs.
             as_person: A person asks, not a model: nobody else is asked.
+            key: What a program is told to know this call by, when it may be made again.
         """
         try:
             table = self._meant(name, arguments)
@@ -227,9 +291,9 @@ class Session:
                 if not ruling.go:
                     return self._refused(ruling)
                 tool = ruling.tool
-            return self._do(name, table, cancel, tool=tool, as_person=as_person)
+            return self._do(name, table, cancel, tool=tool, as_person=as_person, key=key)
         except SatchelError as exc:
-            return _failed(exc, arguments)
+            return failed_call(exc, arguments)
 
     async def acall(
         self,
@@ -238,6 +302,7 @@ class Session:
         *,
         cancel: Cancel | None = None,
         as_person: bool = False,
+        key: str = "",
     ) -> Envelope:
         """The same in a worker thread; when the task is cancelled, a running program ends."""
         import asyncio
@@ -254,16 +319,16 @@ class Session:
                     return await asyncio.to_thread(self._refused, ruling)
                 tool = ruling.tool
         except SatchelError as exc:
-            return _failed(exc, arguments)
+            return failed_call(exc, arguments)
         back = TakenBack()
         if cancel is not None:
             back.follow(cancel)
 
         def work() -> Envelope:
             try:
-                return self._do(name, table, back, tool=tool, as_person=as_person)
+                return self._do(name, table, back, tool=tool, as_person=as_person, key=key)
             except SatchelError as exc:
-                return _failed(exc, arguments)
+                return failed_call(exc, arguments)
             finally:
                 back.close()
 
@@ -299,52 +364,38 @@ class Session:
         return None if ruling.go else await asyncio.to_thread(self._refused, ruling)
 
     def _meant(self, name: str, arguments: Any) -> dict[str, Any]:
-        """The arguments; a call of Skill names its skill as the library does.
-
-        So `/deploy`, or a path to it, is judged as `deploy` is.
-        """
+        """The arguments; a call of Skill names its skill as the library does."""
         table = read_arguments(arguments)
-        if name != SkillTool.name:
-            return table
-        skill = self._named(table)
-        if skill is None or skill.state != "active":
-            return table
-        rest = {key: value for key, value in table.items() if key not in _WHICH}
-        return {"name": skill.name, **rest}
+        return with_name(table, self._named(table)) if name == SkillTool.name else table
 
     def _named(self, table: Mapping[str, Any]) -> Skill | None:
-        """The skill that a call of Skill will load; None when it is none, or it cannot be told."""
-        given = {table[key] for key in _WHICH if isinstance(table.get(key), str)}
-        if len(given) != 1:
-            return None
-        wanted = str(given.pop())
-        found: Skill | None = None
-        for look in (self._library.snapshot, self._telling.look):  # the disk only where needed
-            look_now = look()
-            found = look_now.get(wanted) or find_skill(look_now, wanted, self._settings.project)
-            if found is not None and found.state == "active":
-                break
-        return found
+        """The skill that a call of Skill will load; the disk is read only where needed."""
+        looks = (self._library.snapshot, self._telling.look)
+        return named_skill(table, looks, self._settings.project)
 
     def _judge(self, name: str, table: dict[str, Any]) -> Ruling:
-        return self._gate.judge(
+        tool = self._tools().find(str(name))
+        grants = self._holding.grants()
+        seen = tool.meant(table) if isinstance(tool, ReadFileTool) else table
+        place = Place(self._settings.project)
+        found = self._gate.judge(
             str(name),
-            table,
-            self._tools().find(str(name)),
-            self._holding.grants(),
-            place=Place(self._settings.project),
-            revision=lambda: self._revision(str(name)),
+            seen,
+            tool,
+            grants,
+            place=place,
+            revision=lambda: revision_of(self._library, str(name)),
         )
-
-    def _revision(self, name: str) -> str:
-        """Of the skill whose program a tool is, so that a person's yes is for that one."""
-        found = self._library.tools().tools.get(name)
-        if found is None:
-            return ""
-        from satchel.tools.folder import list_folder
-
-        source = found[0]
-        return f"{source.digest}/{list_folder(source.skill.base_dir, '').revision}"
+        if isinstance(tool, ReadFileTool) and found.verdict.answer != "no":
+            # Whoever may not load a skill does not read its instructions as a file.
+            skill = tool.instructions_of(seen)
+            if skill is not None:
+                named = {"name": skill.name}
+                rules = (*self._gate.inherited(), *grants)
+                load = decide(SkillTool.name, named, risky=False, grants=rules, place=place)
+                if load.answer == "no":
+                    found = found._replace(verdict=load)
+        return found._replace(ask=found.ask._replace(arguments=table))
 
     def _refused(self, ruling: Ruling) -> Envelope:
         verdict, why = ruling.verdict, ruling.why
@@ -359,6 +410,7 @@ class Session:
         *,
         tool: Tool | None = None,
         as_person: bool = False,
+        key: str = "",
     ) -> Envelope:
         """Call it.
 
@@ -368,9 +420,11 @@ class Session:
             cancel: How it is taken back.
             tool: The very tool that was judged: no other of that name is run in its place.
             as_person: Whether a person asks.
+            key: Names the call to a program.
         """
         tools = self._tools() if tool is None else self._only(tool)
-        reply = tools.call(name, table, cancel=cancel, as_person=as_person)
+        loaded = self._holding.folders()
+        reply = tools.call(name, table, cancel=cancel, as_person=as_person, key=key, loaded=loaded)
         if name != SkillTool.name or reply.error is not None:
             return reply
         return self._holding.keep(reply)
@@ -460,41 +514,20 @@ class Session:
         within: str = "",
         holding: Holding | None = None,
     ) -> Session:
-        library, detector = self._library, self._detector
-        include, exclude = as_patterns(include), as_patterns(exclude)
-        if include or exclude:
-            from satchel.library.filters import Filter
-            from satchel.library.narrowed import NarrowedLibrary
-            from satchel.tools.part_detector import part_detector
-
-            library = part = NarrowedLibrary(library, Filter(include, exclude))
-
-            def detector() -> Detector:
-                return part_detector(self._detector(), part)
-
-        mine = self._gate
-        gate = Gate(
-            self.trace,
-            mine.approve,
-            mine.ask,
-            mine.within if tools is None else (*mine.within, as_patterns(tools)),
-            self._forbidden,
-            mine.bell,
-        )
+        library, detector = narrowed(self._library, self._detector, include, exclude)
         return Session(
             library,
             self._settings,
             detector=detector,
             engine=self._engine,
-            gate=gate,
+            gate=narrowed_gate(self._gate, self.trace, tools, self._forbidden),
             stack=(*self._stack, within) if within else self._stack,
             holding=holding,
         )
 
     def _forbidden(self) -> list[Grant]:
         """What is forbidden here now, and so in every conversation within this one."""
-        mine = [Grant(one.name, (), one.disallowed) for one in self.loaded.values()]
-        return [*self._gate.inherited(), *(grant for grant in mine if grant.disallowed)]
+        return [*self._gate.inherited(), *forbidden_by(self.loaded.values())]
 
     def wants_fork(
         self, arguments: Mapping[str, Any] | str | None, *, as_person: bool = False
@@ -522,34 +555,22 @@ class Session:
         fields = self._fork_fields(arguments, as_person=as_person)
         if fields is None:
             return None
-        agent, model = (str(fields.get(key) or "").strip() for key in ("agent", "model"))
+        agent, model = wishes(fields)
         first = self._child()
         try:
             table = self._meant(SkillTool.name, arguments)
             reply = first._do(SkillTool.name, table, None, as_person=as_person)  # noqa: SLF001 - of the same class
         except SatchelError as exc:
-            reply = _failed(exc, arguments)
+            reply = failed_call(exc, arguments)
         name = next(iter(first.loaded), "")
         limits: dict[str, Any] = dict((agents or {}).get(agent, {}))
         child = first._child(**limits, within=name, holding=first._holding)  # noqa: SLF001 - same
-        return Fork(name, child, reply, agent, "" if model == "inherit" else model)
+        return Fork(name, child, reply, agent, model)
 
     def _fork_fields(self, arguments: Any, *, as_person: bool) -> Mapping[str, Any] | None:
         """The frontmatter of a skill that is to be loaded and wants to fork."""
         try:
             skill = self._named(read_arguments(arguments))
-            if skill is None or skill.state != "active" or not (skill.for_model or as_person):
-                return None
-            fields = self._library.seals.read(skill).fields
+            return skill and fork_fields(self._library, skill, as_person=as_person)
         except SatchelError:
             return None  # the call itself will say what is wrong
-        return fields if str(fields.get("context", "")).strip() == "fork" else None
-
-
-def _failed(exc: SatchelError, arguments: Any) -> Envelope:
-    try:
-        given: dict[str, Any] = echo(read_arguments(arguments))
-    except SatchelError:
-        given = {}
-    code: Any = exc.code
-    return failure(code, exc.message, exc.hint, params=given, time_ms=0)

@@ -1,8 +1,9 @@
 """What is a model told in a conversation, and when is it told anew?
 
 Prompt and tools are made once and stay the same bytes, so that a provider's cache keeps them. They
-are built again when other tools can be called, since a tool that is not declared cannot be; with
-the setting `changes = rebuild` also when the list of skills changed; and when the host asks.
+are built again when other tools can be called, since a tool that is not declared cannot be, or when
+one is described otherwise; with the setting `changes = rebuild` also when the list of skills
+changed; and when the host asks.
 """
 
 from __future__ import annotations

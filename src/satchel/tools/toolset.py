@@ -146,6 +146,8 @@ class Toolset:
         stack: Sequence[str] | None = None,
         as_person: bool = False,
         cancel: Cancel | None = None,
+        key: str = "",
+        loaded: Sequence[str] | None = None,
     ) -> Envelope:
         """Call a tool. Whatever is wrong comes back as an envelope, never as an exception.
 
@@ -155,6 +157,9 @@ class Toolset:
             stack: Names of the skills within which the call is made; `within` sets it for good.
             as_person: A person asks: what only people may load is loaded.
             cancel: How the call is taken back while a program runs.
+            key: What a program is told to know this call by, when it may be made again.
+            loaded: The folders of the skills that the conversation loaded; those that these tools
+                loaded when None.
         """
         started = time.perf_counter()
         given: dict[str, Any] = {}
@@ -171,7 +176,9 @@ class Toolset:
                 if tool.about_skills:
                     asked = str(checked.get("name", ""))
                 within = self._stack if stack is None else tuple(stack)
-                reply = tool.run(Call(checked, given, started, within, as_person, cancel))
+                reply = tool.run(
+                    Call(checked, given, started, within, as_person, cancel, key, loaded)
+                )
             except SettingsError as exc:
                 # Not the caller's parameters are wrong but a file of the user's.
                 reply = _failure("EXECUTION_ERROR", exc.message, exc.hint, given, started)

@@ -117,7 +117,7 @@ class Conversation:
         found = [skill.name for skill in library.every() if skill.ref in asking]
         for skill in self.terminal.satchel.list_skills()[:most]:
             try:
-                library.seals.check(skill, strict=False)
+                library.seals.check(skill, strict=False, clean=False)
             except Changed:
                 found.append(skill.name)
             except SatchelError:
@@ -274,7 +274,7 @@ class Conversation:
         self.last = text
         self._stopped = False
         self._turn = asyncio.ensure_future(self._listen(text))
-        with self._interrupts(), unseen_keys(), self._ticking(), hear_retries(self._busy):
+        with self._interrupts(), unseen_keys(), self._ticking(), hear_retries(self._retrying):
             try:
                 await self._turn
             except SatchelError:
@@ -291,8 +291,8 @@ class Conversation:
                 self._board.close()
                 self._turn = None
 
-    def _busy(self) -> None:
-        self._board.aside(say("the provider is busy, asking again"))
+    def _retrying(self, why: str) -> None:
+        self._board.aside(why)
 
     async def _listen(self, text: str) -> None:
         teller = Teller(self._board)
@@ -380,6 +380,8 @@ class Conversation:
                 return True
             if said in _YES or said in _NO:
                 return said in _YES
+            words = say("Type `y`, `n` or `a`, then Enter; Ctrl-C stops the turn")
+            self.out.line(words, "yellow", "  ")
 
     # --- the frame ------------------------------------------------------------------------
 

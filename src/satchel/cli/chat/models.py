@@ -91,14 +91,20 @@ def surely_there(model: str) -> bool:
 
 
 @contextmanager
-def hear_retries(tell: Callable[[], None]) -> Generator[None]:
-    """Be told when a request is sent again: the SDKs only log it."""
+def hear_retries(tell: Callable[[str], None]) -> Generator[None]:
+    """Be told when a request is sent again, and why: the SDKs only log it."""
     import logging
+    import sys
 
     class Ear(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             if str(record.msg).startswith("Retrying"):
-                tell()
+                # It is logged while the failure is handled. An answer came with some of them.
+                failure = sys.exc_info()[1]
+                if failure is None or hasattr(failure, "response"):
+                    tell(say("the provider is busy, asking again"))
+                else:
+                    tell(say("the provider cannot be reached, asking again"))
 
     ear = Ear(logging.INFO)
     loggers = [logging.getLogger(name) for name in _SDKS]

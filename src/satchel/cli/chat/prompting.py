@@ -7,7 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import Completer, Completion
+from prompt_toolkit.buffer import CompletionState
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input.typeahead import clear_typeahead
@@ -22,7 +23,6 @@ from satchel.cli.output import cut, one_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from prompt_toolkit.completion import CompleteEvent
     from prompt_toolkit.document import Document
     from prompt_toolkit.history import History
     from prompt_toolkit.key_binding import KeyPressEvent
@@ -157,7 +157,7 @@ def _history(state: str) -> History:
 
 
 def _keys() -> KeyBindings:
-    """Enter sends; Alt-Enter, or a backslash at the end, begins another line."""
+    """Enter sends; Alt-Enter, or a backslash at the end, begins another line; Tab completes."""
     keys = KeyBindings()
 
     @keys.add("enter")
@@ -173,5 +173,17 @@ def _keys() -> KeyBindings:
     @keys.add("escape", "enter")
     def more(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
+
+    @keys.add("tab")
+    def complete(event: KeyPressEvent) -> None:
+        """The first name, then the next: also when Tab comes before the menu does."""
+        buffer = event.current_buffer
+        if not (buffer.complete_state and buffer.complete_state.completions):
+            asked = CompleteEvent(completion_requested=True)
+            names = list(buffer.completer.get_completions(buffer.document, asked))
+            if not names:
+                return
+            buffer.complete_state = CompletionState(buffer.document, names)
+        buffer.complete_next()
 
     return keys

@@ -5,6 +5,8 @@
     served      the skills that one client may have
     cursors     pages that do not shift
     views       one client's part of the library
+    files       what `ReadFile` finds at an address
+    outside     what a client on another machine sees in place of paths
     handlers    the methods: skills, resources, tools, prompts
     server      the SDK's server with these handlers
     standard_input  what a client says on stdin

@@ -7,7 +7,7 @@ and says errors as JSON-RPC does: what is not served is -32602, whatever the rea
 from __future__ import annotations
 
 import base64
-from functools import partial
+import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio.to_thread
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from satchel.envelope import Envelope
     from satchel.integrations.mcp.manifest import Item, Manifest
     from satchel.integrations.mcp.views import View
+    from satchel.tools.session import Session
 
     Context = ServerRequestContext[Any, Any]
 
@@ -37,6 +38,8 @@ PROMPTS_A_PAGE = 200
 CHILDREN_A_PAGE = 500
 TTL_MS = 5_000
 """How long a client may keep an answer. Whoever listens is told sooner."""
+ALONE = "2026-07-28"
+"""The first version of the protocol that has no sessions."""
 FOLDER = "inode/directory"
 _TEMPLATE = "skill://{skill}/{+path}"
 _KINDS = {
@@ -81,6 +84,23 @@ class Handlers:
         """
         self._view_of = view_of
         self._scope = "public" if shared else "private"
+        self._lock = threading.Lock()
+
+    def _talk(self, ctx: Context, view: View) -> Session | None:
+        """The conversation of a client with a session; None where each request stands alone."""
+        if str(ctx.session.protocol_version) >= ALONE:
+            return None
+        # What is kept there lives as long as the session; there is no public way to it.
+        kept: dict[str, Any] | None = getattr(
+            getattr(ctx.session, "_connection", None), "state", None
+        )
+        if kept is None:
+            return None
+        with self._lock:
+            talks: dict[str, Session] = kept.setdefault("satchel", {})
+            if view.name not in talks:
+                talks[view.name] = view.talk()
+            return talks[view.name]
 
     def _kept(self) -> dict[str, Any]:
         return {"ttlMs": TTL_MS, "cacheScope": self._scope}
@@ -221,7 +241,8 @@ class Handlers:
 
         def work() -> Envelope:
             try:
-                return view.call(params.name, params.arguments or {}, cancel)
+                talk = self._talk(ctx, view)
+                return view.call(params.name, params.arguments or {}, cancel, talk)
             finally:
                 cancel.close()
 
@@ -271,9 +292,11 @@ class Handlers:
     ) -> types.GetPromptResult:
         """`prompts/get`: the skill's text, as the tool `Skill` hands it over."""
         view = self._view_of(ctx)
-        reply: Envelope = await anyio.to_thread.run_sync(
-            partial(view.prompt, params.name, params.arguments or {})
-        )
+
+        def work() -> Envelope:
+            return view.prompt(params.name, params.arguments or {}, self._talk(ctx, view))
+
+        reply: Envelope = await anyio.to_thread.run_sync(work)
         if reply.error is not None:
             raise _invalid(reply.text)
         skill = view.prompts.get(params.name)

@@ -226,6 +226,16 @@ class Served:
                 return Found(path, "/".join(names[count:]), manifest)
         raise NotFound("Nothing is served at this address", "Call skills/list")
 
+    def place(self, uri: str) -> tuple[Skill, str] | None:
+        """The skill that an address belongs to and the path below its folder. Nothing is read."""
+        names = segments(uri)
+        paths = self._paths().paths
+        for count in range(len(names), 0, -1):
+            skill = paths.get("/".join(names[:count]))
+            if skill is not None:
+                return skill, "/".join(names[count:])
+        return None
+
     def read(self, uri: str) -> tuple[Found, bytes]:
         """A file's bytes, which are the ones that its skill announces.
 

@@ -89,9 +89,11 @@ class Change(NamedTuple):
     after: str | None
     """The file as it would be; None when it would be deleted."""
     restores: bool = False
-    """Whether that is the copy which was kept, so that the copy is no longer needed."""
-    private: bool = False
-    """Whether a new file is for the user alone."""
+    """Whether the copy which was kept is no longer needed: it is back, or says nothing more."""
+    scope: Scope = "project"
+    """Whose file it is; a new one of the user's is for the user alone."""
+    renews: bool = False
+    """Whether only our own entry changes: what was kept of the file before it is kept."""
 
     @property
     def needed(self) -> bool:
@@ -110,7 +112,7 @@ class Change(NamedTuple):
 
 def entry(program: Program, scope: Scope, project: str) -> dict[str, Any]:
     """What a program is told: how to start the server."""
-    args = ["mcp"]
+    args = ["mcp", "serve"]
     if scope == "project":
         command = NAME
         if program.folder:
@@ -143,7 +145,9 @@ def plan_install(name: str, scope: Scope | None, project: str) -> Change:
     program, scope, path = _place(name, scope, project)
     before = read(path)
     after = _put(program, before or "", entry(program, scope, project), path)
-    return Change(program, path, before, after, private=scope == "user")
+    ours = None if before is None else _get(program, before, path)
+    renews = before is not None and is_ours(ours) and _is_only_ours(program, before, ours, path)
+    return Change(program, path, before, after, scope=scope, renews=renews)
 
 
 def plan_uninstall(name: str, scope: Scope | None, project: str) -> Change:
@@ -170,7 +174,8 @@ def plan_uninstall(name: str, scope: Scope | None, project: str) -> Change:
     if kept is not None and _was_before(program, kept, ours, before, path):
         return Change(program, path, before, kept, restores=True)
     if _put(program, "", ours, path) == before:
-        return Change(program, path, before, None)
+        spent = kept is not None and _has_ours(program, kept, path)
+        return Change(program, path, before, None, restores=spent)
     return Change(program, path, before, _drop(program, before, path))
 
 
@@ -197,9 +202,10 @@ def write(change: Change) -> str:
     """
     kept = change.path + BACKUP
     copy = kept if change.before is not None and change.after is not None else ""
-    if change.restores:
+    if change.restores or change.renews:
         copy = ""
-    replace(change.path, change.before, change.after, copy, 0o600 if change.private else 0o644)
+    mode = 0o600 if change.scope == "user" else 0o644
+    replace(change.path, change.before, change.after, copy, mode)
     if change.restores:
         forget(kept)
     return copy
@@ -229,6 +235,22 @@ def _place(name: str, scope: Scope | None, project: str) -> tuple[Program, Scope
 def _real(path: str) -> str:
     """A link to somebody's own collection stays a link: what it leads to is changed."""
     return os.path.realpath(path) if os.path.islink(path) else path
+
+
+def _has_ours(program: Program, text: str, path: str) -> bool:
+    """Whether a copy is one of a file that had our entry already."""
+    try:
+        return is_ours(_get(program, text, path))
+    except Refused:
+        return False
+
+
+def _is_only_ours(program: Program, text: str, ours: Any, path: str) -> bool:
+    """Whether a file is what it was before our entry, and that entry: nobody else changed it."""
+    kept = read(path + BACKUP)
+    if kept is not None and _was_before(program, kept, ours, text, path):
+        return True
+    return _put(program, "", ours, path) == text
 
 
 def _was_before(program: Program, kept: str, ours: Any, before: str, path: str) -> bool:

@@ -1,21 +1,28 @@
 """One client's part of the library: which skills, which tools, which prompts.
 
 A part is an intersection: a client's filter can leave out skills of the project, never add one.
+
+Where a client has a session, what its loaded skills forbid is refused in it. Where each request
+stands alone nobody knows what was loaded before: there the loaded text says what is forbidden.
 """
 
 from __future__ import annotations
 
-import os
+import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel.envelope import failure
 from satchel.errors import SatchelError
 from satchel.facade import Satchel
+from satchel.integrations.mcp.files import SkillFiles
+from satchel.integrations.mcp.outside import READ, Outside
 from satchel.integrations.mcp.served import Manifests, Served
 from satchel.library.filters import Filter
 from satchel.library.narrowed import NarrowedLibrary
 from satchel.tools.arguments import argument_names
-from satchel.tools.frame import one_line, printable
+from satchel.tools.frame import disarm, one_line, printable
+from satchel.tools.permits import patterns_of
+from satchel.tools.read_file import ReadFileTool, is_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,10 +30,15 @@ if TYPE_CHECKING:
     from satchel.envelope import Envelope
     from satchel.library import Snapshot
     from satchel.skill.model import Skill
+    from satchel.tools.session import Session
     from satchel.tools.taking_back import TakenBack
+    from satchel.tools.toolset import Toolset
 
 PLAIN = frozenset(("Skill", "SkillSearch", "ReadFile"))
 """Satchel's own tools that are served; the tools of tool skills come on top."""
+_PATHS = ("path", "relativePath", "relative_path")
+_BANS = 20
+"""Forbidden tools that are named in a text."""
 
 
 class Part(NamedTuple):
@@ -63,54 +75,119 @@ class View:
         self.library = library
         self.tools = part.tools
         self.served = Served(library, manifests)
-        self._remote = remote
+        self._outside = Outside(library, settings, self.served) if remote else None
+        self._toolset: Toolset | None = None
+        self._lock = threading.Lock()
         self._prompts: tuple[Snapshot, dict[str, Skill]] | None = None
         self._names: dict[str, tuple[object, tuple[str, ...]]] = {}
 
     # --- tools ----------------------------------------------------------------------------
 
+    @property
+    def toolset(self) -> Toolset:
+        """What is called here; `ReadFile` knows addresses too."""
+        with self._lock:
+            if self._toolset is None:
+                tools = self.satchel.tools()
+                reading = tools.find("ReadFile")
+                if isinstance(reading, ReadFileTool):
+                    reading.addresses = SkillFiles(self.library, self.served)
+                self._toolset = tools
+            return self._toolset
+
+    def talk(self) -> Session:
+        """A conversation: what its loaded skills forbid is refused in it.
+
+        Whether a person is asked before a tool runs is the host's affair. It does not say when a
+        text was trimmed away either, so each load hands the text over.
+        """
+        from satchel.tools.gate import Gate
+        from satchel.tools.holding import Holding
+        from satchel.tools.session import Session
+
+        satchel = self.satchel
+        return Session(
+            self.library,
+            satchel.settings,
+            detector=lambda: satchel.detector,
+            engine=satchel.engine,
+            gate=Gate(satchel.trace, approve=True),
+            holding=Holding(self.library, points=False),
+            toolset=self.toolset,
+        )
+
     def definitions(self, *, catalogue: bool = True) -> list[dict[str, Any]]:
         """The tools as MCP describes them; the description of `Skill` lists the skills."""
         if not self.tools:
             return []
-        toolset = self.satchel.tools()
+        toolset = self.toolset
         owners = toolset.owners
+        own = {"ReadFile": {"description": READ}} if self._outside is not None else {}
         return [
-            item
+            {**item, **own.get(item["name"], {})}
             for item in toolset.definitions("mcp", catalogue=catalogue)
             if item["name"] in PLAIN or owners.get(item["name"])
         ]
 
-    def call(self, name: str, arguments: Mapping[str, Any], cancel: TakenBack) -> Envelope:
-        """Call a tool; it never raises."""
+    def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        cancel: TakenBack,
+        talk: Session | None = None,
+    ) -> Envelope:
+        """Call a tool; it never raises.
+
+        Args:
+            name: Which one.
+            arguments: As the client sent them.
+            cancel: How it is taken back.
+            talk: The client's conversation; None where each request stands alone.
+        """
         if not self.tools or not self._has(name):
             return _refusal("NOT_FOUND", f"There is no tool `{one_line(name, 60)}`", "", arguments)
-        if self._remote and name == "ReadFile" and not self._is_ours(arguments):
+        outside = self._outside
+        if outside is not None and name == "ReadFile" and not _are_addresses(arguments):
             return _refusal(
                 "ACCESS_DENIED",
                 "Only files of skills can be read here",
-                "Give a path below the base directory of a skill",
+                "Give a path below the base directory of a skill: `skill://NAME/FILE`",
                 arguments,
             )
-        return self.satchel.tools().call(name, arguments, cancel=cancel)
+        if talk is not None:
+            reply = talk.call(name, arguments, cancel=cancel)
+        else:
+            reply = self._alone(self.toolset.call(name, arguments, cancel=cancel, loaded=()), name)
+        return reply if outside is None else outside.outward(name, reply)
 
     def _has(self, name: str) -> bool:
-        return name in PLAIN or bool(self.satchel.tools().owners.get(name))
+        return name in PLAIN or bool(self.toolset.owners.get(name))
 
-    def _is_ours(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether a path lies in the folder of a skill that this client may have."""
-        wanted = arguments.get("path") or arguments.get("relativePath")
-        wanted = wanted or arguments.get("relative_path")
-        if not isinstance(wanted, str) or "\0" in wanted:
-            return True  # the tool says what is wrong with it
-        real = os.path.realpath(os.path.join(self.satchel.settings.project, wanted))
-        look = self.library.snapshot()
-        for holder in self.library.holders(real):
-            mine = look.get(holder.name)
-            # What only people may load comes as a prompt: its file is not read around that.
-            if mine is not None and mine.for_model and mine.base_dir == holder.base_dir:
-                return True
-        return False
+    def _alone(self, reply: Envelope, tool: str = "Skill") -> Envelope:
+        """A loaded skill that says what it forbids: nobody will know of it at the next request."""
+        if tool != "Skill" or reply.error is not None:
+            return reply
+        name = str(reply.data["name"])
+        skill = self.library.snapshot().get(name)
+        try:
+            fields = self.library.seals.read(skill).fields if skill is not None else None
+        except SatchelError:
+            fields = None
+        if fields is None:  # nobody knows any more what it forbids
+            gone = f"The skill `{printable(name)}` went this very moment"
+            given = reply.context["params_input"]
+            return _refusal("NOT_FOUND", gone, "Go on without it", given)
+        banned = patterns_of(fields.get("disallowed-tools"), forbidding=True)
+        if not banned:
+            return reply
+        shown = ", ".join(f"`{disarm(one_line(one, 100))[0]}`" for one in banned[:_BANS])
+        more = f" and {len(banned) - _BANS} more" if len(banned) > _BANS else ""
+        note = (
+            f"While you follow this skill, do not call: {shown}{more} (its `disallowed-tools`). "
+            "This server does not remember what was loaded, so it cannot refuse them."
+        )
+        data = {**reply.data, "disallowed_tools": list(banned)}
+        return reply._replace(text=f"{reply.text}\n{note}", data=data)
 
     # --- prompts --------------------------------------------------------------------------
 
@@ -143,17 +220,24 @@ class View:
         self._names[skill.base_dir] = (skill.head, names)
         return names
 
-    def prompt(self, name: str, given: Mapping[str, str]) -> Envelope:
-        """Load a skill for a person."""
+    def prompt(self, name: str, given: Mapping[str, str], talk: Session | None = None) -> Envelope:
+        """Load a skill for a person, in their conversation if there is one."""
+        gone = _refusal("NOT_FOUND", "There is no such prompt", "Call prompts/list", given)
         skill = self.prompts.get(name)
         if skill is None:
-            return _refusal("NOT_FOUND", "There is no such prompt", "Call prompts/list", given)
+            return gone
         names = [one for one, _ in self.arguments_of(skill)]
         args = " ".join(_quoted(given[one]) for one in names if given.get(one))
         if names == ["args"]:
             args = given.get("args", "")
         table = {"name": skill.name, **({"args": args} if args else {})}
-        return self.satchel.tools().call("Skill", table, as_person=True)
+        if talk is not None:
+            reply = talk.call("Skill", table, as_person=True)
+        else:
+            reply = self._alone(self.toolset.call("Skill", table, as_person=True))
+        if reply.error is not None and reply.error.code == "NOT_FOUND":
+            return gone  # it went since the list was made
+        return reply if self._outside is None else self._outside.outward("Skill", reply)
 
     # --- changes --------------------------------------------------------------------------
 
@@ -191,6 +275,12 @@ class Views:
     def all(self) -> list[View]:
         """Every view."""
         return [self.default, *self._by_name.values()]
+
+
+def _are_addresses(arguments: Mapping[str, Any]) -> bool:
+    """Whether no path is given but addresses of files of skills."""
+    given = [arguments[key] for key in _PATHS if isinstance(arguments.get(key), str)]
+    return all(is_address(one) for one in given)
 
 
 def _quoted(word: str) -> str:

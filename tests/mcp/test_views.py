@@ -1,0 +1,279 @@
+"""What one client may do: what leaves the machine, what is forbidden, which files it reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pytest
+
+from mcp_talk import write_skill
+from satchel.facade import Satchel
+from satchel.integrations.mcp.outside import Outside
+from satchel.integrations.mcp.views import Part, Views
+from satchel.library.filters import Filter
+from satchel.testing import make_tool_skill
+from satchel.tools.taking_back import TakenBack
+
+pytestmark = pytest.mark.timeout(60)
+
+_ECHO = """\
+import json, os, sys
+request = json.loads(sys.stdin.readline())
+print("for people:", os.getcwd(), __file__, file=sys.stderr)
+print(json.dumps({"output": f"I lie in {__file__}", "error": ""}))
+"""
+_SAYS = """\
+import json, sys
+sys.stdin.readline()
+print(json.dumps({"output": "", "error": f"nothing at {__file__}"}))
+"""
+
+
+class Shop:
+    """A project, and one client's view of it."""
+
+    def __init__(self, path, monkeypatch) -> None:
+        self.project = str(path / "project")
+        self.home = str(path / "home")
+        os.makedirs(self.project)
+        os.makedirs(self.home)
+        monkeypatch.setenv("HOME", self.home)
+        monkeypatch.setenv("SATCHEL_SANDBOX", "off")
+        for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+            monkeypatch.delenv(name, raising=False)
+        self.parts: list[Part] = []
+        self._satchel: Satchel | None = None
+
+    @property
+    def satchel(self) -> Satchel:
+        if self._satchel is None:
+            self._satchel = Satchel.for_project(
+                self.project, trust="all", locations=["skills"], builtin=False
+            )
+        return self._satchel
+
+    def view(self, *, remote=True, name=""):
+        return Views(self.satchel, self.parts, remote=remote).of(name)
+
+    def close(self) -> None:
+        if self._satchel is not None:
+            self._satchel.close()
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    made = Shop(tmp_path, monkeypatch)
+    yield made
+    made.close()
+
+
+def call(view, tool, talk=None, **given):
+    return view.call(tool, given, TakenBack(), talk)
+
+
+def read(view, path, talk=None):
+    return call(view, "ReadFile", talk, path=path)
+
+
+# --- what leaves this machine ---------------------------------------------------------------
+
+
+def test_no_reply_over_http_has_a_path_of_the_servers_machine(shop):
+    place = os.path.join(shop.project, "skills")
+    words = "parameters: [{name: word, type: string, required: true}]\n"
+    files = "files: {access: read, read: [file]}\n"
+    named = "parameters: [{name: file, type: string, required: true}]\n"
+    make_tool_skill(place, "echo-back", _ECHO, tool="echo_back", more=words)
+    make_tool_skill(place, "says", _SAYS, tool="says_no")
+    make_tool_skill(place, "crashes", "raise ValueError(__file__)\n", tool="crashes_run")
+    make_tool_skill(place, "mumbles", "print(__file__)\n", tool="mumbles_run")
+    make_tool_skill(place, "wants", _ECHO, tool="wants_file", more=named + files)
+    write_skill(shop.project, "pdf", **{"a.md": "text\n"})
+    write_skill(shop.project, "broken")
+    with open(os.path.join(place, "broken", "SKILL.md"), "w") as file:
+        file.write("---\nname: [\n---\n")
+    view = shop.view()
+    replies = [
+        call(view, "Skill", name="pdf"),
+        call(view, "Skill", name="broken"),
+        call(view, "Skill", name="nobody"),
+        call(view, "Skill"),
+        read(view, "skill://pdf/a.md"),
+        read(view, "skill://pdf"),
+        read(view, "skill://pdf/no.md"),
+        read(view, "skill://nobody/a.md"),
+        read(view, "a.md"),
+        call(view, "SkillSearch", query="pdf"),
+        call(view, "echo_back", word="x"),
+        call(view, "echo_back"),
+        call(view, "says_no"),
+        call(view, "crashes_run"),
+        call(view, "mumbles_run"),
+        call(view, "wants_file", file="nowhere.txt"),
+        view.prompt("pdf", {}),
+        view.prompt("nobody", {}),
+    ]
+    assert {reply.status for reply in replies[10:15]} == {"success", "error"}
+    assert replies[10].error is None
+    assert not any("There is no tool" in reply.text for reply in replies)
+    for reply in replies:
+        told = json.dumps(reply.to_dict(), ensure_ascii=False)
+        for secret in (shop.project, shop.home, shop.satchel.settings.paths.cache):
+            assert secret not in told, told
+        assert not {"stderr", "raw", "tier", "way", "limits", "denied"} & set(reply.data), told
+    inside = call(shop.view(remote=False), "echo_back", word="x")
+    assert "for people:" in inside.data["stderr"]  # on this machine all of it is told
+
+
+def test_a_skill_that_goes_while_it_is_loaded_leaves_no_path(shop):
+    root = write_skill(shop.project, "pdf")
+    with open(os.path.join(root, "SKILL.md"), "a") as file:
+        file.write("See ${SKILL_DIR}/a.md\n")
+    view = shop.view()
+    reply = call(shop.view(remote=False), "Skill", name="pdf")
+    shutil.rmtree(root)
+    shop.satchel.library.refresh()
+    left = Outside(shop.satchel.library, shop.satchel.settings, view.served).outward("Skill", reply)
+    assert "See skill://pdf/a.md" in left.text
+    assert shop.project not in json.dumps(left.to_dict())
+
+
+def test_what_lies_beside_a_skill_is_no_address(shop):
+    root = write_skill(shop.project, "pdf")
+    write_skill(shop.project, "pdf-forms", **{"b.md": "text\n"})
+    with open(os.path.join(root, "SKILL.md"), "a") as file:
+        file.write("See ${SKILL_DIR}-forms/b.md and ${SKILL_DIR}.\n")
+    text = call(shop.view(), "Skill", name="pdf").text
+    assert "See skill://pdf/../pdf-forms/b.md and skill://pdf." in text
+    assert shop.project not in text
+
+
+def test_a_prompt_that_is_gone_says_so_to_a_client(shop):
+    root = write_skill(shop.project, "pdf")
+    view = shop.view()
+    assert "pdf" in view.prompts
+    shutil.rmtree(root)
+    reply = view.prompt("pdf", {})
+    assert reply.text == "There is no such prompt. Call prompts/list"
+
+
+# --- what is forbidden ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("remote", [True, False])
+def test_what_a_loaded_skill_forbids_is_refused_in_its_session(shop, remote):
+    write_skill(shop.project, "lock", "disallowed-tools: echo_back ReadFile\n", **{"a.md": "x\n"})
+    make_tool_skill(os.path.join(shop.project, "skills"), "echo-back", _ECHO, tool="echo_back")
+    view = shop.view(remote=remote)
+    talk, other = view.talk(), view.talk()
+    assert call(view, "echo_back", talk).error is None  # nobody has to approve it here
+    first = call(view, "Skill", talk, name="lock")
+    again = call(view, "Skill", talk, name="lock")
+    assert "# lock" in first.text
+    assert "# lock" in again.text  # whoever trimmed it gets it again
+    for reply in (call(view, "echo_back", talk), read(view, "skill://lock/a.md", talk)):
+        assert reply.error.code == "PERMISSION_DENIED"
+        assert "The loaded skill `lock` forbids" in reply.text
+    assert call(view, "echo_back", other).error is None
+
+
+@pytest.mark.parametrize("remote", [True, False])
+def test_without_a_session_a_skill_says_what_it_forbids(shop, remote):
+    write_skill(shop.project, "lock", "disallowed-tools: echo_back Bash(rm *)\n")
+    write_skill(shop.project, "plain")
+    view = shop.view(remote=remote)
+    for reply in (call(view, "Skill", name="lock"), view.prompt("lock", {})):
+        assert (
+            "</skill-loaded>\nWhile you follow this skill, do not call: `echo_back`" in reply.text
+        )
+        assert reply.data["disallowed_tools"] == ["echo_back", "Bash(rm *)"]
+    assert "do not call" not in call(view, "Skill", name="plain").text
+
+
+# --- addresses ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("remote", [True, False])
+def test_a_linked_skill_is_read_by_its_address(shop, remote, tmp_path):
+    store = tmp_path / "store" / "guide"
+    shutil.copytree(write_skill(shop.project, "guide", **{"x.md": "hi\n"}), store)
+    shutil.rmtree(os.path.join(shop.project, "skills", "guide"))
+    os.symlink(store, os.path.join(shop.project, "skills", "guide"))
+    view = shop.view(remote=remote)
+    assert read(view, "skill://guide/x.md").data["content"] == "hi\n"
+    assert read(view, "skill://guide/x.md").data["path"] == "skill://guide/x.md"
+    assert view.served.read("skill://guide/x.md")[1] == b"hi\n"
+
+
+def test_a_skill_that_cannot_be_served_has_files_too(shop):
+    folder = write_skill(shop.project, "odd", **{"a.md": "text\n", "b/c.md": "deep\n"})
+    with open(os.path.join(folder, "SKILL.md"), "w") as file:
+        file.write("---\nname: odd\ndescription: x\nwhen: 2020-01-01\n? [a]\n: b\n---\n# odd\n")
+    os.symlink("/etc/hostname", os.path.join(folder, "out.md"))
+    view = shop.view()
+    assert list(view.served.manifests(view.served.paths)) == []
+    assert read(view, "skill://odd/a.md").data["content"] == "text\n"
+    names = [row["path"] for row in read(view, "skill://odd/").data["entries"]]
+    assert names == ["SKILL.md", "a.md", "b", "out.md"]
+    assert read(view, "skill://odd/out.md").error.code == "NOT_FOUND"
+    assert read(view, "skill://odd/no.md").text.startswith("There is no `skill://odd/no.md`. Give")
+
+
+def test_what_an_address_may_look_like(shop):
+    write_skill(shop.project, "pdf", **{"a.md": "text\n"})
+    view = shop.view()
+    for uri in ("skill://pdf/a.md", "skill://pdf/./a.md", "skill://pdf//a.md", "SKILL://pdf/a.md"):
+        assert read(view, uri).data["path"] == "skill://pdf/a.md", uri
+    assert read(view, "skill://pdf/").error.code == "IS_DIRECTORY"
+    assert read(view, "skill://PDF/a.md").text == (
+        "There is no `skill://PDF/a.md`. Did you mean `skill://pdf/a.md`?"
+    )
+    assert read(view, "skill://nobody/a.md").text.startswith("There is no `skill://nobody/a.md`. ")
+    assert read(view, "skill://pdf/../pdf/a.md").error.code == "NOT_FOUND"
+
+
+def test_a_folder_shows_what_its_manifest_has(shop):
+    outer = write_skill(shop.project, "outer", **{"a.md": "text\n"})
+    write_skill(shop.project, "outer/inner", **{"f.md": "theirs\n"})
+    with open(os.path.join(outer, "inner", "SKILL.md"), "w") as file:
+        file.write("---\nname: inner\ndescription: inner\n---\n# inner\n")
+    os.makedirs(os.path.join(outer, "__pycache__"))
+    with open(os.path.join(outer, "__pycache__", "x.cpython-311.pyc"), "wb") as file:
+        file.write(b"\0")
+    shop.parts = [Part("c", Filter((), ("inner",)))]
+    folder = read(shop.view(name="c"), "skill://outer")
+    assert [row["path"] for row in folder.data["entries"]] == ["SKILL.md", "a.md"]
+    assert "inner" not in folder.text
+    assert read(shop.view(name="c"), "skill://outer/inner/f.md").error.code == "NOT_FOUND"
+    assert read(shop.view(), "skill://outer/inner/f.md").data["content"] == "theirs\n"
+
+
+def test_rules_about_paths_hold_for_addresses(shop):
+    write_skill(shop.project, "lock", "disallowed-tools: ReadFile(skills/pdf/*) Skill(deploy)\n")
+    write_skill(shop.project, "pdf", **{"a.md": "text\n"})
+    write_skill(shop.project, "deploy")
+    view = shop.view(remote=False)
+    talk = view.talk()
+    call(view, "Skill", talk, name="lock")
+    for path in ("skill://pdf/a.md", "skill://deploy/SKILL.md", "skills/deploy/SKILL.md"):
+        assert read(view, path, talk).error.code == "PERMISSION_DENIED", path
+        assert read(view, path).error is None
+
+
+# --- what only people may load --------------------------------------------------------------
+
+
+def test_what_people_load_is_read_once_they_did(shop):
+    write_skill(shop.project, "deploy", "disable-model-invocation: true\n", **{"a.md": "text\n"})
+    view = shop.view(remote=False)
+    talk = view.talk()
+    for name in ("SKILL.md", "a.md"):
+        path = f"skills/deploy/{name}"
+        assert read(view, path).error.code == "PERMISSION_DENIED"
+        assert read(view, path, talk).error.code == "PERMISSION_DENIED"
+    assert view.prompt("deploy", {}, talk).error is None
+    assert read(view, "skills/deploy/a.md", talk).data["content"] == "text\n"
+    assert read(view, "skills/deploy/a.md", view.talk()).error.code == "PERMISSION_DENIED"
+    assert read(view, "skills/deploy/a.md").error.code == "PERMISSION_DENIED"
