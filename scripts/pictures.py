@@ -12,13 +12,14 @@ changes a picture. `--check` writes nothing; it exits 1 and names the pictures t
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
 import zipfile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.sax.saxutils import escape
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -26,6 +27,9 @@ sys.path[:0] = [os.path.join(ROOT, "src"), os.path.join(ROOT, "tests")]
 
 from model_server import ModelServer, Reply  # noqa: E402 - found through the line above
 from satchel.cli.output import width_of, wrap  # noqa: E402 - same
+from satchel.goals.drawing.svg import to_svg  # noqa: E402 - same
+from satchel.goals.model import GoalReport, StepResult, Usage  # noqa: E402 - same
+from satchel.goals.plan_file import read_plan  # noqa: E402 - same
 from typing_at import Typing  # noqa: E402 - same
 
 if TYPE_CHECKING:
@@ -62,7 +66,45 @@ class Picture(NamedTuple):
     """What happens in the demo before it, as the name of a method."""
     typed: tuple[tuple[str, str], ...] = ()
     """What a person waits for, and then types, at a terminal."""
+    until: str = ""
+    """What a terminal that is redrawn shows when the picture is taken; then it is ended."""
 
+
+RELEASE = """\
+goal: Release version 1.2
+steps:
+  - {id: changes, prompt: List what changed since 1.1}
+  - {id: tests, prompt: Say which tests are missing}
+  - {id: config, action_type: skill, skill: fix-yaml, prompt: Look through the settings}
+  - {id: review, action_type: skill, skill: code-review, prompt: "Review {{steps.changes.output}}"}
+  - {id: notes, action_type: skill, skill: release-notes, prompt: "Write {{steps.changes.output}}"}
+  - {id: risks, prompt: Name the risks, needs: [review, tests]}
+  - {id: upgrade, prompt: Say how to upgrade, needs: [changes, config]}
+  - {id: notes-zh, action_type: skill, skill: chinese-writing, prompt: "{{steps.notes.output}}"}
+  - {id: check, prompt: Compare them, needs: [notes, upgrade, risks]}
+  - {id: approve, action_type: human, prompt: "So? {{steps.check.output}}", needs: [notes-zh]}
+  - {id: tag, prompt: Write the tag's message, needs: [approve, notes]}
+  - {id: announce, prompt: Write the announcement, needs: [approve, notes-zh]}
+"""
+"""A plan of twelve steps."""
+SLOW = ("risks", "how to upgrade", "The notes")
+"""Steps of it that still run when the picture is taken, by what their prompts say."""
+
+
+NOTES = {
+    ".agents/skills/release-notes/SKILL.md": """\
+---
+name: release-notes
+description: Writes release notes from a list of changes. Use before a release.
+---
+# Release notes for $ARGUMENTS
+
+1. Group the changes: added, changed, fixed.
+2. One line each, in the words of users. Read `changes.txt` for what was done.
+""",
+    "changes.txt": "faster start\nno crash on empty files\n",
+}
+"""The files of the tutorial about the agent."""
 
 PICTURES = (
     Picture("list", ("list", "--all")),
@@ -76,16 +118,23 @@ PICTURES = (
     Picture("update", ("update", "--yes"), "a_new_version_arrives"),
     Picture("scan", ("scan", "inbox/helper"), "a_hostile_skill_arrives"),
     Picture("try", ("try", "weather_today", "--arg", "city=Berlin"), "a_program_is_curious"),
-    Picture("mcp", ("mcp", "install", "--client", "claude-code", "--dry-run")),
+    Picture("mcp", ("mcp", "install", "claude-code", "--dry-run")),
     Picture("run", ("run", "review totals.py"), "a_model_answers"),
+    Picture(
+        "goal",
+        ("goal", "run", "release.yaml", "--id", "release-1-2"),
+        "a_goal_is_planned",
+        until="5 done, 3 running, 4 waiting",
+    ),
     Picture(
         "chat",
         ("chat", "--ask", "ReadFile"),
+        "a_release_is_near",
         typed=(
-            ("Ctrl-D ends", "review totals.py\r"),
+            ("Ctrl-D ends", "/release-notes 1.2\r"),
             ("always in this chat: ", "y\r"),
-            ("line 2.", "/skills\r"),
-            ("loaded in this conversation", "\x04"),
+            ("crash it", "/loaded\r"),
+            ("what it holds", "\x04"),
         ),
     ),
 )
@@ -204,12 +253,34 @@ def draw_all(folder: str) -> Iterator[tuple[str, str]]:
         for picture in PICTURES:
             if picture.after:
                 getattr(demo, picture.after)()
-            text = (
-                demo.talk(*picture.words, typed=picture.typed)
-                if picture.typed
-                else demo.run(*picture.words)
-            )
+            if picture.until:
+                text, report = demo.watch(*picture.words, until=picture.until)
+                yield os.path.join(folder, f"{picture.name}-graph.svg"), graph_of(report)
+            elif picture.typed:
+                text = demo.talk(*picture.words, typed=picture.typed)
+            else:
+                text = demo.run(*picture.words)
             yield os.path.join(folder, f"terminal-{picture.name}.svg"), draw(picture, text)
+    plan = os.path.join(ROOT, "examples", "weekly_report", "week.yaml")
+    with open(plan, encoding="utf-8") as file:
+        made, _ = read_plan(file.read())
+    yield os.path.join(folder, "goal-weekly-report.svg"), to_svg(made)
+
+
+def graph_of(report: dict[str, Any]) -> str:
+    """The graph of a goal as it is, with times and tokens that are always the same."""
+    made, _ = read_plan(RELEASE)
+    steps = {
+        one["id"]: StepResult(
+            one["id"],
+            one["state"],
+            attempts=1,
+            usage=Usage(1, 1_000 + 137 * number, 40) if one["state"] == "done" else Usage(),
+            seconds=0.0 if one["state"] == "waiting" else 1.2 + 0.7 * number,
+        )
+        for number, one in enumerate(report["steps"])
+    }
+    return to_svg(made, GoalReport("release-1-2", "running", made, steps))
 
 
 class Demo:
@@ -306,6 +377,8 @@ class Demo:
             file.write("def mean(numbers):\n    return sum(numbers) / len(numbers)\n")
 
         def script(request: Request) -> Reply:
+            if "one step of a larger task" in request.system:
+                return self._step(request)
             if request.step == 0:
                 return Reply(calls=[("Skill", {"name": "code-review", "args": "totals.py"})])
             if request.step == 1:
@@ -315,6 +388,39 @@ class Demo:
                 "1. Say what an empty list means.\n2. Test it.\n\nIt is in line 2."
             )
 
+        self.server = ModelServer(script).start()
+
+    def _step(self, request: Request) -> Reply:
+        """A step of the release: some take longer than the picture."""
+        prompt = request.messages[0].text
+        slow = any(words in prompt for words in SLOW)
+        usage = {"input_tokens": 1_000 + 7 * len(prompt), "output_tokens": 40}
+        answer = "The notes" if prompt.startswith("Write") else "As expected"
+        return Reply(answer, delay=60 if slow else 0, usage=usage)
+
+    def a_goal_is_planned(self) -> None:
+        """A plan of twelve steps lies in the project."""
+        with open(os.path.join(self.project, "release.yaml"), "w", encoding="utf-8") as file:
+            file.write(RELEASE)
+
+    def a_release_is_near(self) -> None:
+        """The project of `docs/tutorial/agent.md`, with its one skill and a model that knows it."""
+        self.project = os.path.join(os.path.dirname(self.project), "notes")
+        for path, text in NOTES.items():
+            full = os.path.join(self.project, path)
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, "w", encoding="utf-8") as file:
+                file.write(text)
+        self.run("trust", "release-notes", "--always", "--yes")
+
+        def script(request: Request) -> Reply:
+            if request.step == 0:
+                return Reply(calls=[("ReadFile", {"path": "changes.txt"})])
+            return Reply(
+                "## 1.2\n\n- Added: it starts faster\n- Fixed: empty files no longer crash it"
+            )
+
+        self.close()
         self.server = ModelServer(script).start()
 
     def close(self) -> None:
@@ -343,6 +449,20 @@ class Demo:
                 raise SystemExit(typing.text)
         text = re.sub(r"\x1b\[\?\d+[hl]", "", typing.raw).replace("\r", "")
         return self._same(re.sub(r"(?m)^> ", "\x1b[1;36m>\x1b[0m ", text))
+
+    def watch(self, *words: str, until: str) -> tuple[str, dict[str, Any]]:
+        """What a terminal that is redrawn shows at a moment, and the goal at that moment."""
+        command = [sys.executable, "-m", "satchel", "--color", *words]
+        env = {**self._env(), "TERM": "xterm-256color"}
+        with Typing(command, self.project, env) as typing:
+            typing.sees(until)
+            typing.quiet(0.05)
+            shown = replay(typing.raw)
+            report = json.loads(self._python("-m", "satchel", "goal", "show", words[-1], "--json"))
+        running = set(re.findall(r"◐\x1b\[0m  (\S+)", shown))  # only their own process knows
+        for one in report["steps"]:
+            one["state"] = "running" if one["id"] in running else one["state"]
+        return steady(shown), report
 
     def _same(self, text: str) -> str:
         for pattern, words in TOOK:
@@ -377,6 +497,42 @@ class Demo:
             "SATCHEL_MODEL": "anthropic:claude-sonnet-5",
             **model,
         }
+
+
+def replay(raw: str) -> str:
+    """The lines that stand on a terminal after all that was written: what is redrawn is drawn once.
+
+    Knows what rich writes: lines, a return, one line up, and a line that is wiped.
+    """
+    lines, at = [""], 0
+    for part in re.split(r"(\x1b\[[0-9;?]*[A-Za-z]|\r|\n)", raw):
+        if part == "\n":
+            at += 1
+            if at == len(lines):
+                lines.append("")
+        elif part == "\r" or re.fullmatch(r"\x1b\[\?\d+[hl]", part):
+            continue
+        elif found := re.fullmatch(r"\x1b\[(\d*)A", part):
+            at = max(at - int(found[1] or 1), 0)
+        elif re.fullmatch(r"\x1b\[\d*K", part):
+            lines[at] = ""
+        else:
+            lines[at] += part
+    return "\n".join(lines).rstrip("\n")
+
+
+def steady(text: str) -> str:
+    """The rows of a goal with times, tokens and columns that are always the same."""
+    head, *rows = text.split("\n")
+    for number, row in enumerate(rows):
+        found = re.fullmatch(r"(.*?\x1b\[0m.*?\x1b\[0m)  (.*?) *(\x1b\[2m←.*)?", row)
+        if found is None:
+            continue  # the line that counts
+        before, taken, needs = found.groups()
+        words = f"{1.2 + 0.7 * number:.1f} s" if taken else ""
+        words += f" · {1_040 + 137 * number:,} tokens" if "tokens" in taken else ""
+        rows[number] = f"{before}  {words:<22}{needs or ''}".rstrip()
+    return "\n".join([head, *rows])
 
 
 class Run(NamedTuple):

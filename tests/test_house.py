@@ -126,7 +126,7 @@ def test_every_command_has_help_with_an_example(path):
     assert command.help, "the command has no help"
     assert "Example" in words
     examples = words.partition("Example")[2]
-    assert (f"satchel {context.info_name}" if context.parent else "satchel") in examples
+    assert context.command_path in examples
 
 
 @pytest.mark.parametrize("path", _paths())

@@ -358,6 +358,16 @@ def make_folders(path: str) -> None:
         sync_folder(os.path.dirname(folder))
 
 
+def make_private(path: str) -> None:
+    """Let only its owner read a database that is new; SQLite gives its other files the same mode.
+
+    One that is there stays as it is: opening it here and closing it would take away the locks
+    that this process may have on it.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
 def sync_tree(folder: str, few: int = 64) -> None:
     """Wait until everything below a folder is on the disk.
 

@@ -18,6 +18,7 @@
     ├── BuildFailed              a program's dependencies cannot be had, or it does not build
     ├── ModelFailed              a model of embeddings cannot be run, reached or converted
     ├── ServerFailed             a server of skills does not answer, or not as it should
+    ├── StepFailed               a step of a goal cannot be done; it says whether to try again
     └── InternalError            a bug in Satchel; please report it
 
 Catch `SatchelError` to catch them all. `code` is the word the response envelope carries, so a
@@ -25,6 +26,13 @@ script, a person and a model read the same thing. `hint` is the next step, in th
 """
 
 from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Literal
+
+    ChangedKind = Literal["", "approval", "lock", "untold"]
 
 
 class SatchelError(Exception):
@@ -92,6 +100,24 @@ class Blocked(Refused):
 class Changed(Refused):
     """A skill is not what was locked or approved."""
 
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        kind: ChangedKind = "",
+        files: Iterable[str] = (),
+        reason: str = "",
+    ) -> None:
+        super().__init__(message, hint)
+        self.kind: ChangedKind = kind
+        """`approval`: not what a person approved. `lock`: not what was locked. `untold`: which of
+        the two cannot be told. Empty: something else changed, or for a moment only."""
+        self.files = tuple(files)
+        """Which files differ, as far as that is known."""
+        self.reason = reason
+        """Why it cannot be told."""
+
 
 class Conflict(Refused):
     """A change would lose somebody else's, or the user's own edits."""
@@ -142,6 +168,33 @@ class ServerFailed(SatchelError):
 
     code = "EXECUTION_ERROR"
     exit_code = 1
+
+
+class StepFailed(SatchelError):
+    """A step of a goal cannot be done."""
+
+    code = "EXECUTION_ERROR"
+    exit_code = 1
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        hint: str = "",
+        *,
+        retryable: bool = True,
+        after: float | None = None,
+        usage: object = None,
+    ) -> None:
+        super().__init__(message, hint)
+        self.code = code
+        """What kind of failure, such as `TIMEOUT`; more kinds than the envelope has."""
+        self.retryable = retryable
+        """Whether another try may succeed."""
+        self.after = after
+        """Seconds that a server asked to wait before it."""
+        self.usage = usage
+        """What this try took all the same: a `satchel.goals.model.Usage`, if it is known."""
 
 
 class InternalError(SatchelError):

@@ -200,10 +200,20 @@ class Satchel:
             include: Only skills that match one of these patterns.
             exclude: No skills that match one of these.
             tools: Patterns of the tools that may be called; all of them when None.
+
+        Raises:
+            InvalidInput: `changes` is another word, or the patterns are none.
         """
         from satchel.tools.gate import Gate
         from satchel.tools.session import Session
 
+        if changes not in (None, "tail", "rebuild"):
+            from satchel.errors import InvalidInput
+
+            raise InvalidInput(
+                f"`changes` is `tail` or `rebuild`, not `{changes}`",
+                "Leave it out: the setting `changes` counts then",
+            )
         settings = self.settings._replace(changes=changes) if changes else self.settings
         found = Session(
             self.library,

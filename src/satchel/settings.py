@@ -73,6 +73,18 @@ SETTINGS = (
     Setting("model", "SATCHEL_MODEL", "text", "",
             "Who answers in `satchel chat` and `satchel run`, as `provider:name` (`anthropic:claude-sonnet-5`). A project may not choose who is paid.",
             project_may_set=False),
+    Setting("engine", "SATCHEL_ENGINE", "text", "local",
+            "Where goals run: `local` (this process), `dbos` (they survive it, in a database), `temporal` (on a Temporal server).",
+            project_may_set=False, choices=("local", "dbos", "temporal")),
+    Setting("database", "SATCHEL_DATABASE", "text", "",
+            "Where the engine `dbos` keeps goals: `sqlite:///FILE` or `postgresql://USER@HOST/NAME`. Empty is a SQLite file in the state folder, one for each project.",
+            project_may_set=False),
+    Setting("temporal", "SATCHEL_TEMPORAL", "text", "",
+            "Where the engine `temporal` finds its server: `HOST:PORT/NAMESPACE/QUEUE`; the last two may be left out. Empty is as Temporal's own settings say (`TEMPORAL_ADDRESS` and others), with the queue `satchel`.",
+            project_may_set=False),
+    Setting("limits", "SATCHEL_LIMITS", "table", {},
+            "What each provider is asked at most while goals run, by its name: `per_second` and `at_once`, for all workers of an engine together. In the environment it is JSON.",
+            project_may_set=False),
     Setting("max_depth", "SATCHEL_MAX_DEPTH", "integer", 6,
             "How many folders deep a location is searched.", project_may_set=False),
     Setting("max_folders", "SATCHEL_MAX_FOLDERS", "integer", 500_000,
@@ -149,6 +161,10 @@ class Settings(NamedTuple):
     changes: Literal["tail", "rebuild"] = "tail"
     vectors: str = ""
     model: str = ""
+    engine: Literal["local", "dbos", "temporal"] = "local"
+    database: str = ""
+    temporal: str = ""
+    limits: Mapping[str, Any] = {}
     max_depth: int = 6
     max_folders: int = 500_000
     use_index: bool = True
@@ -390,7 +406,7 @@ def _convert(setting: Setting, value: Any, where: str) -> Any:
             raise SettingsError(f"`{where}` contains a NUL character", "Remove it")
         return tuple(str(item) for item in value if str(item))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if setting.kind == "table":
-        return _table(value, where)
+        return _table(value, where, setting.name)
     text = str(value).strip()
     if setting.choices and text not in setting.choices:
         choices = listed(f"`{choice}`" for choice in setting.choices)
@@ -416,8 +432,9 @@ def _places(text: str) -> list[str]:
     return re.findall(rf"(?:^|(?<=:))(?:{server}|[^:]*)(?=:|$)", text)
 
 
-def _table(value: Any, where: str) -> dict[str, dict[str, Any]]:
+def _table(value: Any, where: str, name: str) -> dict[str, dict[str, Any]]:
     """A table of tables; as JSON where only text can be."""
+    limits = name == "limits"
     if isinstance(value, str):
         import json
 
@@ -426,12 +443,16 @@ def _table(value: Any, where: str) -> dict[str, dict[str, Any]]:
         except ValueError as exc:
             raise SettingsError(
                 say("`{where}` is not valid JSON: {reason}", where=where, reason=exc),
-                say('Write `{{"docs": {{"address": "https://…"}}}}`'),
+                say("Write it so: `{example}`", example='{"openai": {"per_second": 5}}')
+                if limits
+                else say('Write `{{"docs": {{"address": "https://…"}}}}`'),
             ) from exc
     rows = cast("dict[str, Any]", value)
     if not isinstance(value, dict) or not all(isinstance(row, dict) for row in rows.values()):
         raise SettingsError(
             say("`{where}` must be a table of tables, not `{value}`", where=where, value=rows),
-            say("Write `[servers.docs]` and below it `address = …`"),
+            say("Write `[limits.openai]` and below it `per_second = 5`")
+            if limits
+            else say("Write `[servers.docs]` and below it `address = …`"),
         )
     return rows

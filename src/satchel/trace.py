@@ -22,7 +22,7 @@ Kind = Literal[
     "discovered", "removed", "changed", "repaired", "shadowed", "untrusted", "broken",
     "listed", "shortened", "named", "unlisted", "offered", "searched", "loaded", "failed",
     "cleaned", "ran", "packaged", "selected", "repeated", "rebuilt", "told", "approved", "refused",
-    "forgotten",
+    "forgotten", "planned",
 ]  # fmt: skip
 
 KEPT: frozenset[str] = frozenset(
@@ -38,6 +38,7 @@ KEPT: frozenset[str] = frozenset(
         "told",
         "approved",
         "refused",
+        "planned",
     )
 )
 """Kinds that are written to the file."""

@@ -8,6 +8,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from importlib import import_module
 from typing import Any
 
 import anthropic
@@ -149,7 +150,7 @@ class Talk:
                 ]  # fmt: skip
 
     def gemini(self):
-        from google import genai  # slow, and for this one only
+        genai: Any = import_module("google.genai")  # slow, and for this one only
 
         types: Any = genai.types
         declared = types.FunctionDeclaration(name="brew", parameters_json_schema=SCHEMA)

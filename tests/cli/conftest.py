@@ -36,8 +36,8 @@ class Terminal:
     def __init__(self, base) -> None:
         self.project = base / "project"
         self.home = base / "home"
-        self.project.mkdir()
-        self.home.mkdir()
+        self.project.mkdir(exist_ok=True)
+        self.home.mkdir(exist_ok=True)
 
     def skill(self, path: str, text: str) -> None:
         """Write `SKILL.md` into a folder of the project."""
@@ -106,6 +106,11 @@ def empty(tmp_path) -> Terminal:
 @pytest.fixture
 def terminal(empty) -> Terminal:
     """A project with one of everything; the user's own skills are trusted."""
+    return furnish(empty)
+
+
+def furnish(empty: Terminal) -> Terminal:
+    """Put one of everything there."""
     empty.skill(
         ".agents/skills/code-review",
         "---\nname: code-review\n"

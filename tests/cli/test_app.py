@@ -12,7 +12,8 @@ import sys
 import click
 import pytest
 
-from model_server import ModelServer
+from cli.conftest import Terminal, furnish
+from model_server import ModelServer, Reply
 from needs import needs
 from satchel.cli.app import cli
 from satchel.cli.output import width_of
@@ -21,7 +22,22 @@ COMMANDS = {
     name: cli.get_command(click.Context(cli), name)
     for name in cli.list_commands(click.Context(cli))
 }
-WITHOUT_JSON = {"chat", "completion", "help"}
+WITHOUT_JSON = {"chat", "completion", "help", "mcp serve"}
+
+
+def _below(group: click.Group, before: str = "") -> dict[str, click.Command]:
+    """The commands of a group and those below them, by what is typed."""
+    found: dict[str, click.Command] = {}
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        found[before + name] = command
+        if isinstance(command, click.Group):
+            found |= _below(command, f"{before}{name} ")
+    return found
+
+
+EVERY = _below(cli)
 
 
 @pytest.mark.parametrize("words", [("--project", "{}", "list"), ("list", "--project", "{}")])
@@ -34,19 +50,20 @@ def test_global_options_may_stand_before_or_after(terminal, words, tmp_path):
     terminal.project = project
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", EVERY)
 def test_every_command_with_data_takes_json(name):
-    options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
+    options = {option for parameter in EVERY[name].params for option in parameter.opts}
     assert {"--project", "--color"} <= options
-    assert ("--json" in options) is (name not in WITHOUT_JSON)
+    wanted = name not in WITHOUT_JSON and not isinstance(EVERY[name], click.Group)
+    assert ("--json" in options) is wanted
 
 
 def _examples() -> list[str]:
     found: list[str] = []
-    for command in COMMANDS.values():
+    for command in EVERY.values():
         text = command.help or ""
         found += re.findall(r"^  (satchel .*)$", text.partition("Example:")[2], re.MULTILINE)
-    return found
+    return list(dict.fromkeys(found))
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +89,27 @@ def furniture(tmp_path_factory):
     key = home / ".ssh/id_ed25519"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     shutil.copy(f"{key}.pub", project / "ada.pub")
+    (project / "week.yaml").write_text(WEEK)
     return base
 
 
+WEEK = """\
+goal: Report what happened this week
+inputs: {week: 45}
+steps:
+  - {id: trends, tool: ReadFile, arguments: {path: README.md}}
+  - id: review
+    action_type: human
+    prompt: "Is that week {{inputs.week}}? {{steps.trends.output}}"
+"""
+RUN = "goal run week.yaml --id week-3f9a"
+
+
 BEFORE = {
+    **{
+        f"goal {what}": [RUN]
+        for what in ("show", "resume", "approve", "retry", "cancel", "graph week-")
+    },
     "update": ["import https://example.com/skills.git --ref v2"],
     "remove": ["add release-notes", "import pdf-forms.zip"],
     "rename": ["import pdf-forms.zip"],
@@ -101,14 +135,23 @@ BEFORE = {
 }
 """The beginning of an example -> what was done before it; the longest counts."""
 ASKS = {
+    "goal": {0, 8},
+    "goal run report what happened this week": {4},
+    "goal approve week-3f9a review --no --note the numbers are old": {1},
     "remove release-notes": {4},
     "export pdf-forms": {4},
     "trust": {0, 4},
     "which": {0, 3},
     "mcp add docs https://skills.example.com/mcp": {1},
+    "mcp add docs https://skills.example.com/mcp --token-env DOCS_TOKEN": {1},
     "mcp add local -- uvx our-skills": {1},
     "mcp check": {0, 1},
-    "mcp install --client claude-code": {4},
+    "mcp check --json": {0, 1},
+    "mcp copy pdf-forms": {3},
+    "mcp copy pdf-forms --to skills/pdf-forms": {3},
+    "mcp install claude-code": {4},
+    "mcp list docs": {3},
+    "mcp remove docs": {3},
     "mcp serve --http --token-env SKILLS_TOKEN": {3},
     "doctor": {0, 1},
     "validate": {0, 1},
@@ -117,30 +160,97 @@ ASKS = {
 """Examples that are meant to find something, or to ask a person who is not there."""
 
 
+class Stage:
+    """One place where examples are run: what comes before them is done once, kept, and put back."""
+
+    def __init__(self, base, furniture) -> None:
+        self._here, self._kept = base / "here", base / "kept"
+        self._known: dict[tuple[str, ...], str] = {}
+        self._furniture = furniture
+        self.env = {"SATCHEL_BUILTIN": "true", "GIT_CONFIG_GLOBAL": str(furniture / "gitconfig")}
+
+    def set(self, *before: str) -> Terminal:
+        """The terminal as it is after these commands."""
+        shutil.rmtree(self._here, ignore_errors=True)
+        if before in self._known:
+            shutil.copytree(self._known[before], self._here, symlinks=True)
+            return Terminal(self._here)
+        terminal = self.set(*before[:-1]) if before else self._bare()
+        if before:
+            done = terminal.run(*before[-1].split(), **self.env)
+            assert done.status in ({8} if before[-1] == RUN else {0}), done.err
+        self._known[before] = str(self._kept / str(len(self._known)))
+        shutil.copytree(self._here, self._known[before], symlinks=True)
+        return terminal
+
+    def _bare(self) -> Terminal:
+        self._here.mkdir()
+        terminal = furnish(Terminal(self._here))
+        for part in ("home", "project"):
+            shutil.copytree(self._furniture / part, getattr(terminal, part), dirs_exist_ok=True)
+        return terminal
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory, furniture) -> Stage:
+    return Stage(tmp_path_factory.mktemp("stage"), furniture)
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("line", _examples())
-def test_every_example_of_the_help_can_be_run(line, terminal, furniture, warm):
-    for part in ("home", "project"):
-        shutil.copytree(furniture / part, getattr(terminal, part), dirs_exist_ok=True)
-    env = {"SATCHEL_BUILTIN": "true", "GIT_CONFIG_GLOBAL": str(furniture / "gitconfig")}
+def test_every_example_of_the_help_can_be_run(line, stage, warm):
+    env = stage.env
     words = shlex.split(line.partition(" > ")[0])[1:]
     said = " ".join(words)
     if words[0] == "vectors":
         needs("minilm")
-    if words[0] != "init":
-        terminal.run("init")
     known = [start for start in BEFORE if said.startswith(start)]
-    for earlier in BEFORE[max(known, key=len)] if known else ():
-        done = terminal.run(*earlier.split(), **env)
-        assert done.status == 0, done.err
-    if words[0] in {"chat", "run"}:
-        with ModelServer(lambda _request: "Hello.") as server:
+    earlier = BEFORE[max(known, key=len)] if known else ()
+    terminal = stage.set(*(() if words[0] == "init" else ("init", *earlier)))
+    if words[0] in {"chat", "run"} or said.startswith("goal plan"):
+        with ModelServer(_says) as server:
             known = {**env, **warm, **server.environment(), "SATCHEL_MODEL": "openai:gpt-5"}
             done = terminal.run(*words, stdin="hello\n", **known)
+    elif said == "mcp serve --http":
+        assert "End it with Ctrl-C" in _served(terminal, *words, "--port", "0", lines=3, **env)
+        return
+    elif said == "worker --engine dbos":
+        known = {**env, **warm, "SATCHEL_MODEL": "openai:gpt-5", "OPENAI_API_KEY": "none"}
+        assert "is ready" in _served(terminal, *words, lines=1, **known)
+        return
+    elif words[0] == "worker":  # nobody listens there
+        known = {**env, **warm, "SATCHEL_MODEL": "openai:gpt-5", "OPENAI_API_KEY": "none"}
+        done = terminal.run(*words, **known, SATCHEL_TEMPORAL="127.0.0.1:9")
+        assert done.status == 1
+        return
     else:
         done = terminal.run(*words, **env)
     allowed = ASKS.get(said) or ASKS.get(words[0]) or {0}
     assert done.status in allowed, done.err
+
+
+def _says(request) -> Reply:
+    """A plan to who plans, a greeting to all others."""
+    if "submit_plan" not in request.tools:
+        return Reply("Hello.")
+    plan = {"goal": "Report", "steps": [{"id": "report", "prompt": "Say what happened"}]}
+    return Reply(calls=[("submit_plan", plan)])
+
+
+def _served(terminal, *words: str, lines: int = 2, **env: str) -> str:
+    """What a server says before it waits for clients; it is ended then."""
+    with subprocess.Popen(
+        terminal.command(*words),
+        cwd=terminal.project,
+        env=terminal.env(**env),
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    ) as process:
+        assert process.stderr is not None
+        told = "".join(process.stderr.readline() for _ in range(lines))
+        process.terminate()
+    assert process.returncode == 0
+    return told
 
 
 def _complete(terminal, line: str) -> list[str]:
@@ -161,6 +271,9 @@ def test_names_and_commands_complete(terminal):
     assert _complete(terminal, "satchel show co") == ["code-review"]
     assert _complete(terminal, "satchel list --al") == ["--all"]
     assert _complete(terminal, "satchel catalogue --form m") == ["markdown"]
+    assert _complete(terminal, "satchel mcp un") == ["uninstall"]
+    assert _complete(terminal, "satchel mcp install claude-") == ["claude-desktop", "claude-code"]
+    assert _complete(terminal, "satchel mcp serve --to") == ["--token-env", "--token-file"]
 
 
 def test_trust_completes_what_waits_and_revoke_what_is_trusted(terminal):
@@ -212,14 +325,17 @@ def test_no_words_mean_help(empty):
 def test_help_is_also_a_command(empty):
     assert empty.run("help").out == empty.run("--help").out
     assert empty.run("help", "why").out == empty.run("why", "--help").out
+    assert empty.run("help", "mcp", "add").out == empty.run("mcp", "add", "--help").out
+    assert "Did you mean `satchel mcp add`?" in empty.run("help", "mcp", "ad").err
+    assert "`satchel why` does not take `more`" in empty.run("help", "why", "more").err
     wrong = empty.run("help", "wy")
     assert (wrong.status, wrong.out) == (2, "")
     assert "Did you mean `satchel why`?" in wrong.err
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", EVERY)
 def test_help_speaks_chinese_within_the_width(name, empty):
-    done = empty.run(name, "--help", SATCHEL_LANG="zh", COLUMNS="80")
+    done = empty.run(*name.split(), "--help", SATCHEL_LANG="zh", COLUMNS="80")
     assert done.out.startswith("用法：satchel")
     assert "示例：" in done.out
     assert "选项：" in done.out
@@ -235,7 +351,7 @@ def test_the_commands_are_those_that_were_promised():
         "list show load read search which catalogue why doctor locations tools agents index "
         "vectors "
         "init new add import update remove rename undo export link "
-        "chat run mcp "
+        "chat run goal worker mcp "
         "trust scan check try test overlap validate verify lock install sandbox sign signers "
         "completion"
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import pty
 
 import pytest
 from hypothesis import given
@@ -188,3 +190,11 @@ def test_json_is_the_same_value_without_commands(capsys):
     text = capsys.readouterr().out
     assert json.loads(text) == value
     assert text.replace("\n", "").isprintable()
+
+
+def test_a_terminal_that_does_not_know_its_width_has_80_columns(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    ours, theirs = pty.openpty()  # a new one says 0
+    with os.fdopen(ours, "wb"), os.fdopen(theirs, "w") as stream:
+        assert os.get_terminal_size(theirs).columns == 0
+        assert Screen(stream).width == 80

@@ -4,6 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+BROKEN = """\
+goal: Report what happened this week
+steps:
+  - id: fetch
+    tool: fetch_news
+  - id: write
+    skill: code-reveiw
+    prompt: "{{steps.fecth.output}}"
+  - id: check
+    prompt: "{{steps.write.output}} in {{inputs.language}}"
+    needs: [send]
+  - {id: send, prompt: Send it, needs: [check]}
+"""
+"""A plan with one slip of each kind that people make."""
 ENGLISH = {
     "list": ("list",),
     "list-all": ("list", "--all"),
@@ -72,6 +86,13 @@ ENGLISH = {
     "help-catalogue": ("catalogue", "--help"),
     "help-chat": ("chat", "--help"),
     "help-run": ("run", "--help"),
+    "help-goal": ("goal", "--help"),
+    "help-goal-run": ("goal", "run", "--help"),
+    "help-worker": ("worker", "--help"),
+    "goal-list-none": ("goal", "list"),
+    "error-goal-plan": ("goal", "run", "broken.yaml"),
+    "error-goal-none": ("goal", "show", "week-46"),
+    "error-worker": ("worker",),
     "error-no-model": ("run", "hello"),
     "error-amount": ("run", "hello", "--max-cost", "nothing"),
 }
@@ -108,6 +129,9 @@ CHINESE = {
     "help-chat": ("chat", "--help"),
     "help-run": ("run", "--help"),
     "error-no-model": ("run", "hello"),
+    "help-goal": ("goal", "--help"),
+    "help-worker": ("worker", "--help"),
+    "error-goal-plan": ("goal", "run", "broken.yaml"),
 }
 
 
@@ -115,10 +139,12 @@ CHINESE = {
 @pytest.mark.req("B5")
 @pytest.mark.parametrize("name", ENGLISH)
 def test_english(name, terminal):
+    (terminal.project / "broken.yaml").write_text(BROKEN, encoding="utf-8")
     terminal.check(name, terminal.run(*ENGLISH[name]))
 
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("name", CHINESE)
 def test_chinese(name, terminal):
+    (terminal.project / "broken.yaml").write_text(BROKEN, encoding="utf-8")
     terminal.check(f"zh-{name}", terminal.run(*CHINESE[name], SATCHEL_LANG="zh"))

@@ -98,9 +98,22 @@ def notes_model(folder: str) -> Service:
             return Reply(calls=[("Skill", {"name": "release-notes", "args": "1.2"})])
         if "ReadFile" not in called:
             return Reply(calls=[("ReadFile", {"path": "changes.txt"})])
+        if "发布说明" in request.system:  # the skill is written in Chinese, and so is the answer
+            return Reply("## 1.2\n\n- 新增：启动更快\n- 修复：遇到空文件不再崩溃")
         return Reply("## 1.2\n\n- Added: it starts faster\n- Fixed: empty files no longer crash it")
 
     return ModelServer(script).start()
+
+
+def weekly_report(folder: str) -> Service:
+    """The example of that name, with a scripted model beside it."""
+    import weekly_model
+    from model_server import ModelServer
+
+    left_out = shutil.ignore_patterns("reports", "__pycache__")
+    source = os.path.join(EXAMPLES, "weekly_report")
+    shutil.copytree(source, folder, dirs_exist_ok=True, ignore=left_out)
+    return ModelServer(weekly_model.answer).start()
 
 
 FIXTURES: dict[str, Callable[[str], Service | None]] = {
@@ -110,4 +123,5 @@ FIXTURES: dict[str, Callable[[str], Service | None]] = {
     "model": model,
     "notes-model": notes_model,
     "news-explorer": news_explorer,
+    "weekly-report": weekly_report,
 }

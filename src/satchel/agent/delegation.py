@@ -80,9 +80,16 @@ class Crew:
             self._given.insert(0, FunctionToolset(own, id="host"))
 
     def loop(
-        self, session: Session, instructions: str, model: Model | None = None
-    ) -> Loop[Turn, str]:
-        """An agent of pydantic-ai around a session. The tools are there before the prompt is."""
+        self, session: Session, instructions: str, model: Model | None = None, output: Any = str
+    ) -> Loop[Turn, Any]:
+        """An agent of pydantic-ai around a session. The tools are there before the prompt is.
+
+        Args:
+            session: Whose skills and tools.
+            instructions: What stands first in its prompt.
+            model: Who answers; the crew's own when None.
+            output: What comes out in the end, as pydantic-ai is told it.
+        """
         toolsets: list[AbstractToolset[Turn]] = []
 
         async def fork(arguments: Mapping[str, Any], turn: Turn) -> str:
@@ -102,6 +109,7 @@ class Crew:
         return Loop(
             model or self.model,
             deps_type=Turn,
+            output_type=output,
             instructions=instructions or None,
             toolsets=[Watched(HostFirst(toolsets, session))],
             model_settings=self.settings,
@@ -177,12 +185,12 @@ class Crew:
             fork.session,
             one.instructions if one is not None else "",
             f"{FORKED}\n\n{fork.reply.text}",
-            self._model_for(fork, session, one),
+            self.model_for(fork, session, one),
             inner,
         )
         return _framed(result, f'tool="Skill" skill="{attribute(fork.name)}"')
 
-    def _model_for(self, fork: Fork, session: Session, one: SubAgent | None) -> Model | None:
+    def model_for(self, fork: Fork, session: Session, one: SubAgent | None) -> Model | None:
         """The model for a skill: what its author wants, if the host knows that word."""
         if fork.model:
             known = self.models.get(fork.model)

@@ -117,23 +117,27 @@ def completion(session: Session, shell: str) -> int:
     say("Show the help of a command, or of them all."),
     "satchel help",
     "satchel help why",
+    "satchel help mcp serve",
     name="help",
     hidden=True,
     json=False,
 )
-@click.argument("name", required=False)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.pass_context
-def help_(context: click.Context, _session: Session, name: str | None) -> int:
+def help_(context: click.Context, _session: Session, names: tuple[str, ...]) -> int:
     """For those who look for help before they know of `--help`."""
-    top = context.parent or context
-    if name is None:
-        click.echo(cli.get_help(top))
-        return 0
-    found = cli.get_command(top, name)
-    if found is None:
-        raise cli.unknown(name)
-    with click.Context(found, top, name) as below:
-        click.echo(found.get_help(below))
+    here, shown = context.parent or context, cast("click.Command", cli)
+    for name in names:
+        if not isinstance(shown, Commands):
+            raise InvalidInput(
+                say("`{command}` does not take `{words}`", command=here.command_path, words=name),
+                help_hint(here),
+            )
+        found = shown.get_command(here, name)
+        if found is None:
+            raise shown.unknown(name, here)
+        here, shown = click.Context(found, here, name), found
+    click.echo(shown.get_help(here))
     return 0
 
 
@@ -164,6 +168,8 @@ cli.places = {
     "link": "linking:link",
     "chat": "chatting:chat",
     "run": "running:run",
+    "goal": "goals:goal",
+    "worker": "workers:worker",
     "mcp": "serving:mcp",
     "trust": "trusting:trust",
     "scan": "scanning:scan",
@@ -199,6 +205,8 @@ cli.synonyms = {
     "ask": "run",
     "agent": "chat",
     "reindex": "index",
+    "goals": "goal",
+    "workers": "worker",
 }
 cli.headings = {
     "list": say("See what there is"),

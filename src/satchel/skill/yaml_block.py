@@ -81,13 +81,14 @@ class Pairs(NamedTuple):
 Node = Scalar | Items | Pairs
 
 
-def compose(block: str, only: Container[str] | None = None) -> Node | None:
+def compose(block: str, only: Container[str] | None = None, most: int = MAX_NODES) -> Node | None:
     """Read one document.
 
     Args:
         block: The YAML.
         only: Top-level keys whose values are wanted. The rest is parsed and counted, so that it
             is known to be YAML within bounds, and stands in the result as `UNREAD`.
+        most: How many values it may have.
 
     Raises:
         Refusal: it goes over a bound or uses aliases, anchors, tags or merges.
@@ -95,7 +96,7 @@ def compose(block: str, only: Container[str] | None = None) -> Node | None:
     """
     parser = _Parser(block)
     try:
-        return _build(parser.get_event, only)
+        return _build(parser.get_event, only, most)
     finally:
         parser.dispose()
 
@@ -105,7 +106,7 @@ UNREAD = Scalar("", plain=False, line=0, start=0, end=0)
 
 
 def _build(  # noqa: C901, PLR0912, PLR0915 - one loop, one branch an event
-    get: Callable[[], Any], only: Container[str] | None
+    get: Callable[[], Any], only: Container[str] | None, most: int
 ) -> Node | None:
     stack: list[list[Node]] = []
     top: list[Node] = []
@@ -165,8 +166,8 @@ def _build(  # noqa: C901, PLR0912, PLR0915 - one loop, one branch an event
                 raise Refusal("a second document", event.start_mark.line)
             continue
         count += 1
-        if count > MAX_NODES:
-            raise Refusal(f"more than {MAX_NODES} values", event.start_mark.line)
+        if count > most:
+            raise Refusal(f"more than {most} values", event.start_mark.line)
 
 
 def _unwanted(key: Node, only: Container[str]) -> bool:

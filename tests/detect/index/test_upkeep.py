@@ -418,7 +418,7 @@ def test_a_rebuild_waits_for_its_turn_and_keeps_the_lock(tmp_path, count):
 
 def test_the_background_gives_others_a_turn(tmp_path):
     def slower(skill):
-        time.sleep(0.02)
+        time.sleep(0.01)
         return make_row(skill)
 
     skills = some_skills(MANY)

@@ -1,8 +1,4 @@
-"""Helpers for people who test agents and skills: write skills, make a project, count reads.
-
-project = make_project(tmp_path, "code-review", "write-docs")
-satchel = Satchel.for_project(project, trust="all")
-"""
+"""How does a test get skills? It writes them: a skill, a tool skill, a project that has some."""
 
 from __future__ import annotations
 

@@ -1,0 +1,405 @@
+"""Which engine keeps the goals, and who does their steps? Made from settings and options."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from satchel._language import listed, say
+from satchel._optional import require
+from satchel.cli.output import one_line
+from satchel.cli.values import OneOf
+from satchel.errors import InvalidInput, SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from satchel.agent.steps import AgentSteps
+    from satchel.cli.session import Session
+    from satchel.goals.engines.base import Engine
+    from satchel.goals.limits.base import Limit, Limiter
+    from satchel.goals.model import Done, Plan, Work
+    from satchel.settings import Settings
+
+ENGINES = ("local", "dbos", "temporal")
+QUEUE = "satchel"
+"""Where workers and goals of `temporal` find each other, unless the setting says otherwise."""
+_PORT = "7233"
+_NOTE = "project"
+"""The file that says whose goals a folder has."""
+
+
+def engine_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--engine`, as every command about goals has it."""
+    return click.option(
+        "--engine", type=OneOf(ENGINES), help=say("Where the goal is kept; the setting by default.")
+    )(function)
+
+
+def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--model` and `--yes`, for commands that do steps."""
+    function = click.option("--yes", is_flag=True, help=say("Let every tool be called."))(function)
+    return click.option("--model", metavar="PROVIDER:NAME", help=say("Who answers."))(function)
+
+
+def goals_folder(settings: Settings) -> str:
+    """Where this machine keeps goals: `local` in `goals` below it, `dbos` in a file of its own.
+
+    Raises:
+        SettingsError: there is no state folder.
+    """
+    if not settings.paths.state:
+        raise SettingsError(
+            say("There is no folder to keep goals in: `HOME` is not set"),
+            say("Set the variable: `export {variable}=…`", variable="SATCHEL_HOME"),
+        )
+    os.makedirs(settings.paths.state, mode=0o700, exist_ok=True)
+    return settings.paths.state
+
+
+def open_engine(
+    session: Session, name: str | None, runner: LateSteps | None = None, *, only: str = ""
+) -> Engine:
+    """The engine by its name, else by the setting; to be entered with `async with`.
+
+    Args:
+        session: The terminal.
+        name: What `--engine` says.
+        runner: Who does steps here; None looks and leaves work, and does none.
+        only: The one goal whose steps it does; those of all goals when empty, as workers do. What
+            somebody allows for one goal is allowed for no other.
+
+    Raises:
+        MissingExtra: its extra is not installed.
+        SettingsError: its settings cannot be used.
+    """
+    settings = session.satchel.settings
+    chosen = name or settings.engine
+    if chosen == "dbos":
+        require("dbos", "dbos")
+        from satchel.goals.engines.dbos import DbosEngine
+
+        return DbosEngine(runner, database_of(settings), only=(only,) if only else None)
+    if chosen == "temporal":
+        require("temporalio", "temporal")
+        from satchel.goals.engines.temporal import TemporalEngine
+
+        address, namespace, queue = temporal_of(settings)
+        folder = os.path.join(goals_folder(settings), "artefacts")
+        made = TemporalEngine(runner, folder, address=address, namespace=namespace, queue=queue)
+        return cast("Engine", made)
+    from satchel.goals.engines.local import LocalEngine
+
+    return LocalEngine(runner, folder=local_folder(settings))
+
+
+def local_folder(settings: Settings) -> str:
+    """Where the goals of this project are, and a line that says which project it is.
+
+    One for each project: the skills, tools and approvals of a goal are those of the project that
+    it was begun in.
+    """
+    folder = os.path.join(goals_folder(settings), f"goals-{_project_name(settings)}")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    note = os.path.join(folder, _NOTE)
+    if not os.path.exists(note):
+        from satchel._fs import write_atomic
+
+        write_atomic(note, os.path.realpath(settings.project).encode())
+    return folder
+
+
+def other_projects(settings: Settings) -> dict[str, str]:
+    """Path of each other project that has goals of `local` -> the folder of those."""
+    found: dict[str, str] = {}
+    with os.scandir(goals_folder(settings)) as entries:
+        for entry in sorted(entries, key=lambda one: one.name):
+            try:
+                with open(os.path.join(entry.path, _NOTE), "rb") as stream:
+                    project = stream.read(4096).decode("utf-8", "replace")
+            except OSError:  # something else
+                continue
+            if project != os.path.realpath(settings.project):
+                found[project] = entry.path
+    return found
+
+
+def _project_name(settings: Settings) -> str:
+    from hashlib import sha256
+
+    return sha256(os.path.realpath(settings.project).encode()).hexdigest()[:12]
+
+
+def database_of(settings: Settings) -> str:
+    """The address of the database of `dbos`.
+
+    Raises:
+        SettingsError: it is none that DBOS knows.
+    """
+    url = settings.database
+    if not url:
+        # One for each project: whoever opens it does the steps that wait in it, with the skills
+        # of the project that it is in.
+        name = f"goals-{_project_name(settings)}.sqlite"
+        return f"sqlite:///{os.path.join(goals_folder(settings), name)}"
+    if not url.startswith(("sqlite:", "postgresql:", "postgresql+psycopg:", "postgres:")):
+        raise SettingsError(
+            say("`database` is no address of a SQLite file or of PostgreSQL"),
+            say("Write `sqlite:///FILE` or `postgresql://USER@HOST/NAME`"),
+        )
+    return url
+
+
+def is_shared(settings: Settings, engine: str | None) -> bool:
+    """Whether workers of other machines, with skills of their own, do the steps.
+
+    There a command only submits and looks: it would else take the steps of other people's goals,
+    and do them with the skills and the approvals of whoever typed it.
+    """
+    chosen = engine or settings.engine
+    return chosen == "temporal" or (chosen == "dbos" and settings.database.startswith("postgres"))
+
+
+def temporal_of(settings: Settings) -> tuple[str, str, str]:
+    """Address, namespace and queue of the Temporal server; the first two empty where unsaid.
+
+    Raises:
+        SettingsError: the setting has more or less than these.
+    """
+    if not settings.temporal:
+        return "", "", QUEUE
+    address, *rest = settings.temporal.split("/")
+    if not address or len(rest) > 2 or not all(rest):
+        raise SettingsError(
+            say("`temporal` is `{value}`", value=settings.temporal),
+            say("Write `HOST:PORT/NAMESPACE/QUEUE`; the last two may be left out"),
+        )
+    namespace, queue = (*rest, *("default", QUEUE)[len(rest) :])
+    return address if ":" in address else f"{address}:{_PORT}", namespace, queue
+
+
+def make_runner(
+    session: Session, model: str | None, engine: str | None, *, yes: bool, plan: Plan | None = None
+) -> LateSteps:
+    """Who does the steps of goals here.
+
+    Args:
+        session: The terminal.
+        model: What `--model` says.
+        engine: What `--engine` says: all of its workers share the limits of providers.
+        yes: Whether tools that write or use the network may be called.
+        plan: What is to be done: when no step of it asks a model, none need be chosen.
+
+    Raises:
+        MissingExtra: the extra `agent` is not installed.
+        InvalidInput: no model is chosen, and one is needed.
+    """
+    from importlib.util import find_spec
+
+    os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")  # the screen is the person's
+    if find_spec("pydantic_ai") is None:
+        require("pydantic_ai", "agent")
+    name = model_of(session, model, plan)
+    if name is not None:
+        _must_be_there(session, name)
+        _tell_others(session, name, plan)
+    limiter = make_limiter(session.satchel.settings, engine)
+
+    def make() -> AgentSteps:
+        from satchel.agent.delegation import resolve
+        from satchel.agent.steps import AgentSteps
+
+        if name is not None:
+            resolve(name)  # its packages are imported here, and not while steps wait
+        return AgentSteps(session.satchel, name, approve=True if yes else None, limiter=limiter)
+
+    return LateSteps(make)
+
+
+def _must_be_there(session: Session, model: str) -> None:
+    """Make sure that a model can be had, before anything is done that costs.
+
+    Raises:
+        MissingExtra: the package of its provider is not installed.
+        ModelFailed: nobody knows it, or its key is missing.
+    """
+    from satchel.cli.chat.models import make_agent, surely_there
+
+    if not surely_there(model):
+        make_agent(session, model)  # says what is missing in our words
+
+
+def _tell_others(session: Session, model: str, plan: Plan | None) -> None:
+    """Say which steps go to another provider than the one that somebody chose."""
+    chosen = model.partition(":")[0]
+    others: dict[str, list[str]] = {}
+    for step in () if plan is None else plan.steps:
+        if step.model and step.model.partition(":")[0] != chosen:
+            others.setdefault(step.model, []).append(one_line(step.id))
+    for other, steps in others.items():
+        words = say("The plan sends these steps to `{model}`: {steps}",
+                    model=one_line(other), steps=listed(steps))  # fmt: skip
+        session.err.line(words, "yellow")
+
+
+class LateSteps:
+    """Who does the steps, made when the first one comes: people see the plan before that."""
+
+    def __init__(self, make: Callable[[], AgentSteps]) -> None:
+        self._make = make
+        self._made: AgentSteps | None = None
+        self._lock = threading.Lock()
+
+    def ready(self) -> AgentSteps:
+        """Who it is, made now at the latest."""
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+    async def run(self, work: Work) -> Done:
+        """Do a step.
+
+        Raises:
+            StepFailed: it cannot be done.
+        """
+        made = self._made or await asyncio.to_thread(self.ready)
+        return await made.run(work)
+
+    def close(self) -> None:
+        """End what it holds."""
+        if self._made is not None:
+            self._made.close()
+
+
+def model_of(session: Session, given: str | None, plan: Plan | None) -> str | None:
+    """The model that answers where a step names none; None when every step does.
+
+    Raises:
+        InvalidInput: one is needed, and none is chosen.
+    """
+    from satchel.cli.chat.models import choose_model
+
+    needed = plan is None or any(
+        step.action_type in {"llm", "skill"} and not step.model for step in plan.steps
+    )
+    if needed or given or session.satchel.settings.model:
+        return choose_model(session, given)
+    return None
+
+
+def make_limiter(settings: Settings, engine: str | None) -> Limiter | None:
+    """Who watches the limits of providers; nobody when there are none.
+
+    All workers of an engine share it: in PostgreSQL where that is the database, else in a file
+    that all processes of this machine share.
+
+    Raises:
+        SettingsError: a limit cannot be used.
+    """
+    limits = limits_of(settings.limits)
+    if not limits:
+        return None
+    chosen = engine or settings.engine
+    if chosen != "local" and settings.database.startswith("postgres"):
+        from satchel.goals.limits.shared_postgres import PostgresLimiter
+
+        return PostgresLimiter(limits, settings.database)
+    from satchel.goals.limits.shared_sqlite import SqliteLimiter
+
+    return SqliteLimiter(limits, os.path.join(goals_folder(settings), "limits.sqlite"))
+
+
+def limits_of(table: Any) -> dict[str, Limit]:
+    """The setting `limits` as records.
+
+    Raises:
+        SettingsError: a name or a number in it cannot be used.
+    """
+    from satchel.goals.limits.base import Limit
+
+    found: dict[str, Limit] = {}
+    for provider, row in cast("dict[str, dict[str, Any]]", table).items():
+        strange = sorted(set(row) - {"per_second", "at_once"})
+        if strange:
+            raise SettingsError(
+                say("`limits.{provider}` has `{name}`, which means nothing",
+                    provider=provider, name=strange[0]),
+                say("Write `per_second` and `at_once`"),
+            )  # fmt: skip
+        rate, most = row.get("per_second"), row.get("at_once")
+        if not _is_number(rate, float) or not _is_number(most, int):
+            raise SettingsError(
+                say("`limits.{provider}` has a number that is none, or not above 0",
+                    provider=provider),
+                say("Write `per_second = 5` and `at_once = 3`"),
+            )  # fmt: skip
+        found[provider] = Limit(rate, most)
+    return found
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    if value is None:
+        return True
+    if isinstance(value, bool) or not isinstance(value, (int, kind)):
+        return False
+    return 0 < cast("float", value) < float("inf")
+
+
+def read_inputs(pairs: Iterable[str], plan: Plan) -> dict[str, Any]:
+    """The values of `--input name=value`, by the type that the plan's own value has.
+
+    Raises:
+        InvalidInput: a pair has no `=`, a name is there twice, or a value has the wrong type.
+    """
+    import json
+
+    from satchel.goals.templates import mentioned
+
+    wanted = {ref.name for step in plan.steps for ref in mentioned(step) if ref.kind == "inputs"}
+    given: dict[str, Any] = {}
+    for pair in pairs:
+        name, mark, text = pair.partition("=")
+        if not mark or not name:
+            raise InvalidInput(
+                say("`--input` needs `name=value`, not `{value}`", value=pair),
+                say("Write `--input week=46`"),
+            )
+        if name in given:
+            raise InvalidInput(
+                say("`--input {name}=…` is given twice", name=name), say("Give each input once")
+            )
+        if plan.steps and name not in plan.inputs and name not in wanted:
+            known = sorted({*plan.inputs, *wanted})
+            raise InvalidInput(
+                say("The plan has no input `{name}`", name=one_line(name)),
+                _which_input(name, known),
+            )
+        usual = plan.inputs.get(name)
+        if usual is None or isinstance(usual, str):
+            given[name] = text
+            continue
+        try:
+            given[name] = json.loads(text)
+        except ValueError as exc:
+            raise InvalidInput(
+                say("`--input {name}=…` is not JSON: {reason}", name=name, reason=exc),
+                say("The plan has {value} there; give such a value", value=json.dumps(usual)),
+            ) from exc
+    return given
+
+
+def _which_input(name: str, known: list[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=1)
+    if near:
+        return say("Did you mean {names}?", names=f"`{near[0]}`")
+    if known:
+        return say("It has {names}", names=listed(f"`{one_line(one)}`" for one in known))
+    return say("It has none: write it under `inputs`, and use it as `{{{{inputs.{name}}}}}`",
+               name=one_line(name))  # fmt: skip

@@ -1,0 +1,316 @@
+"""How is a goal followed until it is over, and who is asked on the way?"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from satchel._language import say
+from satchel.cli.output import clean, one_line, write_json
+from satchel.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from satchel.cli.goal_view import View
+    from satchel.cli.session import Session
+    from satchel.goals.engines.base import Engine
+    from satchel.goals.model import Answer, GoalReport
+
+WAITS = 8
+"""The exit code when a person is needed: not everything was tried."""
+_INTERRUPTED = 130
+_TICK = 0.125
+"""Seconds between two pictures."""
+_LATE = 2.0
+"""Seconds that the last events may take to arrive after the end."""
+
+
+def detach_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--detach`, for commands that let a goal go on."""
+    return click.option(
+        "--detach", is_flag=True, help=say("Do not wait: let it go on in the background.")
+    )(function)
+
+
+def carry_on(session: Session, go: Callable[[], int]) -> int:
+    """Run a command that lets a goal go on; Ctrl-C ends it quietly."""
+    from satchel.cli.chat.models import quietly
+
+    try:
+        with quietly():
+            return go()
+    except KeyboardInterrupt:
+        session.err.line(say("Stopped"), "yellow")
+        return _INTERRUPTED
+
+
+def run_to_end(
+    session: Session,
+    engine: Engine,
+    begin: Callable[[Engine], Awaitable[GoalReport]],
+    *,
+    detach: bool,
+    as_json: bool,
+    again: Sequence[str] = (),
+    shared: bool = False,
+) -> int:
+    """Enter the engine, begin, and follow the goal to its end.
+
+    Args:
+        session: The terminal.
+        engine: Where the goal is kept.
+        begin: Begins it, or lets it go on.
+        detach: Leave as soon as it has begun.
+        as_json: The report as JSON on stdout.
+        again: Options for a process that goes on in the background.
+        shared: Workers do the steps, and their options count.
+
+    Returns:
+        The exit code.
+    """
+    report, outputs = asyncio.run(_run(session, engine, begin, again, detach=detach))
+    if detach:
+        _leave(session, engine, report, again, as_json=as_json)
+        return 0
+    if as_json:
+        from satchel.cli.goal_words import report_dict
+
+        whole = report_dict(report)
+        for step in whole["steps"]:
+            step["output"] = outputs.get(step["id"], step["output"])
+        write_json(whole)
+    else:
+        _give(session, report, outputs)
+    return _exit_code(session, report, _suffix(again), shared=shared)
+
+
+def _suffix(again: Sequence[str]) -> str:
+    """Options that the next command about the goal needs, too."""
+    return "".join(f" {word}" for word in again)
+
+
+async def _run(
+    session: Session,
+    engine: Engine,
+    begin: Callable[[Engine], Awaitable[GoalReport]],
+    again: Sequence[str],
+    *,
+    detach: bool,
+) -> tuple[GoalReport, Mapping[str, Any]]:
+    from satchel.cli.goal_view import make_view
+    from satchel.cli.goals import last_steps, whole_outputs
+    from satchel.goals.model import OVER
+
+    async with engine as place:
+        since = time.time()
+        report = await begin(place)
+        if detach:
+            return report, {}
+        told = report.id
+        try:
+            while True:
+                view = make_view(session.err)
+                report = await follow(place, report, view, since)
+                if report.state in OVER or not _somebody_there():
+                    break
+                since = time.time()
+                if not await _ask(session, place, report):
+                    break
+                report = await place.report(report.id)
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            told += _suffix(again)
+            session.err.line(
+                say("Go on later with `satchel goal resume {goal}`", goal=told), "yellow"
+            )
+            raise
+        last = {name: report.steps[name] for name in last_steps(report.plan)}
+        return report, await whole_outputs(place, last)
+
+
+async def follow(engine: Engine, report: GoalReport, view: View, since: float) -> GoalReport:
+    """Show what happens to a goal from `since` on, until it is over or asks a person."""
+    goal_id = report.id
+    view.begin(report, since)
+    ended: GoalReport | None = None
+
+    async def watch() -> None:
+        async for event in engine.watch(goal_id):
+            view.tell(event)
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            view.tick()
+
+    watching = asyncio.ensure_future(watch())
+    ticking = asyncio.ensure_future(tick())
+    try:
+        ended = await engine.wait(goal_id)
+        await asyncio.wait([watching], timeout=_LATE)
+        return ended
+    finally:
+        ticking.cancel()
+        if not watching.done():
+            watching.cancel()
+        await asyncio.gather(watching, ticking, return_exceptions=True)
+        view.end(ended)
+
+
+def _somebody_there() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+async def _ask(session: Session, engine: Engine, report: GoalReport) -> bool:
+    """Ask the person at the terminal for every step that asks; False when they are gone."""
+    for step in report.plan.steps:
+        result = report.steps[step.id]
+        if result.state != "asking":
+            continue
+        err = session.err
+        err.title(f"? {one_line(step.title or step.id)}")
+        err.write(clean(str(result.output or step.prompt)).rstrip("\n") + "\n\n")
+        while True:
+            answer = await asyncio.to_thread(_answer, session, step.output)
+            if answer is None:
+                return False
+            try:
+                await engine.answer(report.id, step.id, answer)
+                break
+            except InvalidInput as exc:
+                err.line(one_line(exc.message), "red")
+    return True
+
+
+def _answer(session: Session, schema: Any) -> Answer | None:
+    """What the person says; None when nothing more comes."""
+    from satchel.cli.goal_answers import as_value, user_name
+    from satchel.goals.model import Answer
+
+    err = session.err
+    while True:
+        err.write(say("[y] yes, [n] no, or write your answer: "))
+        err.stream.flush()
+        line = sys.stdin.readline()
+        if not line:
+            err.line()
+            return None
+        said = line.strip()
+        if not said:
+            continue
+        if said.lower() in {"n", "no", "否"}:
+            return Answer(approved=False, by=user_name())
+        if said.lower() in {"y", "yes", "是"}:
+            return Answer(by=user_name())
+        try:
+            return Answer(value=as_value(said, schema), by=user_name())
+        except InvalidInput as exc:
+            err.line(one_line(exc.message), "red")
+
+
+def _give(session: Session, report: GoalReport, outputs: Mapping[str, Any]) -> None:
+    """What the goal gives, on stdout; below headings when several steps are the last."""
+    from satchel.cli.goals import as_text
+
+    done = [name for name in outputs if report.steps[name].state == "done"]
+    for at, name in enumerate(done):
+        text = as_text(outputs[name])
+        if len(done) > 1:
+            text = f"{chr(10) if at else ''}# {name}\n\n{text}"
+        session.out.data(text)
+
+
+def _exit_code(session: Session, report: GoalReport, suffix: str, *, shared: bool) -> int:
+    from satchel.cli.goal_words import told_hint
+
+    if report.state == "done":
+        return 0
+    if report.state in {"asking", "queued", "running"}:
+        asking = [name for name, result in report.steps.items() if result.state == "asking"]
+        for name in asking:
+            text = str(report.steps[name].output or "").strip().partition("\n")[0]
+            session.err.line(one_line(text)[:300], "", f"  ? {name}  ")
+        # `--yes` is no answer, so it does not stand where it could be read as one.
+        step = (asking[0] if len(asking) == 1 else "STEP") + suffix.removesuffix(" --yes")
+        words = say("Go on later with `satchel goal resume {goal}`", goal=report.id + suffix)
+        if asking and suffix.endswith(" --yes"):
+            words = say("Answer with `satchel goal approve {goal} {step}` (add `--yes` to let "
+                        "tools write)", goal=report.id, step=step)  # fmt: skip
+        elif asking:
+            words = say(
+                "Answer with `satchel goal approve {goal} {step}`", goal=report.id, step=step
+            )
+        session.err.line(words, "yellow")
+        return WAITS
+    failed = [result for result in report.steps.values() if result.state == "failed"]
+    for result in failed:
+        if result.error is not None and result.error.hint:
+            hint = told_hint(result.error, shared=shared)
+            session.err.line(hint, "", f"  {result.step}: ", "    ")
+    people = {step.id for step in report.plan.steps if step.action_type == "human"}
+    if any(result.step not in people for result in failed):
+        session.err.line(
+            say("Do what failed again: `satchel goal retry {goal}`", goal=report.id + suffix),
+            "yellow",
+        )
+    return 1
+
+
+def _leave(
+    session: Session,
+    engine: Engine,
+    report: GoalReport,
+    again: Sequence[str],
+    *,
+    as_json: bool,
+) -> None:
+    """Let a goal go on without us: by workers, or by a process of its own."""
+    import os
+
+    log = ""
+    if engine.name == "local":
+        log = _go_on_in_background(session, report.id, again)
+    if as_json:
+        from satchel.cli.goal_words import report_dict
+
+        write_json({**report_dict(report), "log": log or None})
+    else:
+        session.out.data(report.id)
+    if log:
+        session.err.line(say("It goes on in the background; its log is `{path}`",
+                             path=os.path.relpath(log) if log.startswith(os.getcwd()) else log),
+                         "dim")  # fmt: skip
+    else:
+        session.err.line(
+            say("A worker does it: `satchel worker --engine {engine}`", engine=engine.name), "dim"
+        )
+    engine_words = _suffix(again[:2] if again[:1] == ["--engine"] else ())
+    session.err.line(
+        say("See how far it is: `satchel goal show {goal}`", goal=report.id + engine_words), "dim"
+    )
+
+
+def _go_on_in_background(session: Session, goal_id: str, again: Sequence[str]) -> str:
+    """Start a process that resumes a goal and outlives us; returns the path of its log."""
+    import os
+    import subprocess
+
+    from satchel.cli.goal_engines import local_folder
+
+    folder = os.path.join(local_folder(session.satchel.settings), "goals", goal_id)
+    log = os.path.join(folder, "log.txt")
+    words = ["--project", os.path.abspath(os.path.expanduser(session.project))]
+    words += ["goal", "resume", goal_id, *again]
+    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as stream:
+        subprocess.Popen(  # noqa: S603 - our own program, with words of ours
+            [sys.executable, "-m", "satchel", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+        )
+    return log

@@ -1,0 +1,259 @@
+"""How is a goal told? As rows for people and as JSON for scripts; the live view shows the rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from satchel._language import listed, say
+from satchel.cli.output import cut, one_line, pad, width_of
+from satchel.goals.drawing.words import MARKS, kind_of, seconds, took
+from satchel.goals.wiring import needs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from satchel.cli.output import Screen
+    from satchel.goals.model import (
+        GoalReport,
+        GoalSummary,
+        Plan,
+        Step,
+        StepError,
+        StepResult,
+        Usage,
+    )
+
+STYLES = {
+    "queued": "dim",
+    "waiting": "dim",
+    "running": "cyan",
+    "asking": "yellow",
+    "done": "green",
+    "partial": "yellow",
+    "failed": "red",
+    "skipped": "dim",
+    "cancelled": "yellow",
+}
+"""State of a step or goal -> its colour."""
+GOAL_MARKS = {**MARKS, "queued": "○", "partial": "▲"}
+_ID, _WHO, _TOOK = 20, 26, 30
+"""Columns that these take at most."""
+_WIDEST = 72
+
+
+def state_word(state: str) -> str:
+    """A state of a step that says more than its mark does, in the reader's language."""
+    return {
+        "running": say("running"),
+        "asking": say("asking"),
+        "failed": say("failed"),
+        "skipped": say("skipped"),
+        "cancelled": say("cancelled"),
+    }.get(state, "")
+
+
+def goal_state(state: str) -> str:
+    """A state of a goal, in the reader's language; `--state` and `--json` have the English word."""
+    return state_word(state) or {
+        "queued": say("queued"),
+        "done": say("{count} done", count="").strip(),  # `done` alone is another word elsewhere
+        "partial": say("partial"),
+    }.get(state, state)
+
+
+def step_rows(
+    screen: Screen,
+    steps: Sequence[Step],
+    results: Mapping[str, StepResult],
+    *,
+    now: float = 0.0,
+    notes: Mapping[str, str] | None = None,
+) -> list[str]:
+    """One painted line for each step: mark, id, who does it, what it took, what it needs.
+
+    Args:
+        screen: Whose width and colours count.
+        steps: Which, in the order to show them.
+        results: As far as they are.
+        now: The time, for steps that run.
+        notes: Step id -> what else is known about it right now.
+    """
+    rows = [
+        _cells(step, results.get(step.id), now, (notes or {}).get(step.id, "")) for step in steps
+    ]
+    widths = [
+        min(max((width_of(row[at]) for row in rows), default=0), most)
+        for at, most in ((1, _ID), (2, _WHO), (3, _TOOK))
+    ]
+    lines: list[str] = []
+    for mark, name, who, taken, needs, state in rows:
+        style = STYLES.get(state, "")
+        cells = [
+            pad(cut(cell, wide), wide)
+            for cell, wide in zip((name, who, taken), widths, strict=True)
+        ]
+        used = 11 + sum(widths)
+        room = screen.width - used if screen.width else _WIDEST
+        rest = cut(needs, room) if room >= 8 else ""
+        line = f"{screen.paint(mark, style)}  {cells[0]}  {screen.paint(cells[1], 'dim')}  "
+        line += screen.paint(cells[2], "red" if state == "failed" else "")
+        lines.append(
+            f"  {line}  {screen.paint(rest, 'dim')}".rstrip(" ")
+            if rest
+            else f"  {line}".rstrip(" ")
+        )
+    return lines
+
+
+def _cells(
+    step: Step, result: StepResult | None, now: float, note: str
+) -> tuple[str, str, str, str, str, str]:
+    state = result.state if result is not None else ""
+    needs = listed(needs_of(step))
+    if result is None:
+        taken = ""
+    elif result.state == "running":
+        taken = seconds(max(now - result.started, 0.0)) if now and result.started else ""
+        taken = f"{taken} · {note}" if note and taken else note or taken
+    elif result.state in {"failed", "skipped"} and result.error is not None:
+        taken = one_line(result.error.message)
+    elif result.state == "done":
+        person = step.action_type == "human"
+        taken = one_line(str(result.output)) if person else took(result)
+    else:
+        taken = state_word(result.state)
+    return (
+        MARKS.get(state, "·"),
+        one_line(step.id),
+        one_line(kind_of(step)),
+        taken,
+        f"← {one_line(needs)}" if needs else "",
+        state,
+    )
+
+
+def told_counts(results: Mapping[str, StepResult]) -> str:
+    """How many steps are in which state: `3 done, 2 running, 7 waiting`."""
+    counts: dict[str, int] = {}
+    for result in results.values():
+        counts[result.state] = counts.get(result.state, 0) + 1
+    words = {
+        "done": say("{count} done", count=counts.get("done", 0)),
+        "failed": say("{count} failed", count=counts.get("failed", 0)),
+        "skipped": say("{count} skipped", count=counts.get("skipped", 0)),
+        "cancelled": say("{count} cancelled", count=counts.get("cancelled", 0)),
+        "running": say("{count} running", count=counts.get("running", 0)),
+        "asking": say("{count} asking", count=counts.get("asking", 0)),
+        "waiting": say("{count} waiting", count=counts.get("waiting", 0)),
+    }
+    return listed(word for state, word in words.items() if state in counts)
+
+
+def told_usage(usage: Usage) -> str:
+    """What the models took; empty when nobody asked one."""
+    if not usage.requests and not usage.input_tokens:
+        return ""
+    words = [
+        say("{count} requests", count=f"{usage.requests:,}"),
+        say("{count} tokens in", count=f"{usage.input_tokens:,}"),
+        say("{count} tokens out", count=f"{usage.output_tokens:,}"),
+    ]
+    if usage.cost is not None:
+        words.append(f"${usage.cost:.4f}")
+    return listed(words)
+
+
+def told_end(screen: Screen, report: GoalReport) -> None:
+    """One line about the whole goal, and what to do next where something is to be done."""
+    parts = [told_counts(report.steps), seconds(report.seconds), told_usage(report.usage)]
+    mark, style = GOAL_MARKS[report.state], STYLES[report.state]
+    given = {"id": report.id, "words": " · ".join(part for part in parts if part)}
+    line = {
+        "queued": say("{id} is queued: {words}", **given),
+        "running": say("{id} is running: {words}", **given),
+        "asking": say("{id} asks a person: {words}", **given),
+        "done": say("{id} is done: {words}", **given),
+        "partial": say("{id} is partly done: {words}", **given),
+        "failed": say("{id} failed: {words}", **given),
+        "cancelled": say("{id} was cancelled: {words}", **given),
+    }[report.state]
+    screen.line(line, lead=((f"{mark} ", style if style == "dim" else f"bold {style}"),))
+    if report.reason and report.state != "asking":
+        screen.line(one_line(report.reason), style, "  ")
+
+
+def told_hint(error: StepError, *, shared: bool = False) -> str:
+    """What a person can do about a step's error; tools tell what a model can do."""
+    from satchel.cli.retelling import retell
+
+    if error.code == "PERMISSION_DENIED" and error.hint.startswith("Go on without it, and tell"):
+        if shared:
+            return say("Start the worker with `--yes` to allow that")
+        return say("Give `--yes` to allow that")
+    return one_line(retell(error.hint))
+
+
+def show_plan(screen: Screen, plan: Plan) -> None:
+    """A plan that nobody runs yet, with what each step is for."""
+    screen.line(one_line(plan.goal), "bold")
+    for line in step_rows(screen, plan.steps, {}):
+        screen.write(f"{line}\n")
+
+
+def report_dict(report: GoalReport) -> dict[str, Any]:
+    """A goal as JSON. Keys are always there, so that scripts need not ask."""
+    return {
+        "id": report.id,
+        "state": report.state,
+        "goal": report.plan.goal,
+        "engine": report.engine,
+        "revision": report.revision,
+        "started": _when(report.started),
+        "seconds": round(report.seconds, 3),
+        "usage": usage_dict(report.usage),
+        "reason": report.reason,
+        "steps": [_step_dict(step, report.steps[step.id]) for step in report.plan.steps],
+    }
+
+
+def _step_dict(step: Step, result: StepResult) -> dict[str, Any]:
+    error = result.error
+    return {
+        "id": step.id,
+        "title": step.title or step.id,
+        "action_type": step.action_type,
+        "needs": list(needs_of(step)),
+        "state": result.state,
+        "output": result.output,
+        "error": None if error is None else error._asdict(),
+        "attempts": result.attempts,
+        "started": _when(result.started),
+        "seconds": round(result.seconds, 3),
+        "usage": usage_dict(result.usage),
+        "skills": list(result.skills),
+        "tools": list(result.tools),
+        "notes": list(result.notes),
+    }
+
+
+def usage_dict(usage: Usage) -> dict[str, Any]:
+    """What something took, as JSON."""
+    return usage._asdict()
+
+
+def summary_dict(summary: GoalSummary) -> dict[str, Any]:
+    """One goal of a list, as JSON."""
+    return {
+        **summary._asdict(),
+        "started": _when(summary.started),
+        "seconds": round(summary.seconds, 3),
+    }
+
+
+def _when(moment: float) -> str | None:
+    """A time as ISO 8601, in UTC."""
+    if not moment:
+        return None
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")

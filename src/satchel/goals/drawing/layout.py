@@ -1,0 +1,300 @@
+"""Where does each box of a graph stand, and how do the lines between them run?
+
+Layers from top to bottom, as Sugiyama, Tagawa and Toda taught: every step stands below what it
+needs, boxes of a layer are put in the order that crosses few lines, and then each is moved as near
+to its neighbours as the others allow. A line that passes layers keeps a lane of its own there.
+Nothing is random: the same graph gives the same picture.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+GAP = 28.0
+"""Between two boxes side by side."""
+LANE = 14.0
+"""Beside a line that passes through a layer."""
+_DROP = 54.0
+"""Between two layers."""
+_DOCK = 18.0
+"""Between two lines at one box."""
+_SWEEPS = 12
+_LARGE = 3_000
+"""Places with more boxes and lanes than this are put in order only once."""
+
+
+class Box(NamedTuple):
+    """Where a node stands: its upper left corner and its size."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+class Line(NamedTuple):
+    """An edge: from which node to which, and the points it passes."""
+
+    source: str
+    target: str
+    points: tuple[tuple[float, float], ...]
+    """Two for each place it is tied to: out of a box, in and out of each lane, into a box."""
+
+
+class Layout(NamedTuple):
+    """A whole picture, from (0, 0)."""
+
+    boxes: Mapping[str, Box]
+    lines: tuple[Line, ...]
+    width: float
+    height: float
+
+
+def place(sizes: Mapping[str, tuple[float, float]], edges: Iterable[tuple[str, str]]) -> Layout:
+    """Place the nodes of a graph without cycles.
+
+    Args:
+        sizes: Node -> width and height, in the order that ties are broken by.
+        edges: (from, to), each once.
+
+    Raises:
+        ValueError: there is a cycle.
+    """
+    links = [(source, target) for source, target in edges if source in sizes and target in sizes]
+    layers_of = _layers(list(sizes), links)
+    rows, chains = _lanes(sizes, links, layers_of)
+    below = [edge for chain in chains for edge in pairwise(chain)]
+    ups: dict[str, list[str]] = {}
+    downs: dict[str, list[str]] = {}
+    for upper, lower in below:
+        downs.setdefault(upper, []).append(lower)
+        ups.setdefault(lower, []).append(upper)
+    _untangle(rows, ups, downs)
+    centres = _spread(rows, ups, downs, sizes)
+    return _measure(rows, chains, centres, sizes)
+
+
+def _layers(nodes: Sequence[str], edges: Sequence[tuple[str, str]]) -> dict[str, int]:
+    """Node -> its layer: below all that it needs, and no further up than what needs it."""
+    needs: dict[str, list[str]] = {node: [] for node in nodes}
+    feeds: dict[str, list[str]] = {node: [] for node in nodes}
+    for source, target in edges:
+        needs[target].append(source)
+        feeds[source].append(target)
+    left = {node: len(needs[node]) for node in nodes}
+    ready = [node for node in nodes if not left[node]]
+    layer: dict[str, int] = {}
+    for node in ready:  # grows while it is walked
+        layer[node] = max((layer[upper] + 1 for upper in needs[node]), default=0)
+        for lower in feeds[node]:
+            left[lower] -= 1
+            if not left[lower]:
+                ready.append(lower)
+    if len(layer) != len(nodes):
+        raise ValueError("the graph has a cycle")
+    for node in reversed(ready):  # what feeds more than it needs stands near what it feeds
+        if len(feeds[node]) > len(needs[node]):
+            layer[node] = min(layer[lower] for lower in feeds[node]) - 1
+    return layer
+
+
+def _lanes(
+    sizes: Mapping[str, tuple[float, float]],
+    edges: Sequence[tuple[str, str]],
+    layers: Mapping[str, int],
+) -> tuple[list[list[str]], list[list[str]]]:
+    """The rows of boxes and lanes, and for each edge the places it is tied to.
+
+    Lanes have names that no node has: they begin with a NUL.
+    """
+    rows: list[list[str]] = [[] for _ in range(max(layers.values(), default=-1) + 1)]
+    for node in sizes:
+        rows[layers[node]].append(node)
+    chains: list[list[str]] = []
+    for number, (source, target) in enumerate(edges):
+        chain = [source]
+        for row in range(layers[source] + 1, layers[target]):
+            lane = f"\0{number}.{row}"
+            rows[row].append(lane)
+            chain.append(lane)
+        chains.append([*chain, target])
+    return rows, chains
+
+
+def _untangle(
+    rows: list[list[str]], ups: Mapping[str, list[str]], downs: Mapping[str, list[str]]
+) -> None:
+    """Order each row by the middle of its neighbours, down and up, and keep the best."""
+    best = [list(row) for row in rows]
+    fewest = _crossings(rows, downs)
+    sweeps = _SWEEPS if sum(map(len, rows)) <= _LARGE else 1
+    for sweep in range(sweeps):
+        if not fewest:
+            break
+        down = sweep % 2 == 0
+        near = ups if down else downs
+        order = range(1, len(rows)) if down else range(len(rows) - 2, -1, -1)
+        for at in order:
+            beside = {name: place for place, name in enumerate(rows[at - 1 if down else at + 1])}
+            own = {name: float(place) for place, name in enumerate(rows[at])}
+            middles = {
+                name: _mean([beside[other] for other in near[name]])
+                if near.get(name)
+                else own[name]
+                for name in rows[at]
+            }
+            rows[at].sort(key=lambda name, middles=middles: middles[name])
+        count = _crossings(rows, downs)
+        if count < fewest:
+            fewest, best = count, [list(row) for row in rows]
+    rows[:] = best
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _crossings(rows: Sequence[Sequence[str]], downs: Mapping[str, list[str]]) -> int:
+    """How often lines cross, counted layer by layer with a tree of sums."""
+    total = 0
+    for row, under in pairwise(rows):
+        where = {name: place for place, name in enumerate(under)}
+        ends = [end for name in row for end in sorted(where[one] for one in downs.get(name, ()))]
+        size = len(under)
+        tree = [0] * (size + 1)
+        for seen, end in enumerate(ends):
+            before, at = 0, end + 1
+            while at:
+                before += tree[at]
+                at -= at & -at
+            total += seen - before
+            at = end + 1
+            while at <= size:
+                tree[at] += 1
+                at += at & -at
+    return total
+
+
+def _spread(
+    rows: Sequence[Sequence[str]],
+    ups: Mapping[str, list[str]],
+    downs: Mapping[str, list[str]],
+    sizes: Mapping[str, tuple[float, float]],
+) -> dict[str, float]:
+    """Node or lane -> the middle of its place, from left to right."""
+    gaps = [
+        [
+            (_wide(one, sizes) + _wide(other, sizes)) / 2
+            + (GAP if one in sizes and other in sizes else LANE)
+            for one, other in pairwise(row)
+        ]
+        for row in rows
+    ]
+    centres: dict[str, float] = {}
+    for row, between in zip(rows, gaps, strict=True):
+        at = -sum(between) / 2
+        for name, gap in zip(row, [*between, 0.0], strict=True):
+            centres[name] = at
+            at += gap
+    sweeps = _SWEEPS if len(centres) <= _LARGE else 2
+    for sweep in range(sweeps + 1):  # the last one goes down: what follows stands below
+        down = sweep % 2 == 0
+        for at in range(len(rows)) if down else range(len(rows) - 1, -1, -1):
+            wanted: list[float] = []
+            weights: list[float] = []
+            for name in rows[at]:
+                above, under = ups.get(name, []), downs.get(name, [])
+                near = (above if down else under) or under or above
+                wanted.append(_mean([centres[one] for one in near]) if near else centres[name])
+                lane = name not in sizes and near[0] not in sizes
+                weights.append(4.0 if lane else 1.0)  # a long line shall be straight
+            centres.update(zip(rows[at], _apart(wanted, weights, gaps[at]), strict=True))
+    return centres
+
+
+def _apart(wanted: Sequence[float], weights: Sequence[float], gaps: Sequence[float]) -> list[float]:
+    """The places nearest to the wanted ones (least squares) that keep order and distances.
+
+    Neighbours that would come too near become one block, which stands where its members want it
+    in the mean; a block that comes too near to the one before it joins that.
+    """
+    shifts = [0.0]
+    for gap in gaps:
+        shifts.append(shifts[-1] + gap)
+    blocks: list[tuple[float, float, int]] = []  # place, weight, members
+    for want, weight, shift in zip(wanted, weights, shifts, strict=False):
+        at, total, members = want - shift, weight, 1
+        while blocks and blocks[-1][0] > at:
+            other, heavy, several = blocks.pop()
+            at = (at * total + other * heavy) / (total + heavy)
+            total += heavy
+            members += several
+        blocks.append((at, total, members))
+    spread = [at for at, _, members in blocks for _ in range(members)]
+    return [at + shift for at, shift in zip(spread, shifts, strict=False)]
+
+
+def _wide(name: str, sizes: Mapping[str, tuple[float, float]]) -> float:
+    return sizes[name][0] if name in sizes else 0.0
+
+
+def _measure(
+    rows: Sequence[Sequence[str]],
+    chains: Sequence[Sequence[str]],
+    centres: Mapping[str, float],
+    sizes: Mapping[str, tuple[float, float]],
+) -> Layout:
+    """Boxes and lines, moved so that the picture begins at (0, 0)."""
+    left = min((at - _wide(name, sizes) / 2 for name, at in centres.items()), default=0.0)
+    right = max((at + _wide(name, sizes) / 2 for name, at in centres.items()), default=0.0)
+    tops: dict[str, float] = {}
+    tall: dict[str, float] = {}
+    y = 0.0
+    for row in rows:
+        height = max((sizes[name][1] for name in row if name in sizes), default=0.0)
+        for name in row:
+            tops[name] = y
+            tall[name] = sizes[name][1] if name in sizes else height
+        y += height + _DROP
+    boxes = {
+        name: Box(centres[name] - left - width / 2, tops[name], width, height)
+        for name, (width, height) in sizes.items()
+    }
+    leaves = _docks([(chain[0], centres[chain[1]]) for chain in chains], sizes)
+    enters = _docks([(chain[-1], centres[chain[-2]]) for chain in chains], sizes)
+    lines: list[Line] = []
+    for number, chain in enumerate(chains):
+        points: list[tuple[float, float]] = []
+        for spot, name in enumerate(chain):
+            x = centres[name] - left
+            if spot:
+                points.append((x, tops[name]))
+            if spot < len(chain) - 1:
+                points.append((x, tops[name] + tall[name]))
+        points[0] = (points[0][0] + leaves[number], points[0][1])
+        points[-1] = (points[-1][0] + enters[number], points[-1][1])
+        lines.append(Line(chain[0], chain[-1], tuple(points)))
+    return Layout(boxes, tuple(lines), right - left, max(y - _DROP, 0.0))
+
+
+def _docks(
+    ends: Sequence[tuple[str, float]], sizes: Mapping[str, tuple[float, float]]
+) -> list[float]:
+    """For each end of a line how far from the middle of its box it docks.
+
+    Side by side, in the order in which the lines come: so they neither meet nor cross there.
+    """
+    by_box: dict[str, list[int]] = {}
+    for number, (name, _) in enumerate(ends):
+        by_box.setdefault(name, []).append(number)
+    found = [0.0] * len(ends)
+    for name, numbers in by_box.items():
+        numbers.sort(key=lambda number: ends[number][1])
+        apart = min(_DOCK, sizes[name][0] * 0.7 / len(numbers))
+        for at, number in enumerate(numbers):
+            found[number] = (at - (len(numbers) - 1) / 2) * apart
+    return found

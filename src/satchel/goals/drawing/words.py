@@ -1,0 +1,89 @@
+"""What is written on the box of a step? The same words for every kind of picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from satchel._language import say
+
+if TYPE_CHECKING:
+    from satchel.goals.model import GoalReport, Plan, Step, StepResult
+
+MARKS = {
+    "waiting": "○",
+    "running": "◐",
+    "asking": "?",
+    "done": "✓",
+    "failed": "✗",
+    "skipped": "–",
+    "cancelled": "■",
+}
+"""State of a step -> its mark: no colour says anything alone."""
+_MINUTE = 60.0
+
+
+class Label(NamedTuple):
+    """The words of one box."""
+
+    title: str
+    kind: str
+    """Who does it."""
+    state: str = ""
+    """Empty for a plan that nobody runs."""
+    taken: str = ""
+    """What it took, or why it failed."""
+    person: bool = False
+    """Whether a person does it."""
+
+
+def label_of(step: Step, result: StepResult | None = None) -> Label:
+    """What a step's box says."""
+    title = " ".join((step.title or step.id).split())
+    if result is None:
+        return Label(title, kind_of(step), person=step.action_type == "human")
+    taken = ""
+    if result.error is not None and result.state in {"failed", "skipped"}:
+        taken = " ".join(result.error.message.split())
+    elif result.state in {"done", "running"} and (result.seconds or result.usage.requests):
+        taken = took(result)
+    return Label(title, kind_of(step), result.state, taken, step.action_type == "human")
+
+
+def labels(plan: Plan, report: GoalReport | None) -> dict[str, Label]:
+    """Step id -> its words."""
+    if report is None:
+        return {step.id: label_of(step) for step in plan.steps}
+    return {step.id: label_of(step, report.steps.get(step.id)) for step in plan.steps}
+
+
+def kind_of(step: Step) -> str:
+    """Who does a step, in a few words."""
+    if step.action_type == "skill":
+        return say("skill {name}", name=step.skill)
+    if step.action_type == "tool":
+        return say("tool {name}", name=step.tool)
+    if step.action_type == "human":
+        return say("a person")
+    return step.model or say("model")
+
+
+def took(result: StepResult) -> str:
+    """Time, tokens and tries of a step."""
+    parts = [seconds(result.seconds)]
+    tokens = result.usage.input_tokens + result.usage.output_tokens
+    if tokens:
+        parts.append(say("{count} tokens", count=f"{tokens:,}"))
+    if result.attempts > 1:
+        parts.append(say("{count} tries", count=result.attempts))
+    return " · ".join(parts)
+
+
+def seconds(amount: float) -> str:
+    """A duration for people."""
+    if amount >= _MINUTE:
+        whole = round(amount)
+        hours, minutes = divmod(whole // 60, 60)
+        if hours:
+            return f"{hours} h {minutes:02} min"
+        return f"{minutes} min {whole % 60:02} s"
+    return f"{amount:.1f} s" if amount >= 1 else f"{round(amount * 1000)} ms"

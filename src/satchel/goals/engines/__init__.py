@@ -1,0 +1,1 @@
+"""Where goals are remembered: one engine each, behind `base`. Only `dbos` knows dbos, and so on."""

@@ -1,0 +1,362 @@
+"""What do the tables of DBOS say about a goal? One workflow per run; nothing is changed here.
+
+A run is `{goal}.{revision}.{number}`. The first run of a revision is number 1; each time that
+people answered, another one goes on where the one before it stopped.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from satchel._language import say
+from satchel.errors import NotFound
+from satchel.goals.model import OVER, Answer, Budget, Goal, GoalSummary, StepResult
+from satchel.goals.reports import pack, report_of, unpack
+from satchel.goals.revision import going_on
+from satchel.goals.spending import NOTHING
+from satchel.goals.wiring import needs_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dbos import DBOSClient, WorkflowStatus
+
+    from satchel.goals.model import GoalReport, GoalState, Plan
+
+ENGINE = "dbos"
+WORKFLOW = "satchel.goal"
+STEP = "step:"
+_PAGE = 200
+_KEPT = 1000
+_ENDED = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
+
+
+class RunId(NamedTuple):
+    """Which run of which goal."""
+
+    goal: str
+    revision: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.goal}.{self.revision}.{self.number}"
+
+
+def parse(workflow: str) -> RunId | None:
+    """The run that a workflow is, if it is one."""
+    goal, _, rest = workflow.partition(".")
+    revision, _, number = rest.partition(".")
+    if goal and revision.isdigit() and number.isdigit():
+        return RunId(goal, int(revision), int(number))
+    return None
+
+
+class Order(NamedTuple):
+    """What a run is told: the input of its workflow."""
+
+    goal: Goal
+    run: RunId
+    before: str = ""
+    """The run whose results it goes on from."""
+    keep: tuple[str, ...] | None = None
+    """Which of them hold; those that have ended when None."""
+    answers: Mapping[str, Answer] = {}
+    spent: Budget = NOTHING
+    """What earlier revisions took for results that are not kept."""
+
+    def packed(self) -> dict[str, Any]:
+        """As DBOS keeps it."""
+        return {
+            "goal": pack(self.goal),
+            "run": str(self.run),
+            "before": self.before,
+            "keep": None if self.keep is None else list(self.keep),
+            "answers": {step: pack(answer) for step, answer in self.answers.items()},
+            "spent": pack(self.spent),
+        }
+
+    @classmethod
+    def of(cls, packed: Mapping[str, Any]) -> Order:
+        """The same, back."""
+        run = parse(packed["run"])
+        assert run is not None  # noqa: S101 - we wrote it
+        keep = packed.get("keep")
+        answers = cast("Mapping[str, Any]", packed.get("answers") or {})
+        return cls(
+            unpack(Goal, packed["goal"]),
+            run,
+            packed.get("before", ""),
+            None if keep is None else tuple(keep),
+            {step: unpack(Answer, answer) for step, answer in answers.items()},
+            unpack(Budget, packed.get("spent") or {}),
+        )
+
+
+class Run(NamedTuple):
+    """A run as it stands."""
+
+    id: RunId
+    status: str
+    """DBOS' word for it."""
+    worker: str
+    row: WorkflowStatus
+
+    @property
+    def moving(self) -> bool:
+        """Whether it waits for a worker, or has one."""
+        return self.status in {"ENQUEUED", "PENDING", "DELAYED"}
+
+    @property
+    def state(self) -> GoalState:
+        """Our word for it."""
+        if self.status in {"ENQUEUED", "DELAYED"}:
+            return "queued"
+        if self.status == "PENDING":
+            return "running"
+        if self.status == "CANCELLED":
+            return "cancelled"
+        if self.status == "SUCCESS":
+            return cast("Any", self.row.output or {}).get("state", "failed")
+        return "failed"
+
+    @property
+    def reason(self) -> str:
+        """Why it did not end as `done`."""
+        if self.status == "SUCCESS":
+            return cast("Any", self.row.output or {}).get("reason", "")
+        if self.status == "CANCELLED":
+            return say("It was cancelled")
+        if self.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
+            return say(
+                "Its workers died {count} times; `satchel goal resume` tries again",
+                count=self.row.recovery_attempts or 0,
+            )
+        if self.status == "ERROR":
+            return str(self.row.error)
+        return ""
+
+
+class Runs:
+    """Reads runs. Its methods wait for the database: call them in a thread."""
+
+    def __init__(self, client: DBOSClient) -> None:
+        self._client = client
+        self._orders: dict[str, Order] = {}
+
+    def latest(self, goal: str) -> Run:
+        """The run that stands for the goal now.
+
+        Raises:
+            NotFound: there is no such goal.
+        """
+        first = RunId(goal, 1, 1)
+        runs = self._some([first, RunId(goal, 1, 2), RunId(goal, 2, 1)])
+        if not runs:
+            raise NotFound(
+                say("There is no goal `{goal}`", goal=goal),
+                say("Run `satchel goal list` to see them"),
+            )
+        if list(runs) == [first]:
+            return runs[first]
+        latest = max(runs)
+        # Revisions and runs are numbered without gaps. Asking for exact ids costs the same with a
+        # million goals; asking for all that begin with this one's would read them all.
+        while more := self._some([RunId(goal, latest.revision + n, 1) for n in range(1, 9)]):
+            runs |= more
+            latest = max(runs)
+        while more := self._some([latest._replace(number=latest.number + n) for n in range(1, 9)]):
+            runs |= more
+            latest = max(runs)
+        return runs[latest]
+
+    def _some(self, ids: Sequence[RunId]) -> dict[RunId, Run]:
+        found = self._client.list_workflows(
+            workflow_ids=[str(one) for one in ids], load_input=False
+        )
+        return {run.id: run for row in found if (run := _run(row)) is not None}
+
+    def ended(self, ids: Sequence[str]) -> dict[str, Run]:
+        """Those of these runs that are over, in one question."""
+        found = self._client.list_workflows(workflow_ids=list(ids), status=_ENDED, load_input=False)
+        return {row.workflow_id: run for row in found if (run := _run(row)) is not None}
+
+    def lost(self, ids: Sequence[str], worker: str, *, thorough: bool) -> list[str]:
+        """Those of a worker's runs that are not its own any more: cancelled, or taken over.
+
+        Who takes over always puts a run back into the queue first; only a worker that was away
+        for long can have missed that, and looks more thoroughly.
+        """
+        found = self._client.list_workflows(
+            workflow_ids=list(ids),
+            status=None if thorough else ["ENQUEUED", "DELAYED", *_ENDED],
+            load_input=False,
+            load_output=False,
+        )
+        return [
+            row.workflow_id for row in found if row.status != "PENDING" or row.executor_id != worker
+        ]
+
+    def workers(self) -> set[str]:
+        """Who has runs."""
+        found = self._client.list_workflows(
+            name=WORKFLOW, status="PENDING", load_input=False, load_output=False
+        )
+        return {row.executor_id for row in found if row.executor_id}
+
+    def order(self, run: str) -> Order:
+        """What a run was told: that never changes, so it is asked once.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        order = self._orders.get(run)
+        if order is None:
+            order = self._read(run)
+            self.keep(order)
+        return order
+
+    def keep(self, order: Order) -> None:
+        """Remember what a run was told."""
+        while len(self._orders) >= _KEPT:
+            self._orders.pop(next(iter(self._orders)), None)
+        self._orders[str(order.run)] = order
+
+    def _read(self, run: str) -> Order:
+        found = self._client.list_workflows(workflow_ids=[run], load_output=False)
+        if not found or found[0].input is None:
+            raise NotFound(say("There is no run `{run}`", run=run))
+        return Order.of(cast("Any", found[0].input)["args"][0])
+
+    def results(self, run: str) -> dict[str, StepResult]:
+        """What a run has recorded so far."""
+        found: dict[str, StepResult] = {}
+        for step in self._client.list_workflow_steps(run):
+            if step["function_name"].startswith(STEP) and step["output"] is not None:
+                result = unpack(StepResult, step["output"])
+                found[result.step] = result
+        return found
+
+    def known(self, order: Order) -> dict[str, StepResult]:
+        """What a run knows before it begins: of runs that are over, so always the same."""
+        chain = [order]  # the latest first; people may have answered a thousand times
+        while chain[-1].before:
+            chain.append(self.order(chain[-1].before))
+        known: dict[str, StepResult] = {}
+        for one in reversed(chain[:-1]):
+            results = {**known, **self.results(one.before)}
+            known = (
+                going_on(results)
+                if one.keep is None
+                else {name: results[name] for name in one.keep}
+            )
+        return known
+
+    def _still_asking(self, order: Order) -> dict[str, StepResult]:
+        """Questions of the run before that this one will ask again, and may not have yet."""
+        if not order.before or order.keep is not None:
+            return {}
+        return {
+            name: result
+            for name, result in self.results(order.before).items()
+            if result.state == "asking" and name not in order.answers
+        }
+
+    def report(self, run: Run) -> GoalReport:
+        """How far a goal is, by its latest run."""
+        order = self.order(str(run.id))
+        results = {
+            **(self._still_asking(order) if run.moving else {}),
+            **self.known(order),
+            **self.results(str(run.id)),
+        }
+        if run.state == "running":
+            for name in _at_work(order.goal.plan, results):
+                results[name] = StepResult(name, "running")
+        return report_of(
+            order.goal,
+            results,
+            run.state,
+            reason=run.reason,
+            engine=ENGINE,
+            revision=run.id.revision,
+        )
+
+    def summaries(self, states: Sequence[GoalState], limit: int) -> list[GoalSummary]:
+        """The latest goals first."""
+        seen: set[str] = set()
+        found: list[GoalSummary] = []
+        offset = 0
+        while len(found) < limit:
+            page = self._client.list_workflows(
+                name=WORKFLOW, sort_desc=True, limit=_PAGE, offset=offset, load_input=False
+            )
+            for row in page:
+                run = _run(row)
+                if run is None or run.id.goal in seen:
+                    continue
+                seen.add(run.id.goal)
+                if not states or run.state in states:
+                    found.append(self._summary(run))
+                if len(found) >= limit:
+                    break
+            if len(page) < _PAGE:
+                break
+            offset += _PAGE
+        return found
+
+    def _summary(self, run: Run) -> GoalSummary:
+        about = run.row.attributes or {}
+        end = cast("dict[str, Any]", run.row.output or {}) if run.status == "SUCCESS" else None
+        if end is None:
+            report = self.report(run)
+            done = sum(one.state == "done" for one in report.steps.values())
+            started, seconds = report.started, report.seconds
+        else:
+            done, started, seconds = end["done"], end["started"], end["seconds"]
+        return GoalSummary(
+            run.id.goal,
+            run.state,
+            about.get("goal", ""),
+            ENGINE,
+            started,
+            seconds,
+            done,
+            about.get("steps", 0),
+        )
+
+
+def ending(report: GoalReport) -> dict[str, Any]:
+    """What a run gives back: the results are with its steps already."""
+    return {
+        "state": report.state,
+        "reason": report.reason,
+        "started": report.started,
+        "seconds": report.seconds,
+        "done": sum(one.state == "done" for one in report.steps.values()),
+    }
+
+
+def about(goal: Goal) -> dict[str, Any]:
+    """What a list shows of a goal, so that it need not read plans."""
+    text = goal.plan.goal[:300].replace("\0", "")  # PostgreSQL minds it in JSON
+    return {"goal": text, "steps": len(goal.plan.steps)}
+
+
+def over(state: str) -> bool:
+    """Whether nothing more happens without somebody's word."""
+    return state in OVER or state == "asking"
+
+
+def _run(row: WorkflowStatus) -> Run | None:
+    run = parse(row.workflow_id)
+    return None if run is None else Run(run, row.status, row.executor_id or "", row)
+
+
+def _at_work(plan: Plan, results: Mapping[str, StepResult]) -> list[str]:
+    """Steps that are at work, as far as can be seen from outside: nothing holds them up."""
+    return [
+        name
+        for name, needs in needs_in(plan).items()
+        if name not in results
+        and all(need in results and results[need].state in {"done", "failed"} for need in needs)
+    ]

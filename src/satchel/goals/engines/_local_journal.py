@@ -1,0 +1,187 @@
+"""How does a goal of one process outlive it? As lines of JSON, and a lock that dies with it.
+
+    goals/ID/journal.jsonl   what happened, one line each, appended
+    goals/ID/lock            held by the process that runs the goal
+    goals/ID/cancel          made by who wants it to stop
+    goals/ID/answer.lock     held while an answer is looked at and written
+
+A line is written before anybody builds on it, so a killed process loses only steps that were
+running. What begins, ends or is answered is waited for until the disk has it; a power cut may take
+the results of the last seconds, and those steps are done again. A line that was torn is ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, cast
+
+from satchel._fs import check_lock_file, make_folders, sync_folder
+from satchel.goals.reports import pack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from filelock import BaseFileLock
+
+    from satchel.goals.model import Answer, Goal, GoalState, Plan, StepResult
+
+_TAIL = 8_192
+"""Bytes at the end of a journal that mostly say how it stands."""
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+
+
+class Journal:
+    """The lines of one goal."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.path = os.path.join(folder, "journal.jsonl")
+        self._cancel = os.path.join(folder, "cancel")
+        self._lock: BaseFileLock | None = None
+        self._file = -1
+
+    # --- who runs it ----------------------------------------------------------------------
+
+    def take(self, seconds: float = 0.2) -> bool:
+        """Become the one who runs it; False when another process is."""
+        from filelock import Timeout
+
+        lock = self._lock_of("lock")
+        try:
+            lock.acquire(timeout=seconds)
+        except Timeout:
+            return False
+        self._lock = lock
+        return True
+
+    def leave(self) -> None:
+        """Let others run it."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def is_run(self) -> bool:
+        """Whether a process that lives runs it."""
+        if self._lock is not None:
+            return True
+        if not self.take(0):
+            return True
+        self.leave()
+        return False
+
+    def one_answer(self) -> BaseFileLock:
+        """Held by who looks whether there is an answer, and gives one: the first one holds."""
+        return self._lock_of("answer.lock")
+
+    def _lock_of(self, name: str) -> BaseFileLock:
+        from filelock import FileLock
+
+        make_folders(self.folder)
+        path = os.path.join(self.folder, name)
+        check_lock_file(path)
+        return FileLock(path, poll_interval=0.01, thread_local=False, mode=0o600)
+
+    # --- being stopped from elsewhere -----------------------------------------------------
+
+    def ask_to_stop(self) -> None:
+        """Tell the process that runs it."""
+        os.close(os.open(self._cancel, _FLAGS, 0o600))
+
+    def told_to_stop(self) -> bool:
+        """Whether somebody did."""
+        return os.path.exists(self._cancel)
+
+    def forget_stop(self) -> None:
+        """What was asked is done, or came too late."""
+        if os.path.exists(self._cancel):
+            os.unlink(self._cancel)
+
+    # --- lines ----------------------------------------------------------------------------
+
+    def begin(self, goal: Goal, at: float) -> None:
+        """The first line."""
+        self._add({"goal": pack(goal), "at": at}, sync=True)
+        sync_folder(self.folder)
+
+    def add_result(self, result: StepResult) -> None:
+        """How a step ended."""
+        self._add({"step": pack(result)})
+
+    def add_answer(self, step: str, answer: Answer, revision: int) -> None:
+        """What a person said, to a question of this revision."""
+        self._add({"answer": pack(answer), "to": step, "of": revision}, sync=True)
+
+    def add_run(self, at: float) -> None:
+        """A run begins."""
+        self._add({"run": at})
+
+    def add_revision(self, revision: int, plan: Plan, keep: list[str]) -> None:
+        """A new revision begins with these results."""
+        self._add({"revision": revision, "plan": pack(plan), "keep": keep}, sync=True)
+
+    def add_end(self, state: GoalState, reason: str) -> None:
+        """A run has ended."""
+        self._add({"end": state, "reason": reason}, sync=True)
+
+    def _add(self, line: dict[str, Any], *, sync: bool = False) -> None:
+        if self._file < 0:
+            self._file = os.open(self.path, _FLAGS, 0o600)
+            if _torn(self.path):
+                os.write(self._file, b"\n")
+        data = json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+        while data:  # a whole line at once, but for a disk that is nearly full
+            data = data[os.write(self._file, data) :]
+        if sync:
+            os.fsync(self._file)
+
+    def exists(self) -> bool:
+        """Whether the first line was written."""
+        return os.path.exists(self.path) and os.path.getsize(self.path) > 0
+
+
+def lines_of(path: str) -> Iterator[dict[str, Any]]:
+    """What the lines say, from the first; none when there is no such file."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return
+    for text in data.splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue  # torn by a crash: that step is done again
+        if isinstance(line, dict):
+            yield cast("dict[str, Any]", line)
+
+
+def last_state(path: str) -> str:
+    """The state that the last lines tell, without reading the others; empty if they do not."""
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL))
+        rows = file.read().splitlines()
+    for row in reversed(rows[1:] if size > _TAIL else rows):
+        if row.startswith(b'{"end":'):
+            try:
+                return str(json.loads(row)["end"])
+            except ValueError:
+                return ""  # torn
+        if row.startswith(b'{"run":'):
+            return "running"
+        if row.startswith(b'{"revision":'):
+            return ""
+    return ""
+
+
+def _torn(path: str) -> bool:
+    """Whether the last line has no end."""
+    with open(path, "rb") as file:
+        if not file.seek(0, os.SEEK_END):
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"

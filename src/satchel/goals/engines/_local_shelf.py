@@ -1,0 +1,194 @@
+"""Which goals are there? In memory, and in the folder that several processes share."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from satchel._language import say
+from satchel.errors import Conflict, InvalidInput, NotFound
+from satchel.goals.engines._local_goal import AT_REST, Held
+from satchel.goals.engines._local_journal import Journal, last_state, lines_of
+from satchel.goals.model import Answer, Goal, Plan, StepResult
+from satchel.goals.reports import pack, unpack
+from satchel.goals.spending import spent
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+KEPT = 10_000
+"""Goals that stay in memory, without a folder, once they are over."""
+
+
+class Shelf:
+    """The goals of one engine.
+
+    Args:
+        folder: Where goals have their folders; nowhere when empty.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.here: dict[str, Held] = {}
+        """Goals in memory. With a folder, only those that run here: another process may bring the
+        others on, so they are read whenever they are asked for."""
+
+    def journal(self, goal_id: str) -> Journal | None:
+        """Its journal; None without a folder."""
+        return Journal(os.path.join(self.folder, goal_id)) if self.folder else None
+
+    def known(self, goal_id: str) -> Held:
+        """A goal as it is now, wherever it runs.
+
+        Raises:
+            NotFound: there is none.
+        """
+        held = self.here.get(goal_id)
+        if held is not None:
+            return held
+        held, journal = self._read(goal_id)
+        if held.state not in AT_REST and not journal.is_run():
+            held, _ = self._read(goal_id)  # it may have ended just now
+            if held.state not in AT_REST:
+                held.state = "queued"
+                held.reason = say("Its process is gone; `satchel goal resume` goes on with it")
+        return held
+
+    def adopt(self, goal_id: str) -> Held:
+        """A goal to bring on here: its lock is ours.
+
+        Raises:
+            NotFound: there is none.
+            Conflict: another process runs it.
+        """
+        held = self.here.get(goal_id)
+        if held is not None:
+            return held
+        _, journal = self._read(goal_id)
+        if not journal.take():
+            raise busy(goal_id)
+        held, _ = self._read(goal_id)
+        if held.state not in AT_REST:
+            held.state = "queued"  # whoever ran it is gone, for the lock is ours
+        held.journal = journal
+        return held
+
+    def let_go(self, held: Held) -> None:
+        """Whoever wants may bring it on."""
+        if held.journal is not None:
+            held.journal.leave()
+            self.here.pop(held.goal.id, None)
+
+    def may_be(self, goal_id: str, states: Collection[str]) -> bool:
+        """Whether it is worth reading a whole journal of a goal that shall be in these states."""
+        if not states or goal_id in self.here or not self.folder:
+            return True
+        try:
+            state = last_state(Journal(os.path.join(self.folder, goal_id)).path)
+        except OSError:
+            return False
+        # Who runs may have ended just now, or its process is gone.
+        return state in {"", "running", *states}
+
+    def forget(self, ended: Held) -> None:
+        """One more is over: keep only the latest of those in memory."""
+        if self.folder:
+            return
+        self.here[ended.goal.id] = self.here.pop(ended.goal.id, ended)
+        if len(self.here) <= KEPT + KEPT // 10:
+            return
+        for name in [name for name, held in self.here.items() if held.forgettable()]:
+            if len(self.here) <= KEPT:
+                return
+            del self.here[name]
+
+    def names(self) -> list[str]:
+        """All goals, the latest first."""
+        if not self.folder:
+            return sorted(self.here, key=lambda name: self.here[name].started, reverse=True)
+        found: list[tuple[int, str]] = []
+        if os.path.isdir(self.folder):
+            for name in os.listdir(self.folder):
+                journal = Journal(os.path.join(self.folder, name))
+                if journal.exists():
+                    found.append((os.stat(journal.path).st_mtime_ns, name))
+        return [name for _, name in sorted(found, reverse=True)]
+
+    def _read(self, goal_id: str) -> tuple[Held, Journal]:
+        plain = goal_id not in {"", ".", ".."} and os.path.basename(goal_id) == goal_id
+        journal = self.journal(goal_id) if plain and "\0" not in goal_id else None
+        held = read(journal) if journal else None
+        if held is None or journal is None or held.goal.id != goal_id:
+            raise NotFound(
+                say("There is no goal `{goal}`", goal=goal_id),
+                say("Run `satchel goal list` to see them"),
+            )
+        return held, journal
+
+
+def must_be(held: Held, plan: Plan) -> None:
+    """A goal that is there must have this plan.
+
+    Raises:
+        Conflict: it has another.
+    """
+    if not (same_plan(held.goal.plan, plan) or same_plan(held.first, plan)):
+        raise Conflict(
+            say("There is a goal `{goal}` with another plan", goal=held.goal.id),
+            say("Use another id, or `satchel goal retry` with `--plan` or `--input`"),
+        )
+
+
+def busy(goal_id: str) -> Conflict:
+    """What is said when somebody else runs it."""
+    return Conflict(
+        say("Goal `{goal}` is running", goal=goal_id),
+        say("Wait for it, or run `satchel goal cancel {goal}`", goal=goal_id),
+    )
+
+
+def read(journal: Journal) -> Held | None:
+    """The goal as the lines tell it; None when there is none."""
+    held: Held | None = None
+    for line in lines_of(journal.path):
+        if held is not None:
+            _fold(held, line)
+        elif "goal" in line:
+            held = Held(unpack(Goal, line["goal"]))
+            held.started = float(line.get("at", 0.0))
+    return held
+
+
+def _fold(held: Held, line: dict[str, Any]) -> None:
+    """One line more."""
+    if "step" in line:
+        result = unpack(StepResult, line["step"])
+        held.results[result.step] = result
+    elif "answer" in line:
+        if line.get("of", held.revision) == held.revision:
+            held.answers[line["to"]] = unpack(Answer, line["answer"])
+    elif "revision" in line:
+        kept = set(line["keep"])
+        results = {name: one for name, one in held.results.items() if name in kept}
+        held.spent = spent(held.goal.plan, held.results, results, held.spent)
+        held.results = results
+        held.goal = held.goal._replace(plan=unpack(Plan, line["plan"]))
+        held.revision, held.answers = int(line["revision"]), {}
+        held.state, held.reason = "queued", ""
+    elif "end" in line:
+        held.state, held.reason = line["end"], line.get("reason", "")
+    elif "run" in line:
+        held.state, held.reason = "running", ""
+
+
+def same_plan(one: Plan, other: Plan) -> bool:
+    """Whether two plans are the same once they are written down."""
+    if one == other:
+        return True
+    import json
+
+    try:
+        return json.dumps(pack(one), sort_keys=True) == json.dumps(pack(other), sort_keys=True)
+    except (TypeError, ValueError) as exc:
+        raise InvalidInput(f"The plan has a value that JSON cannot say: {exc}") from exc

@@ -1,0 +1,130 @@
+"""What must an engine be able to do? One protocol; `satchel.testing` has a suite that checks it.
+
+An engine keeps plans and results and brings work to workers. It decides nothing about order,
+retries or failures: `execute` does, with the `Execution` that the engine gives it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, Self
+
+from satchel.goals.execution import Execution, Workbench
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from satchel.goals.artefacts import Artefacts
+    from satchel.goals.model import (
+        Answer,
+        Goal,
+        GoalReport,
+        GoalState,
+        GoalSummary,
+        Plan,
+        StepEvent,
+    )
+
+
+__all__ = ["Engine", "Execution", "Workbench"]
+
+
+class Engine(Protocol):
+    """Where goals run."""
+
+    name: str
+    durable: bool
+    """Whether goals outlive their process without somebody's help."""
+    artefacts: Artefacts
+    """Where large outputs are: `artefacts.load` gets them."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(self, *exc: object) -> None: ...
+
+    async def submit(self, goal: Goal) -> GoalReport:
+        """Begin a goal and come back at once. The same id and plan again is the same goal.
+
+        Raises:
+            InvalidInput: the plan has errors.
+            Conflict: the id is taken by another plan.
+        """
+        ...
+
+    async def wait(self, goal_id: str, timeout: float | None = None) -> GoalReport:  # noqa: ASYNC109
+        """Until it is over, or asks a person; what is so far when the time is up.
+
+        Raises:
+            NotFound: there is no such goal.
+        """
+        ...
+
+    async def report(self, goal_id: str) -> GoalReport:
+        """How far it is now.
+
+        Raises:
+            NotFound: there is no such goal.
+        """
+        ...
+
+    async def list(self, *, states: Sequence[GoalState] = (), limit: int = 50) -> list[GoalSummary]:
+        """The latest goals first."""
+        ...
+
+    async def answer(self, goal_id: str, step: str, answer: Answer) -> None:
+        """Say a person's word; the goal goes on.
+
+        Raises:
+            NotFound: there is no such goal or step.
+            Conflict: the step does not ask, or was answered otherwise. The same answer again is
+                fine.
+        """
+        ...
+
+    async def cancel(self, goal_id: str) -> None:
+        """Stop it: running steps are ended, the others never begin.
+
+        Nothing happens to one that is over.
+
+        Raises:
+            NotFound: there is no such goal.
+        """
+        ...
+
+    async def retry(
+        self, goal_id: str, *, from_step: str = "", plan: Plan | None = None
+    ) -> GoalReport:
+        """Begin a new revision of a goal that is over or asks; kept are results that still hold.
+
+        Args:
+            goal_id: Which.
+            from_step: Do this step and all that depend on it again; when empty, those that did
+                not end as `done`.
+            plan: A changed plan: steps that changed, and what depends on them, are done again.
+
+        Raises:
+            NotFound: there is no such goal or step.
+            Conflict: it is running.
+            InvalidInput: the plan has errors.
+        """
+        ...
+
+    async def resume(self, goal_id: str) -> GoalReport:
+        """Go on with a goal whose process is gone; nothing to do where the engine does it.
+
+        Raises:
+            NotFound: there is no such goal.
+            Conflict: it runs in a process that lives.
+        """
+        ...
+
+    def watch(self, goal_id: str) -> AsyncIterator[StepEvent]:
+        """What happens to it, until it is over or asks. Beginning with what has happened."""
+        ...
+
+    async def work(self, *, drain: float = 30.0) -> None:
+        """Take work from others until cancelled; then finish what is begun, `drain` seconds long.
+
+        Raises:
+            Refused: this engine has no workers.
+        """
+        ...

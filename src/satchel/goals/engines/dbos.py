@@ -1,0 +1,419 @@
+"""How does a goal survive its process? As a workflow of DBOS, in SQLite or PostgreSQL.
+
+    async with DbosEngine(runner, "goals.db") as engine:      # one process, no server
+        await engine.submit(goal)
+        report = await engine.wait(goal.id)
+
+With a runner the process works on goals from when the engine is opened, on those of others too:
+`work()` does nothing but that. Without one it submits, looks, answers and cancels, and workers
+elsewhere do the steps. DBOS is one per process, so there is one engine with a runner at a time;
+engines without one are as many as wanted.
+
+SQLite is for one machine. From the second machine, or for many workers, it is PostgreSQL: the
+database is all that they share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from satchel._language import say
+from satchel._optional import require
+from satchel.errors import Conflict, NotFound, Refused
+from satchel.goals import answers
+from satchel.goals.engines._dbos_process import surely_dead
+from satchel.goals.engines._dbos_runs import (
+    ENGINE,
+    WORKFLOW,
+    Order,
+    RunId,
+    Runs,
+    about,
+    over,
+)
+from satchel.goals.engines._dbos_store import SCHEMA, DatabaseArtefacts, Store
+from satchel.goals.engines._dbos_watch import Waits, Watchers
+from satchel.goals.engines._dbos_worker import APPLICATION, QUEUE, VERSION, Worker
+from satchel.goals.engines.base import Workbench
+from satchel.goals.graph import insist
+from satchel.goals.model import OVER
+from satchel.goals.reports import pack, report_of
+from satchel.goals.revision import still_known
+from satchel.goals.spending import spent
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
+
+    from satchel.goals.artefacts import Artefacts
+    from satchel.goals.engines._dbos_runs import (
+        Run,
+    )
+    from satchel.goals.model import (
+        Answer,
+        Goal,
+        GoalReport,
+        GoalState,
+        GoalSummary,
+        Plan,
+        StepEvent,
+        StepRunner,
+    )
+
+_Given = TypeVar("_Given")
+_NEVER = 10 * 365 * 86400.0
+"""The delay of a run that only says that a goal was cancelled: nobody ever begins it."""
+_STOPPING = 10.0
+"""Seconds that a new revision waits for steps of the old one that were cancelled."""
+
+
+class DbosEngine:
+    """Goals in a database.
+
+    Args:
+        runner: Who does the steps here; without one, others do.
+        database: A path, `sqlite:///…` or `postgresql://…`.
+        artefacts: Where large outputs are kept; in the same database when None.
+        large: Outputs of more bytes than this are kept as artefacts.
+        only: Ids of the goals that this process may do, when not all that wait: the approvals and
+            skills of a person are for their own goals. Read anew at each look, so it may grow.
+        at_once: Goals that a worker has at once, at most. Kept in the database: who says it says
+            it for all workers. When None, what was said last; 100 at first.
+        poll: Seconds between two looks for new goals.
+        lease: Seconds after which a worker that does not answer is taken for dead. One of the same
+            machine is known to be dead at once.
+    """
+
+    name = ENGINE
+    durable = True
+
+    def __init__(
+        self,
+        runner: StepRunner | None = None,
+        database: str = "goals.db",
+        *,
+        artefacts: Artefacts | None = None,
+        large: int = 32_768,
+        only: Collection[str] | None = None,
+        at_once: int | None = None,
+        poll: float = 0.1,
+        lease: float = 5.0,
+    ) -> None:
+        require("dbos", "dbos")
+        self._store = Store(database)
+        self.artefacts: Artefacts = artefacts or DatabaseArtefacts(self._store)
+        self._bench = Workbench(runner, self.artefacts, large) if runner else None
+        self._only = only
+        self._at_once = at_once
+        self._poll = poll
+        self._lease = lease
+        self._client: Any = None
+        self._runs: Runs
+        self._waits: Waits
+        self._watchers = Watchers()
+        self._worker: Worker | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            await asyncio.to_thread(self._connect)
+        except BaseException:
+            self._store.close()
+            raise
+        self._runs = Runs(self._client)
+        self._waits = Waits(self._runs)
+        if self._bench is not None:
+            worker = Worker(
+                self._store,
+                self._runs,
+                self._bench,
+                self._watchers.hear,
+                self._waits.nudge,
+                self._go_on_with_answered,
+                only=self._only,
+                lease=self._lease,
+                threads=16 if self._store.sqlite else 32,
+            )
+            try:
+                await worker.launch()
+            except BaseException:
+                await self._disconnect()
+                raise
+            self._worker = worker
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Leave; what was begun here goes on elsewhere, or when the next worker comes."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            await worker.close()
+        await self._waits.close()
+        await self._disconnect()
+
+    def _connect(self) -> None:
+        from functools import partial
+
+        from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
+
+        client = DBOSClient(
+            system_database_engine=self._store.engine,
+            dbos_system_schema=SCHEMA,
+            serializer=DBOSPortableJSONSerializer(),
+            application_name=APPLICATION,
+            lazy=True,
+        )
+        migrate = partial(DBOS.migrate, self._store.url, schema=SCHEMA)
+        if self._store.sqlite:  # on our connections: those of `DBOS.migrate` lack what they need
+            migrate = client._sys_db.run_migrations  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        self._store.prepare(migrate)
+        self._client = client
+        self._client.register_queue(
+            QUEUE,
+            worker_concurrency=self._at_once or 100,
+            polling_interval_sec=self._poll,
+            on_conflict="always_update" if self._bench and self._at_once else "never_update",
+            application_name=APPLICATION,
+        )
+
+    async def _disconnect(self) -> None:
+        if self._client is not None:
+            await asyncio.to_thread(self._client.destroy)
+            self._client = None
+        self._store.close()
+
+    async def _in_thread(self, work: Callable[..., _Given], *given: Any) -> _Given:
+        if self._client is None:
+            raise Refused(say("The engine is not open"), say("Use it with `async with`"))
+        return await asyncio.to_thread(work, *given)
+
+    # --- beginning ------------------------------------------------------------------------
+
+    async def submit(self, goal: Goal) -> GoalReport:
+        """Begin a goal and come back at once. The same id and plan again is the same goal."""
+        insist(goal)
+        order = Order(goal, RunId(goal.id, 1, 1))
+        if await self._in_thread(self._begin, order):
+            return report_of(goal, {}, "queued", engine=ENGINE)
+        return await self._in_thread(self._same_goal, goal)
+
+    def _begin(self, order: Order, delay: float | None = None) -> bool:
+        """Put a run into the queue; False when it is there already."""
+        from dbos import error
+
+        options: dict[str, Any] = {
+            "workflow_name": WORKFLOW,
+            "queue_name": QUEUE,
+            "workflow_id": str(order.run),
+            "workflow_id_reuse_policy": "reject",
+            "app_version": VERSION,
+            "attributes": about(order.goal),
+        }
+        if delay is not None:
+            options["delay_seconds"] = delay
+        try:
+            self._client.enqueue(options, order.packed())
+        except error.DBOSWorkflowIDInUseError:
+            return False
+        self._runs.keep(order)
+        return True
+
+    def _same_goal(self, goal: Goal) -> GoalReport:
+        run = self._runs.latest(goal.id)
+        plan = pack(goal.plan)
+        known = (str(run.id), str(RunId(goal.id, 1, 1)))
+        if not any(pack(self._runs.order(one).goal.plan) == plan for one in known):
+            raise Conflict(
+                say("There is a goal `{goal}` with another plan", goal=goal.id),
+                say("Use another id, or `satchel goal retry` with `--plan` or `--input`"),
+            )
+        return self._runs.report(run)
+
+    async def retry(
+        self, goal_id: str, *, from_step: str = "", plan: Plan | None = None
+    ) -> GoalReport:
+        """Begin a new revision of a goal that is over or asks; kept are results that hold.
+
+        Raises:
+            Conflict: it runs, or was cancelled and a step of it has not ended yet.
+        """
+        patience = time.monotonic() + _STOPPING
+        while await self._in_thread(self._still_stops, goal_id):
+            if time.monotonic() > patience:
+                raise Conflict(
+                    say(
+                        "Goal `{goal}` was cancelled, and a step of it has not ended", goal=goal_id
+                    ),
+                    say("Wait until its worker has ended it, then try again"),
+                )
+            await asyncio.sleep(0.1)
+        return await self._in_thread(self._retry, goal_id, from_step, plan)
+
+    def _still_stops(self, goal_id: str) -> bool:
+        """Whether a worker that lives is still at a step that was cancelled."""
+        run = self._runs.latest(goal_id)
+        worker = self._store.who_stops(str(run.id)) if run.status == "CANCELLED" else ""
+        return bool(worker) and not surely_dead(worker)
+
+    def _retry(self, goal_id: str, from_step: str, plan: Plan | None) -> GoalReport:
+        run = self._runs.latest(goal_id)
+        if run.moving:
+            raise _busy(goal_id)
+        report = self._runs.report(run)
+        wanted = report.plan if plan is None else plan
+        earlier = self._runs.order(str(run.id))
+        goal = earlier.goal._replace(plan=wanted)
+        insist(goal)
+        kept = still_known(report.plan, wanted, report.steps, from_step)
+        took = spent(report.plan, report.steps, kept, earlier.spent)
+        order = Order(
+            goal, RunId(goal_id, run.id.revision + 1, 1), str(run.id), tuple(kept), spent=took
+        )
+        if not self._begin(order):
+            raise _busy(goal_id)  # somebody else was quicker
+        return report_of(goal, kept, "queued", engine=ENGINE, revision=order.run.revision)
+
+    async def resume(self, goal_id: str) -> GoalReport:
+        """Go on with a goal that was set aside; others go on by themselves."""
+        return await self._in_thread(self._resume, goal_id)
+
+    def _resume(self, goal_id: str) -> GoalReport:
+        run = self._runs.latest(goal_id)
+        if run.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
+            self._client.resume_workflow(str(run.id), queue_name=QUEUE)
+            run = self._runs.latest(goal_id)
+        elif run.status == "PENDING" and not surely_dead(run.worker):
+            raise _busy(goal_id)
+        return self._runs.report(run)
+
+    # --- people ---------------------------------------------------------------------------
+
+    async def answer(self, goal_id: str, step: str, answer: Answer) -> None:
+        """Say a person's word; the goal goes on."""
+        await self._in_thread(self._answer, goal_id, step, answer)
+
+    def _answer(self, goal_id: str, step: str, answer: Answer) -> None:
+        run = self._runs.latest(goal_id)
+        revision = run.id.revision
+        said = self._store.said(goal_id, revision)
+        if not answers.is_new(self._runs.report(run), step, answer, said.get(step)):
+            return
+        self._store.say(goal_id, revision, step, answer)
+        if self._store.said(goal_id, revision)[step] != answer:  # somebody else was quicker
+            answers.is_new(
+                self._runs.report(run), step, answer, self._store.said(goal_id, revision)[step]
+            )
+        self._go_on(goal_id)
+
+    def _go_on(self, goal_id: str) -> None:
+        """Begin the next run of a goal that asked and was answered; when it runs, later."""
+        run = self._runs.latest(goal_id)
+        said = self._store.said(goal_id, run.id.revision)
+        waiting = {one.revision for one in self._store.waiting(goal_id)}
+        for revision in waiting - {run.id.revision}:
+            earlier = self._store.said(goal_id, revision)
+            self._store.taken(goal_id, revision, list(earlier), 0)  # of a plan that is no more
+        if run.moving or run.id.revision not in waiting:
+            return
+        number = 0
+        if run.state == "asking":
+            order = self._runs.order(str(run.id))
+            number = run.id.number + 1
+            now = run.id._replace(number=number)
+            self._begin(Order(order.goal, now, str(run.id), None, said, order.spent))
+            taken = self._runs.order(str(run.id._replace(number=number))).answers
+            said = {step: said[step] for step in said if step in taken}
+        self._store.taken(goal_id, run.id.revision, list(said), number)
+
+    def _go_on_with_answered(self) -> None:
+        """The same for all goals: of answers that came while their goal ran."""
+        for goal_id, revision in self._store.waiting():
+            try:
+                self._go_on(goal_id)
+            except NotFound:  # somebody removed it from the database
+                said = self._store.said(goal_id, revision)
+                self._store.taken(goal_id, revision, list(said), 0)
+
+    async def cancel(self, goal_id: str) -> None:
+        """Stop it."""
+        await self._in_thread(self._cancel, goal_id)
+        if self._worker is not None:
+            self._worker.look()
+        self._waits.nudge()
+
+    def _cancel(self, goal_id: str) -> None:
+        run = self._runs.latest(goal_id)
+        while run.state not in OVER:
+            if run.moving:
+                if run.worker:
+                    self._store.stop(str(run.id), run.worker)
+                self._client.cancel_workflow(str(run.id))
+            else:  # it asks, so no run of it can be stopped: one that never begins says it
+                order = self._runs.order(str(run.id))
+                now = run.id._replace(number=run.id.number + 1)
+                end = Order(order.goal, now, str(run.id), spent=order.spent)
+                self._begin(end, _NEVER)
+                self._client.cancel_workflow(str(end.run))
+            run = self._runs.latest(goal_id)
+            if run.status == "CANCELLED" and run.worker:  # it was taken a moment ago
+                self._store.stop(str(run.id), run.worker)
+
+    # --- looking --------------------------------------------------------------------------
+
+    async def report(self, goal_id: str) -> GoalReport:
+        """How far it is now."""
+        return await self._in_thread(lambda: self._runs.report(self._runs.latest(goal_id)))
+
+    async def wait(self, goal_id: str, timeout: float | None = None) -> GoalReport:  # noqa: ASYNC109
+        """Until it is over, or asks a person; what is so far when the time is up."""
+        end = None if timeout is None else time.monotonic() + timeout
+        run: Run | None = None
+        while True:
+            if run is None:
+                run = await self._in_thread(self._runs.latest, goal_id)
+            left = None if end is None else end - time.monotonic()
+            at_rest = over(run.state)
+            if at_rest and run.state == "asking":
+                at_rest = not await self._in_thread(self._answered, goal_id)
+            if at_rest or (left is not None and left <= 0):
+                return await self._in_thread(self._runs.report, run)
+            if over(run.state):
+                run = None
+                await asyncio.sleep(0.1)
+                continue
+            run = await self._waits.until(str(run.id), left)
+
+    def _answered(self, goal_id: str) -> bool:
+        """Whether a goal that asks was answered, and goes on in a moment."""
+        if not self._store.waiting(goal_id):
+            return False
+        self._go_on(goal_id)
+        return True
+
+    async def list(self, *, states: Sequence[GoalState] = (), limit: int = 50) -> list[GoalSummary]:
+        """The latest goals first."""
+        return await self._in_thread(self._runs.summaries, states, limit)
+
+    async def watch(self, goal_id: str) -> AsyncIterator[StepEvent]:
+        """What happens to it, until it is over or asks. Beginning with what has happened."""
+        async for event in self._watchers.watch(goal_id, self.report):
+            yield event
+
+    async def work(self, *, drain: float = 30.0) -> None:
+        """Work until cancelled; then finish the steps that are begun, `drain` seconds long."""
+        if self._worker is None:
+            raise Refused(
+                say("Nobody here can do steps"), say("Give the engine a runner, and open it")
+            )
+        worker = self._worker
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await worker.drain(drain)
+
+
+def _busy(goal_id: str) -> Conflict:
+    return Conflict(
+        say("Goal `{goal}` is running", goal=goal_id),
+        say("Wait for it, or run `satchel goal cancel {goal}`; should its process be gone, run "
+            "`satchel goal resume {goal}`", goal=goal_id),
+    )  # fmt: skip

@@ -1,0 +1,366 @@
+"""How does a goal run in one process, with nothing installed? As asyncio tasks.
+
+Without a folder everything is lost with the process. With one, each goal has a journal: `resume`
+goes on where a killed process stopped, and other processes can look, answer and cancel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+from satchel._language import say
+from satchel.errors import NotFound, Refused
+from satchel.goals import answers
+from satchel.goals.artefacts import FolderArtefacts, MemoryArtefacts
+from satchel.goals.engines._local_goal import AT_REST, Held, LocalExecution
+from satchel.goals.engines._local_shelf import Shelf, busy, must_be, read
+from satchel.goals.engines._local_watch import LOOK, watch_from_afar, watch_here
+from satchel.goals.execute import execute
+from satchel.goals.execution import Workbench
+from satchel.goals.graph import insist
+from satchel.goals.model import OVER
+from satchel.goals.reports import report_of, summary_of
+from satchel.goals.revision import going_on
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from satchel.goals.artefacts import Artefacts
+    from satchel.goals.model import (
+        Answer,
+        Goal,
+        GoalReport,
+        GoalState,
+        GoalSummary,
+        Plan,
+        StepEvent,
+        StepRunner,
+    )
+
+_PATIENCE = 5.0
+"""Seconds that `cancel` waits for steps to clean up."""
+
+
+class LocalEngine:
+    """Goals in this process.
+
+    Args:
+        runner: Who does the steps; without one goals can be looked at, answered and cancelled.
+        folder: Where journals and large outputs are kept; nowhere when empty.
+        large: Outputs of more bytes than this are kept as artefacts.
+    """
+
+    name = "local"
+    durable = False
+
+    def __init__(
+        self, runner: StepRunner | None = None, folder: str = "", *, large: int = 32_768
+    ) -> None:
+        self.artefacts: Artefacts = MemoryArtefacts()
+        if folder:
+            self.artefacts = FolderArtefacts(os.path.join(folder, "artefacts"))
+        self._bench = Workbench(runner, self.artefacts, large) if runner else None
+        self._shelf = Shelf(os.path.join(folder, "goals") if folder else "")
+        self._looking: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """End what runs; with a folder it can be resumed."""
+        tasks = [held.task for held in self._shelf.here.values() if held.task]
+        if self._looking is not None:
+            tasks.append(self._looking)
+            self._looking = None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- beginning ------------------------------------------------------------------------
+
+    async def submit(self, goal: Goal) -> GoalReport:
+        """Begin a goal and come back at once. The same id and plan again is the same goal."""
+        insist(goal)
+        held = self._shelf.here.get(goal.id)
+        if held is not None:
+            must_be(held, goal.plan)
+        elif self._shelf.folder:
+            held = self._submit_to_folder(goal)
+        else:
+            held = Held(goal)
+            self._start(held)
+        return held.report(self.name)
+
+    def _submit_to_folder(self, goal: Goal) -> Held:
+        journal = self._shelf.journal(goal.id)
+        assert journal is not None  # noqa: S101 - there is a folder
+        if not journal.take():
+            held = self._shelf.known(goal.id)
+            must_be(held, goal.plan)
+            return held
+        try:
+            held = read(journal)
+            if held is None:
+                journal.begin(goal, time.time())
+                held = Held(goal)
+            must_be(held, goal.plan)
+        except BaseException:
+            journal.leave()
+            raise
+        held.journal = journal
+        if held.state in {"queued", "running"}:  # new, or its process is gone
+            self._start(held)
+        else:
+            self._shelf.let_go(held)
+        return held
+
+    async def resume(self, goal_id: str) -> GoalReport:
+        """Go on with a goal whose process is gone."""
+        held = self._shelf.adopt(goal_id)
+        if held.task is not None:
+            raise busy(goal_id)
+        if held.state in OVER or (held.state == "asking" and not held.to_go_on()):
+            self._shelf.let_go(held)
+        else:
+            self._start(held)
+        return held.report(self.name)
+
+    async def retry(
+        self, goal_id: str, *, from_step: str = "", plan: Plan | None = None
+    ) -> GoalReport:
+        """Begin a new revision of a goal that is over or asks; kept are results that hold."""
+        held = self._shelf.adopt(goal_id)
+        if held.task is not None:
+            raise busy(goal_id)
+        try:
+            wanted = held.goal.plan if plan is None else plan
+            insist(held.goal._replace(plan=wanted))
+            held.revise(wanted, from_step)
+            if held.journal is not None:
+                held.journal.add_revision(held.revision, wanted, [*held.results])
+        except BaseException:
+            self._shelf.let_go(held)
+            raise
+        self._start(held)
+        return held.report(self.name)
+
+    async def answer(self, goal_id: str, step: str, answer: Answer) -> None:
+        """Say a person's word; the goal goes on."""
+        journal = self._shelf.known(goal_id).journal or self._shelf.journal(goal_id)
+        if journal is None:
+            held = self._shelf.known(goal_id)
+            if not answers.is_new(held.report(), step, answer, held.answers.get(step)):
+                return
+        else:
+            with journal.one_answer():
+                held = self._shelf.known(goal_id)
+                written = read(journal)  # by any process
+                said = written.answers if written else held.answers
+                if not answers.is_new(held.report(), step, answer, said.get(step)):
+                    return
+                journal.add_answer(step, answer, held.revision)
+        held.answers[step] = answer
+        if held.task is not None:
+            return  # its run sees the answer when it ends
+        if journal is None:
+            self._start(held)
+            return
+        journal.leave()
+        if self._bench is None or not journal.take():
+            return  # the process that runs it looks for answers when it has let go
+        again = read(journal)
+        if again is None or not again.to_go_on():
+            journal.leave()
+            return
+        again.journal = journal
+        self._start(again)
+
+    # --- running --------------------------------------------------------------------------
+
+    def _start(self, held: Held) -> None:
+        """Run it here; without a runner it stays in its journal, for who has one to resume it."""
+        if self._bench is None:
+            if held.journal is None:
+                raise Refused(
+                    say("Nobody here can do the steps of `{goal}`", goal=held.goal.id),
+                    say("Give the engine a runner"),
+                )
+            held.state = "queued"
+            self._shelf.let_go(held)
+            return
+        try:
+            if held.journal is not None:
+                held.journal.forget_stop()
+                held.journal.add_run(time.time())
+        except BaseException:
+            self._shelf.let_go(held)
+            raise
+        self._shelf.here[held.goal.id] = held
+        held.cancelled = False
+        held.begin()
+        held.task = asyncio.create_task(self._run(held, self._bench))
+        held.task.add_done_callback(lambda task: self._ended(held, task))
+        if held.journal is not None and self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+
+    async def _run(self, held: Held, bench: Workbench) -> None:
+        """Run a goal as far as it goes; again when it was answered meanwhile."""
+        while True:
+            known = going_on(held.results) if held.results else {}
+            # Who asked before still asks, also while the new run has not come to it.
+            asked = {name: one for name, one in held.results.items() if one.state == "asking"}
+            held.results = {**asked, **known}
+            report = await execute(
+                held.goal,
+                LocalExecution(held, bench),
+                known=known,
+                answers=held.answers,
+                revision=held.revision,
+                spent=held.spent,
+                started=held.started,
+                in_order=False,
+                progress=held.progress,
+                engine=self.name,
+            )
+            if held.journal is not None:
+                held.journal.add_end(report.state, report.reason)
+                written = read(held.journal)
+                held.answers = written.answers if written else held.answers
+            held.end(report)
+            if not held.to_go_on() and not _late_answer(held):
+                return
+            if held.journal is not None:
+                held.journal.add_run(time.time())
+            held.begin()
+
+    def _ended(self, held: Held, task: asyncio.Task[None]) -> None:
+        """A goal runs no more: by itself, cancelled, with the engine, or because of a fault."""
+        held.task = None
+        try:
+            if task.cancelled():
+                # An engine that is closed leaves goals in a folder as they are, to be resumed.
+                if held.cancelled or held.journal is None:
+                    self._close(
+                        held, "cancelled", "" if held.cancelled else "The engine was closed"
+                    )
+            elif (exc := task.exception()) is not None:
+                self._close(held, "failed", f"{type(exc).__name__}: {exc}")
+        finally:
+            self._shelf.let_go(held)
+            held.wake()
+            self._shelf.forget(held)
+
+    @staticmethod
+    def _close(held: Held, state: GoalState, reason: str) -> None:
+        held.end(
+            report_of(
+                held.goal,
+                held.results,
+                state,
+                reason=reason,
+                engine=LocalEngine.name,
+                started=held.started,
+                revision=held.revision,
+            )
+        )
+        if held.journal is not None:
+            with suppress(OSError):  # a full disk is why it failed, maybe
+                held.journal.add_end(state, reason)
+                held.journal.forget_stop()
+
+    async def _look(self) -> None:
+        """Look every now and then whether another process wants something stopped."""
+        while True:
+            await asyncio.sleep(LOOK)
+            for held in list(self._shelf.here.values()):
+                if held.task and held.journal and held.journal.told_to_stop():
+                    held.cancelled = True
+                    held.task.cancel()
+                    held.journal.forget_stop()
+
+    async def cancel(self, goal_id: str) -> None:
+        """Stop it."""
+        held = self._shelf.known(goal_id)
+        if held.state in OVER:
+            return
+        if held.task is not None:
+            held.cancelled = True
+            held.task.cancel()
+            await asyncio.wait([held.task], timeout=_PATIENCE)
+            return
+        held.journal = self._shelf.journal(goal_id)
+        if held.journal is not None and not held.journal.take():
+            held.journal.ask_to_stop()
+            return
+        self._close(held, "cancelled", "")
+        self._shelf.let_go(held)
+
+    # --- looking --------------------------------------------------------------------------
+
+    async def report(self, goal_id: str) -> GoalReport:
+        """How far it is now."""
+        return self._shelf.known(goal_id).report(self.name)
+
+    async def wait(self, goal_id: str, timeout: float | None = None) -> GoalReport:  # noqa: ASYNC109
+        """Until it is over, or asks a person; what is so far when the time is up."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            held = self._shelf.known(goal_id)
+            left = None if end is None else end - time.monotonic()
+            rests = held.task is None and held.state in AT_REST
+            if rests or (left is not None and left <= 0):
+                return held.report(self.name)
+            if held.task is None:
+                await asyncio.sleep(LOOK if left is None else min(left, LOOK))
+            elif left is None:
+                await held.changed()
+            else:
+                changed = held.changed()
+                await asyncio.wait([changed], timeout=left)
+                changed.cancel()
+
+    async def list(self, *, states: Sequence[GoalState] = (), limit: int = 50) -> list[GoalSummary]:
+        """The latest goals first."""
+        found: list[GoalSummary] = []
+        for name in self._shelf.names():
+            if len(found) >= limit:
+                break
+            if not self._shelf.may_be(name, states):
+                continue
+            with suppress(NotFound):
+                summary = summary_of(self._shelf.known(name).report(self.name))
+                if not states or summary.state in states:
+                    found.append(summary)
+        return found
+
+    def watch(self, goal_id: str) -> AsyncIterator[StepEvent]:
+        """What happens to it, until it is over or asks. Beginning with what has happened."""
+        held = self._shelf.known(goal_id)
+        if held.journal is None and self._shelf.folder:
+            return watch_from_afar(self._shelf, goal_id)
+        return watch_here(held)
+
+    async def work(self, *, drain: float = 30.0) -> None:
+        """There are no workers here."""
+        del drain
+        raise Refused(
+            say("The engine `local` has no workers"),
+            say("Use `--engine dbos` or `--engine temporal` for work on several machines"),
+        )
+
+
+def _late_answer(held: Held) -> bool:
+    """Let go of the lock, and look whether an answer came while it was held."""
+    journal = held.journal
+    if journal is None or held.state != "asking":
+        return False
+    journal.leave()
+    written = read(journal)
+    if written is None or not written.to_go_on() or not journal.take():
+        return False
+    held.answers = written.answers
+    return True

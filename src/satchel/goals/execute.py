@@ -1,0 +1,365 @@
+"""Who runs when? Knows no engine: order, budget, parallelism, failures and people are decided here.
+
+One task per step, made in the order of the plan; each waits for what it needs. So an engine that
+knows steps by the order of its calls sees the same order in every replay, whoever finishes first.
+Nothing here knows a file, a clock, chance or the environment: it runs inside workflows too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from satchel.errors import InternalError
+from satchel.goals import artefacts
+from satchel.goals.endings import answered, broken, ending, final, skipped
+from satchel.goals.execution import Progress
+from satchel.goals.model import Budget, StepCall, StepEvent, StepResult
+from satchel.goals.pool import Pool
+from satchel.goals.reports import report_of
+from satchel.goals.spending import Spending
+from satchel.goals.templates import Values, fill, steps_mentioned
+from satchel.goals.wiring import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping
+
+    from satchel.goals.execution import Execution
+    from satchel.goals.model import Answer, Goal, GoalReport, Step
+
+_T = TypeVar("_T")
+_NOTHING: Mapping[str, Any] = {}
+_UNLIMITED = Budget()
+_REST = frozenset(("asking", "waiting"))
+_QUESTION = 20_000
+"""Characters that a person is asked with: it is in every report, and nobody reads more."""
+
+
+async def execute(  # noqa: PLR0913 - what each engine knows of a run differs
+    goal: Goal,
+    execution: Execution,
+    *,
+    known: Mapping[str, StepResult] = _NOTHING,
+    answers: Mapping[str, Answer] = _NOTHING,
+    revision: int = 1,
+    spent: Budget = _UNLIMITED,
+    started: float = 0.0,
+    in_order: bool = True,
+    progress: Progress | None = None,
+    engine: str = "",
+) -> GoalReport:
+    """Run a goal until it is over, or only people can bring it on.
+
+    Args:
+        goal: With a plan that `graph.check` found no error in.
+        execution: The engine's side of this run.
+        known: Results of runs before this one; these steps are not done again.
+        answers: What people said so far, by step.
+        revision: The goal's.
+        spent: What earlier revisions took for results that are not in `known`.
+        started: When the goal first ran; now when 0.
+        in_order: Call `record` for all steps at once, in the order of the plan; an engine that
+            knows steps by the order of its calls needs that. Else each when it may begin.
+        progress: Where others look meanwhile.
+        engine: The engine's name, for the report.
+
+    Raises:
+        InternalError: the engine gave a result to a step that is not its own.
+    """
+    run = _Run(goal, execution, known, answers, revision, progress or Progress(), spent)
+    started = started or execution.now()
+    await run.go(in_order=in_order)
+    return run.report(started, engine)
+
+
+class _Run:
+    """One run."""
+
+    def __init__(
+        self,
+        goal: Goal,
+        execution: Execution,
+        known: Mapping[str, StepResult],
+        answers: Mapping[str, Answer],
+        revision: int,
+        progress: Progress,
+        spent: Budget,
+    ) -> None:
+        plan = goal.plan
+        self.goal = goal
+        self.plan = plan
+        self.execution = execution
+        self.known = known
+        self.answers = answers
+        self.revision = revision
+        self.progress = progress
+        self.results = progress.results
+        self.running = progress.running
+        self.steps, self.needs, self.behind = wire(plan)
+        self.by_id = {step.id: step for step in self.steps}
+        self.left = {name: len(needs) for name, needs in self.needs.items()}
+        """Step -> how many of its needs have not ended."""
+        self.todo = len(self.steps)
+        self.loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[None] = self.loop.create_future()
+        self.tasks: list[asyncio.Task[None]] = []
+        self.pool: Pool | None = None
+        """Who does steps that need not be begun in order."""
+        self.given: set[str] = set()
+        """Steps that have a task, or a place in the pool's queue."""
+        self.ready: dict[str, asyncio.Event] = {}
+        self.at_work: dict[str, asyncio.Task[Any]] = {}
+        """Step -> the task that is inside `perform` or `ask`. Only there may it be cancelled from
+        here: elsewhere the engine is writing something down."""
+        self.told: set[str] = set()
+        """Steps that were told to stop."""
+        self.culprit: StepResult | None = None
+        """The failure that stopped everything."""
+        self.fault: BaseException | None = None
+        """What the engine itself could not do: that ends the run."""
+        self.broke = ""
+        """Which budget is used up."""
+        self.spending = Spending(plan, spent) if plan.budget != _UNLIMITED else None
+        self.room: asyncio.Semaphore | None = None
+
+    async def go(self, *, in_order: bool) -> None:
+        """Every step, to its end."""
+        for step in self.steps if self.known else ():
+            result = self.known.get(step.id)
+            if result is not None:
+                self.settle(step, result)
+        if not in_order:
+            self.pool = Pool(self.one, self.plan.parallel)
+        elif self.plan.parallel < len(self.steps):
+            self.room = asyncio.Semaphore(self.plan.parallel)
+        for step in self.steps:
+            if step.id not in self.known and (
+                in_order or not self.left[step.id] or self.culprit is not None
+            ):
+                self.give(step)
+        try:
+            await self.over
+        except GeneratorExit:
+            raise  # the run was thrown away: nobody is left to clean up for
+        except BaseException:
+            # Nothing of a run outlives it. Whoever is cleaning up already is not disturbed.
+            tasks = [*self.tasks, *(self.pool.workers if self.pool else ())]
+            for task in tasks:
+                if not task.done() and not task.cancelling():
+                    task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
+
+    def give(self, step: Step) -> None:
+        """Let somebody do a step. Who waits for people takes no place in the pool."""
+        self.given.add(step.id)
+        if self.pool is not None and step.action_type != "human":
+            self.pool.add(step)
+        else:
+            self.tasks.append(asyncio.create_task(self.one(step)))
+
+    async def one(self, step: Step) -> None:
+        """A step, as the engine remembers it."""
+        if self.over.done():
+            return  # something broke, and everything is about to be cancelled
+        try:
+            result = await self.execution.record(step, partial(self.body, step))
+            self.settle(step, result)
+        except GeneratorExit:
+            raise  # the run was thrown away
+        except BaseException as exc:
+            if not self.over.done():
+                if isinstance(exc, asyncio.CancelledError):
+                    self.over.cancel()
+                else:
+                    self.over.set_exception(exc)
+            if not isinstance(exc, Exception):
+                raise
+
+    async def body(self, step: Step) -> StepResult:
+        """A step, as it happens: wait, look whether it may begin, do it."""
+        if self.left[step.id] and self.culprit is None:
+            event = self.ready[step.id] = asyncio.Event()
+            await event.wait()
+        try:
+            if self.needs[step.id] or self.culprit is not None or self.spending is not None:
+                result = self.held(step)
+                if result is not None:
+                    return result
+            if step.action_type == "human":
+                return await self.ask(step)
+            if self.room is None:
+                return await self.perform(step) or self.stopped(step)
+            # A place is taken only by who needs nothing more: nobody with a place waits for one.
+            async with self.room:
+                result = self.held(step)  # things happened meanwhile
+                return result or await self.perform(step) or self.stopped(step)
+        except Exception as exc:
+            if exc is self.fault or isinstance(exc, InternalError):
+                raise
+            return broken(step, exc)  # an engine that replays would try it for ever
+
+    def held(self, step: Step) -> StepResult | None:
+        """Why a step does not begin; None when it may."""
+        if self.culprit is not None:
+            return self.stopped(step)
+        waits = False
+        for need in self.needs[step.id]:
+            result = self.results[need]
+            state = result.state
+            if state == "done" or (state == "failed" and self.policy(need) == "continue"):
+                continue
+            if state in _REST:
+                waits = True
+                continue
+            return skipped(step, result)
+        if waits:
+            return StepResult(step.id, "waiting")
+        if self.spending is not None and step.action_type != "human":
+            now = self.execution.now()
+            self.broke = self.broke or self.spending.used_up(self.results, self.running, now)
+            if self.broke:
+                return StepResult(step.id, "skipped", error=final("BUDGET", self.broke))
+        return None
+
+    def stopped(self, step: Step) -> StepResult:
+        """A step that ends because another one failed."""
+        culprit = self.culprit.step if self.culprit else ""
+        error = final("CANCELLED", f"Step `{culprit}` failed, which stops the goal")
+        return StepResult(step.id, "cancelled", error=error)
+
+    def perform(self, step: Step) -> Awaitable[StepResult | None]:
+        """Have it done by a worker; None when it was stopped."""
+        plan = self.plan
+        call = StepCall(
+            self.goal.id,
+            step,
+            plan.inputs,
+            self.outputs(step),
+            plan.goal,
+            self.revision,
+            plan.retry if step.retry is None else step.retry,
+            plan.timeout if step.timeout is None else step.timeout,
+        )
+        if self.spending is not None:
+            now = self.execution.now()
+            call = call._replace(left=self.spending.left(self.results, self.running, now))
+        return self.stoppable(step, "running", self.execution.perform(call))
+
+    def outputs(self, step: Step) -> dict[str, Any]:
+        """The outputs that its texts mention; nothing of a step that failed."""
+        if "{{" not in step.prompt and not step.arguments:
+            return {}
+        return {
+            name: self.results[name].output if self.results[name].state == "done" else None
+            for name in steps_mentioned(step)
+        }
+
+    async def ask(self, step: Step) -> StepResult:
+        """Have it said by a person."""
+        outputs = {name: artefacts.shown(value) for name, value in self.outputs(step).items()}
+        text = fill(step.prompt, Values(self.plan.inputs, outputs, self.plan.goal))
+        if len(text) > _QUESTION:
+            text = f"{text[:_QUESTION]}… ({len(text)} characters)"
+        since = self.execution.now()
+        answer = self.answers.get(step.id)
+        if answer is None:
+            answer = await self.stoppable(step, "asking", self.execution.ask(step, text), text)
+        if answer is None:
+            if self.culprit is not None:
+                return self.stopped(step)
+            return StepResult(step.id, "asking", text, started=since)
+        return answered(step, answer, since, self.execution.now())
+
+    async def stoppable(
+        self, step: Step, state: str, work: Awaitable[_T], text: str = ""
+    ) -> _T | None:
+        """Wait for what may take long; None when it was stopped because another step failed."""
+        task = asyncio.current_task(self.loop)
+        if task is None:  # pragma: no cover - a body always runs in a task
+            raise InternalError("A step runs outside of any task")
+        name = step.id
+        now = self.execution.now()
+        self.at_work[name] = task
+        if state == "running":
+            self.running[name] = now
+        if self.progress.watched:
+            self.execution.tell(StepEvent(self.goal.id, name, state, now, text))
+        try:
+            result = await work
+        except BaseException as exc:
+            if name not in self.told or not isinstance(exc, Exception | asyncio.CancelledError):
+                self.fault = exc
+                raise
+            if task.uncancel() > 0:
+                raise  # the whole run is cancelled as well
+            return None
+        else:
+            if name in self.told:
+                task.uncancel()  # it was quicker than we
+            return result
+        finally:
+            del self.at_work[name]
+            self.running.pop(name, None)
+
+    def settle(self, step: Step, result: StepResult) -> None:
+        """A step has ended, here or in an earlier run: whoever waits for it may look."""
+        name = step.id
+        state = result.state
+        if result.step != name:
+            raise InternalError(
+                f"Step `{name}` was given the result of `{result.step}`", "Please report this"
+            )
+        self.results[name] = result
+        if self.spending is not None:
+            self.spending.add(result)
+        if self.progress.watched and name not in self.known and state != "asking":
+            now = self.execution.now()
+            self.execution.tell(StepEvent(self.goal.id, name, state, now, "", result))
+        if state == "failed" and self.policy(name) == "fail_fast":
+            self.stop(result)
+        elif state == "skipped" and result.error and result.error.code == "BUDGET":
+            self.broke = result.error.message  # decided before a crash, and it stays so
+        for other in self.behind[name]:
+            self.left[other] -= 1
+            if not self.left[other]:
+                self.wake(other)
+        self.todo -= 1
+        if not self.todo and not self.over.done():
+            self.over.set_result(None)
+
+    def wake(self, name: str) -> None:
+        """Let a step look whether it may begin."""
+        if name in self.ready:
+            self.ready[name].set()
+        elif self.pool is not None and name not in self.given and name not in self.known:
+            self.give(self.by_id[name])
+
+    def policy(self, name: str) -> str:
+        """What the failure of a step means."""
+        return self.by_id[name].on_failure or self.plan.on_failure
+
+    def stop(self, culprit: StepResult) -> None:
+        """End everything that runs, and let nothing begin."""
+        if self.culprit is not None:
+            return
+        self.culprit = culprit
+        for name in self.left:
+            self.wake(name)
+        for name, task in self.at_work.items():
+            self.told.add(name)
+            task.cancel()
+
+    def report(self, started: float, engine: str) -> GoalReport:
+        """How it ended."""
+        state, reason = ending(self.steps, self.results, self.culprit, self.broke)
+        return report_of(
+            self.goal,
+            self.results,
+            state,
+            reason=reason,
+            engine=engine,
+            started=started,
+            revision=self.revision,
+        )

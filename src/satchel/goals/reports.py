@@ -1,0 +1,251 @@
+"""How do records go to JSON and back, and how is a goal summed up? The same for every engine.
+
+`pack` leaves out what is as by default, so that journals stay small; `unpack` puts it back and
+ignores fields that a later version added. Nothing here knows a file, a clock or the environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from satchel.errors import InvalidInput
+from satchel.goals.model import (
+    ENDS,
+    NO_USAGE,
+    Answer,
+    Budget,
+    Goal,
+    GoalReport,
+    GoalSummary,
+    Plan,
+    Retry,
+    Step,
+    StepCall,
+    StepError,
+    StepEvent,
+    StepResult,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from satchel.goals.model import GoalState
+
+Record = TypeVar(
+    "Record", Answer, Budget, Goal, GoalReport, GoalSummary, Plan, Retry, Step, StepCall,
+    StepError, StepEvent, StepResult, Usage,
+)  # fmt: skip
+
+_INSIDE: dict[type[Any], dict[str, type[Any]]] = {
+    Step: {"retry": Retry},
+    Plan: {"steps": Step, "retry": Retry, "budget": Budget},
+    Goal: {"plan": Plan},
+    StepResult: {"error": StepError, "usage": Usage},
+    GoalReport: {"plan": Plan, "steps": StepResult, "usage": Usage},
+    StepEvent: {"result": StepResult},
+    StepCall: {"step": Step, "retry": Retry, "left": Budget},
+}
+"""Record -> its fields that hold records: one, several, or several by name."""
+_LISTS = {"needs", "skills", "tools", "notes"}
+"""Fields that are tuples of texts."""
+
+
+def pack(record: Any) -> dict[str, Any]:
+    """A record as JSON values."""
+    kind = cast("Any", type(record))
+    inside = _INSIDE.get(kind)
+    defaults = kind._field_defaults
+    packed: dict[str, Any] = {}
+    for name, value in zip(kind._fields, record, strict=True):
+        if name in defaults and value == defaults[name]:
+            continue
+        if inside is not None and name in inside:
+            packed[name] = _pack_inside(value)
+        else:
+            packed[name] = list(cast("Any", value)) if isinstance(value, tuple) else value
+    return packed
+
+
+def _pack_inside(value: Any) -> Any:
+    if value is None:
+        return None
+    if hasattr(value, "_fields"):
+        return pack(value)
+    if isinstance(value, tuple):
+        return [pack(one) for one in cast("tuple[Any, ...]", value)]
+    return {name: pack(one) for name, one in value.items()}
+
+
+def unpack(kind: type[Record], packed: Any) -> Record:
+    """A record from what `pack` made.
+
+    Raises:
+        InvalidInput: it is something else.
+    """
+    if not isinstance(packed, dict):
+        raise InvalidInput(f"A `{kind.__name__}` is an object, and this is none")
+    table = cast("dict[str, Any]", packed)
+    inside = _INSIDE.get(kind)
+    values: dict[str, Any] = {}
+    for name in kind._fields:
+        if name not in table:
+            continue
+        value: Any = table[name]
+        if inside is not None and name in inside and value is not None:
+            value = _unpack_inside(inside[name], value, kind is GoalReport and name == "steps")
+        elif name in _LISTS:
+            value = tuple(cast("list[str]", value))
+        values[name] = value
+    try:
+        return kind(**values)
+    except TypeError as exc:
+        raise InvalidInput(f"Something is missing in a `{kind.__name__}`: {exc}") from exc
+
+
+def _unpack_inside(kind: type[Any], value: Any, by_name: bool) -> Any:  # noqa: FBT001
+    if by_name:
+        return {name: unpack(kind, one) for name, one in value.items()}
+    if isinstance(value, list):
+        return tuple(unpack(kind, one) for one in cast("list[Any]", value))
+    return unpack(kind, value)
+
+
+def pack_results(results: Mapping[str, StepResult]) -> dict[str, Any]:
+    """Results by step, as JSON values."""
+    return {name: pack(result) for name, result in results.items()}
+
+
+def unpack_results(packed: Mapping[str, Any]) -> dict[str, StepResult]:
+    """The same, back."""
+    return {name: unpack(StepResult, value) for name, value in packed.items()}
+
+
+def total(usages: Iterable[Usage]) -> Usage:
+    """What several took; the cost is that of those whose price is known."""
+    requests = asked = given = 0
+    cost: float | None = None
+    for usage in usages:
+        requests += usage.requests
+        asked += usage.input_tokens
+        given += usage.output_tokens
+        if usage.cost is not None:
+            cost = (cost or 0.0) + usage.cost
+    return Usage(requests, asked, given, cost)
+
+
+def at_work(plan: Plan, results: Mapping[str, StepResult]) -> float:
+    """For how many seconds at least one step was at work. Waiting for people is no work."""
+    spans = [
+        (result.started, result.started + result.seconds)
+        for result in results.values()
+        if result.seconds > 0
+    ]
+    if not spans:
+        return 0.0
+    people = {step.id for step in plan.steps if step.action_type == "human"}
+    if people:
+        spans = [
+            (result.started, result.started + result.seconds)
+            for name, result in results.items()
+            if result.seconds > 0 and name not in people
+        ]
+    spans.sort()
+    seconds = until = 0.0
+    for begin, end in spans:
+        if end > until:
+            seconds += end - max(begin, until)
+            until = end
+    return seconds
+
+
+def report_of(
+    goal: Goal,
+    results: Mapping[str, StepResult],
+    state: GoalState,
+    *,
+    reason: str = "",
+    engine: str = "",
+    started: float = 0.0,
+    revision: int = 1,
+) -> GoalReport:
+    """A goal summed up from the results that are there; the other steps are `waiting`.
+
+    A goal that is `cancelled` or `failed` has no step that still waits: such a one is `cancelled`.
+    """
+    steps: Mapping[str, StepResult]
+    if not results and state not in {"cancelled", "failed"}:
+        steps = _NotBegun(goal.plan)
+    else:
+        steps = _every_step(goal.plan, results, ended=state in {"cancelled", "failed"})
+    if not started and results:
+        started = min((one.started for one in steps.values() if one.started), default=0.0)
+    usages = [result.usage for result in results.values() if result.usage is not NO_USAGE]
+    return GoalReport(
+        goal.id,
+        state,
+        goal.plan,
+        steps,
+        engine,
+        started,
+        at_work(goal.plan, results) if results else 0.0,
+        total(usages) if usages else NO_USAGE,
+        reason,
+        revision,
+    )
+
+
+def _every_step(
+    plan: Plan, results: Mapping[str, StepResult], *, ended: bool
+) -> dict[str, StepResult]:
+    steps: dict[str, StepResult] = {}
+    for step in plan.steps:
+        name = step.id
+        result = results.get(name)
+        if result is None:
+            result = StepResult(name, "cancelled" if ended else "waiting")
+        elif ended and result.state not in ENDS:
+            result = StepResult(name, "cancelled", started=result.started)
+        steps[name] = result
+    return steps
+
+
+class _NotBegun(Mapping[str, StepResult]):
+    """The steps of a goal that has just been submitted: most callers never look at them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._steps: dict[str, StepResult] | None = None
+
+    def _made(self) -> dict[str, StepResult]:
+        if self._steps is None:
+            self._steps = _every_step(self._plan, {}, ended=False)
+        return self._steps
+
+    def __getitem__(self, name: str) -> StepResult:
+        return self._made()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made())
+
+    def __len__(self) -> int:
+        return len(self._plan.steps)
+
+    def __repr__(self) -> str:
+        return repr(self._made())
+
+
+def summary_of(report: GoalReport) -> GoalSummary:
+    """One line of a list."""
+    done = sum(result.state == "done" for result in report.steps.values())
+    return GoalSummary(
+        report.id,
+        report.state,
+        report.plan.goal,
+        report.engine,
+        report.started,
+        report.seconds,
+        done,
+        len(report.steps),
+    )

@@ -1,0 +1,249 @@
+"""Does an output fit what the step promised? The part of JSON Schema that plans use.
+
+Keywords that are not checked are named by `unchecked`, so that a plan's author is told. Nothing
+here knows a file, a clock or the environment: it runs inside workflows too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, cast
+
+from satchel.goals import patterns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
+_SILENT = frozenset((
+    "title", "description", "examples", "default", "$schema", "$id", "$comment", "format",
+    "deprecated", "readOnly", "writeOnly",
+))  # fmt: skip
+"""Keywords that say something to people and allow or forbid nothing."""
+_CHECKED = frozenset((
+    "type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf",
+    "oneOf", "allOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength",
+    "maxLength", "pattern", "minItems", "maxItems",
+))  # fmt: skip
+_NUMBERS = (
+    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength",
+    "minItems", "maxItems",
+)  # fmt: skip
+_MOST = 10
+"""Slips that are named; more help nobody."""
+_DEPTH = 64
+
+
+def slips(value: Any, schema: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a value; each begins with where, such as `rows.0.price`."""
+    found: list[str] = []
+    for slip in _slips(value, schema, "", 0, patterns.Tries()):
+        found.append(slip)
+        if len(found) == _MOST:
+            break
+    return found
+
+
+def unchecked(schema: Mapping[str, Any]) -> list[str]:
+    """Keywords of a schema that `slips` does not look at."""
+    found: dict[str, None] = {}
+    for part in _parts(schema):
+        for key in part:
+            if key not in _CHECKED and key not in _SILENT:
+                found[str(key)] = None
+    return list(found)
+
+
+def fields_of(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The fields of an object with a closed or open list of them; None when it names none."""
+    fields = schema.get("properties")
+    return cast("Mapping[str, Any]", fields) if isinstance(fields, dict) else None
+
+
+def _parts(schema: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
+    if not isinstance(schema, dict) or depth > _DEPTH:
+        return
+    here = cast("dict[str, Any]", schema)
+    yield here
+    for key in ("items", "additionalProperties"):
+        yield from _parts(here.get(key), depth + 1)
+    for key in ("anyOf", "oneOf", "allOf"):
+        for part in here.get(key) or ():
+            yield from _parts(part, depth + 1)
+    for part in (fields_of(here) or {}).values():
+        yield from _parts(part, depth + 1)
+
+
+def _is(value: Any, kind: str) -> bool:
+    if kind == "null":
+        return value is None
+    if kind == "boolean":
+        return isinstance(value, bool)
+    if kind == "integer":
+        return (isinstance(value, int) and not isinstance(value, bool)) or (
+            isinstance(value, float) and value.is_integer()
+        )
+    if kind == "number":
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    shapes: dict[str, Any] = {"string": str, "object": dict, "array": list}
+    return kind in shapes and isinstance(value, shapes[kind])
+
+
+def _slips(value: Any, schema: Any, where: str, depth: int, tries: patterns.Tries) -> Iterator[str]:
+    at = f"`{where}`" if where else "The output"
+    if schema is False:
+        yield f"{at} is not allowed"
+    if not isinstance(schema, dict) or depth > _DEPTH:
+        return
+    rules = cast("dict[str, Any]", schema)
+    kinds = rules.get("type")
+    if kinds is not None:
+        kinds = [kinds] if isinstance(kinds, str) else cast("list[str]", kinds)
+        if not any(_is(value, kind) for kind in kinds):
+            yield f"{at} must be {' or '.join(kinds)}"
+            return
+    if "enum" in rules and not any(_same(value, one) for one in rules["enum"]):
+        yield f"{at} must be one of {', '.join(map(_shown, rules['enum']))}"
+    if "const" in rules and not _same(value, rules["const"]):
+        yield f"{at} must be {_shown(rules['const'])}"
+    yield from _combined(value, rules, where, at, depth, tries)
+    if isinstance(value, dict):
+        yield from _object(cast("dict[str, Any]", value), rules, where, at, depth, tries)
+    elif isinstance(value, list):
+        rows = cast("list[Any]", value)
+        yield from _within(len(rows), rules, ("minItems", "maxItems"), f"{at} must have", "items")
+        for index, row in enumerate(rows):
+            yield from _slips(
+                row, rules.get("items"), f"{where}.{index}".lstrip("."), depth + 1, tries
+            )
+    else:
+        yield from _scalar(value, rules, at, tries)
+
+
+def _scalar(value: Any, rules: Mapping[str, Any], at: str, tries: patterns.Tries) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from _within(
+            len(value), rules, ("minLength", "maxLength"), f"{at} must have", "characters"
+        )
+        slip = patterns.fits(rules["pattern"], value, tries) if "pattern" in rules else ""
+        if slip:
+            yield f"{at} {slip}"
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield from _within(value, rules, ("minimum", "maximum"), f"{at} must be", "")
+        if "exclusiveMinimum" in rules and value <= rules["exclusiveMinimum"]:
+            yield f"{at} must be more than {rules['exclusiveMinimum']}"
+        if "exclusiveMaximum" in rules and value >= rules["exclusiveMaximum"]:
+            yield f"{at} must be less than {rules['exclusiveMaximum']}"
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _within(
+    size: float, rules: Mapping[str, Any], keys: tuple[str, str], must: str, unit: str
+) -> Iterator[str]:
+    least, most = rules.get(keys[0]), rules.get(keys[1])
+    if least is not None and size < least:
+        yield f"{must} at least {least} {unit}".rstrip()
+    if most is not None and size > most:
+        yield f"{must} at most {most} {unit}".rstrip()
+
+
+def _object(
+    value: dict[str, Any],
+    rules: Mapping[str, Any],
+    where: str,
+    at: str,
+    depth: int,
+    tries: patterns.Tries,
+) -> Iterator[str]:
+    fields = fields_of(rules) or {}
+    for name in rules.get("required") or ():
+        if name not in value:
+            yield f"{at} has no `{name}`"
+    rest = rules.get("additionalProperties", True)
+    for name, item in value.items():
+        below = f"{where}.{name}".lstrip(".")
+        if name in fields:
+            yield from _slips(item, fields[name], below, depth + 1, tries)
+        elif rest is False:
+            yield f"`{below}` is not a field of it"
+        else:
+            yield from _slips(item, rest, below, depth + 1, tries)
+
+
+def _combined(
+    value: Any, rules: Mapping[str, Any], where: str, at: str, depth: int, tries: patterns.Tries
+) -> Iterator[str]:
+    for part in rules.get("allOf") or ():
+        yield from _slips(value, part, where, depth + 1, tries)
+    for key in ("anyOf", "oneOf"):
+        parts = rules.get(key)
+        if parts:
+            fits = sum(
+                next(_slips(value, part, where, depth + 1, tries), None) is None for part in parts
+            )
+            if not fits or (key == "oneOf" and fits > 1):
+                few = "one" if key == "oneOf" else "at least one"
+                yield f"{at} must fit {few} of {len(parts)} forms"
+
+
+def _shown(value: Any) -> str:
+    import json
+
+    return f"`{json.dumps(value, ensure_ascii=False)}`"
+
+
+def _no_type(rules: Mapping[str, Any]) -> str:
+    if "type" not in rules:
+        return ""
+    kinds = rules["type"]
+    if not isinstance(kinds, str | list) or not kinds:
+        return "`type` is no text"
+    for kind in [kinds] if isinstance(kinds, str) else cast("list[Any]", kinds):
+        if kind not in TYPES:
+            return f"`{kind}` is no type"
+    return ""
+
+
+def _no_number(rules: Mapping[str, Any]) -> str:
+    for key in _NUMBERS:
+        value = rules.get(key, 0)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or (isinstance(value, float) and not math.isfinite(value))
+        ):
+            return f"`{key}` is no number"
+    return ""
+
+
+def fault(schema: Any, depth: int = 0) -> str:
+    """Why something is no schema that can be checked; empty when it is one."""
+    if isinstance(schema, bool) and depth:
+        return ""
+    if not isinstance(schema, dict):
+        return "it is no mapping"
+    if depth > _DEPTH:
+        return "it is nested too deeply"
+    rules = cast("dict[str, Any]", schema)
+    slip = _no_type(rules) or _no_number(rules)
+    if not slip and "pattern" in rules:
+        reason = patterns.fault(rules["pattern"])
+        slip = f"its `pattern` is refused: {reason}" if reason else ""
+    if slip:
+        return slip
+    inner: list[Any] = [rules[key] for key in ("items", "additionalProperties") if key in rules]
+    fields = rules.get("properties", {})
+    if not isinstance(fields, dict):
+        return "`properties` is no mapping"
+    inner += cast("dict[str, Any]", fields).values()
+    for key in ("anyOf", "oneOf", "allOf", "enum", "required"):
+        rows = rules.get(key, [])
+        if not isinstance(rows, list):
+            return f"`{key}` is no list"
+        if key == "required" and not all(isinstance(row, str) for row in cast("Any", rows)):
+            return "`required` has something that is no text"
+        inner += cast("list[Any]", rows) if key.endswith("Of") else []
+    return next((slip for part in inner if (slip := fault(part, depth + 1))), "")

@@ -1,0 +1,110 @@
+"""Is the budget used up? What all runs of a goal took together, against what it may take.
+
+Steps that run at once do not know of each other: together they may go over it. Nothing here knows
+a file, a clock or the environment: it runs inside workflows too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from satchel.goals.model import Budget, StepResult
+from satchel.goals.reports import at_work, total
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from satchel.goals.model import Plan
+
+NOTHING = Budget()
+"""Nothing was spent."""
+
+
+class Spending:
+    """What a goal with a budget took so far.
+
+    Args:
+        plan: With the budget.
+        earlier: What earlier revisions took for results that are not kept.
+    """
+
+    def __init__(self, plan: Plan, earlier: Budget = NOTHING) -> None:
+        self._plan = plan
+        self._earlier = earlier
+        self._tokens = earlier.tokens or 0
+        self._cost = earlier.cost or 0.0
+
+    def add(self, result: StepResult) -> None:
+        """A step has ended."""
+        usage = result.usage
+        self._tokens += usage.input_tokens + usage.output_tokens
+        self._cost += usage.cost or 0.0
+
+    def used_up(
+        self, results: Mapping[str, StepResult], running: Mapping[str, float], now: float
+    ) -> str:
+        """Which part of the budget allows no new step; empty when all do.
+
+        Args:
+            results: Of the steps that ended.
+            running: Step -> since when it runs.
+            now: The time.
+        """
+        tokens, cost, seconds = self._plan.budget
+        left = self.left(results, running, now)
+        before = self._earlier
+        if left.tokens is not None and left.tokens <= 0:
+            return _said(f"{tokens} tokens", f"{before.tokens}" if before.tokens else "")
+        if left.cost is not None and left.cost <= 0:
+            return _said(f"${cost:g}", f"${before.cost:g}" if before.cost else "")
+        if left.seconds is not None and left.seconds <= 0:
+            return _said(f"{seconds:g} seconds", f"{before.seconds:g}" if before.seconds else "")
+        return ""
+
+    def left(
+        self, results: Mapping[str, StepResult], running: Mapping[str, float], now: float
+    ) -> Budget:
+        """What may still be taken; None where there is no limit."""
+        tokens, cost, seconds = self._plan.budget
+        if seconds is not None:
+            live = {
+                name: StepResult(name, "running", started=since, seconds=max(0.0, now - since))
+                for name, since in running.items()
+            }
+            seconds -= at_work(self._plan, {**results, **live}) + (self._earlier.seconds or 0.0)
+        return Budget(
+            None if tokens is None else tokens - self._tokens,
+            None if cost is None else cost - self._cost,
+            seconds,
+        )
+
+
+def _said(what: str, before: str) -> str:
+    earlier = f"; before it was tried again it took {before}" if before else ""
+    return f"The budget of {what} is used up{earlier}"
+
+
+def spent(
+    plan: Plan,
+    results: Mapping[str, StepResult],
+    kept: Mapping[str, StepResult],
+    earlier: Budget = NOTHING,
+) -> Budget:
+    """What a new revision cannot see in the results that it keeps.
+
+    Args:
+        plan: Of the revision that ends.
+        results: Of that revision.
+        kept: Those that still hold.
+        earlier: The same, of the revisions before.
+    """
+    gone = total(one.usage for name, one in results.items() if name not in kept)
+    held = {name: one for name, one in results.items() if name in kept}
+    seconds = max(0.0, at_work(plan, results) - at_work(plan, held))
+    if not (gone.input_tokens or gone.output_tokens or gone.cost or seconds):
+        return earlier
+    return Budget(
+        (earlier.tokens or 0) + gone.input_tokens + gone.output_tokens,
+        (earlier.cost or 0.0) + (gone.cost or 0.0),
+        (earlier.seconds or 0.0) + seconds,
+    )

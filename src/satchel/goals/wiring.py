@@ -1,0 +1,155 @@
+"""Who waits for whom? The order of a plan's steps, and what lies before and behind each.
+
+Nothing here knows a file, a clock or the environment: it runs inside workflows too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from satchel.errors import InvalidInput
+from satchel.goals.templates import steps_mentioned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from satchel.goals.model import Plan, Step
+
+
+class Wiring(NamedTuple):
+    """A plan's steps in order, and who waits for whom."""
+
+    steps: tuple[Step, ...]
+    needs: dict[str, tuple[str, ...]]
+    """Step id -> those that must end before it."""
+    behind: dict[str, list[str]]
+    """Step id -> those that wait for it."""
+
+
+def needs_of(step: Step) -> tuple[str, ...]:
+    """The steps that must end before it: those it names, then those that its texts mention."""
+    if "{{" not in step.prompt and not step.arguments:
+        return step.needs
+    return tuple(dict.fromkeys((*step.needs, *steps_mentioned(step))))
+
+
+def needs_in(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """The same for a whole plan; ids that no step has are left out."""
+    needs = {step.id: needs_of(step) for step in plan.steps}
+    for name, found in needs.items():
+        for need in found:
+            if need not in needs:
+                needs[name] = tuple(one for one in found if one in needs)
+                break
+    return needs
+
+
+def dependents_of(needs: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """The other way round: step id -> those that wait for it."""
+    found: dict[str, list[str]] = {name: [] for name in needs}
+    for name, wanted in needs.items():
+        for need in wanted:
+            found[need].append(name)
+    return found
+
+
+def wire(plan: Plan) -> Wiring:
+    """The steps so that each comes after all it needs; else as the plan has them.
+
+    The same plan always gives the same order: durable engines know a step by its place in it.
+
+    Raises:
+        InvalidInput: the steps wait for each other in a circle, or two have the same id.
+    """
+    found = _as_it_stands(plan.steps)
+    if found is not None:
+        return found
+    needs = needs_in(plan)
+    if len(needs) != len(plan.steps):
+        raise InvalidInput("Two steps have the same id", "Give each step an id of its own")
+    behind = dependents_of(needs)
+    from heapq import heapify, heappop, heappush
+
+    place = {step.id: index for index, step in enumerate(plan.steps)}
+    left = {name: len(wanted) for name, wanted in needs.items()}
+    ready = [place[name] for name, count in left.items() if not count]
+    heapify(ready)
+    ordered: list[Step] = []
+    while ready:
+        step = plan.steps[heappop(ready)]
+        ordered.append(step)
+        for name in behind[step.id]:
+            left[name] -= 1
+            if not left[name]:
+                heappush(ready, place[name])
+    if len(ordered) < len(plan.steps):
+        path = " → ".join(f"`{name}`" for name in circle(needs))
+        raise InvalidInput(
+            f"The steps wait for each other in a circle: {path}", "Take one of these needs away"
+        )
+    return Wiring(tuple(ordered), needs, behind)
+
+
+def _as_it_stands(steps: tuple[Step, ...]) -> Wiring | None:
+    """The wiring of steps that are in order already, in one go; None when they are not."""
+    needs: dict[str, tuple[str, ...]] = {}
+    behind: dict[str, list[str]] = {}
+    for step in steps:
+        name = step.id
+        wanted = needs_of(step)
+        for need in wanted:
+            if need not in behind:
+                return None
+            behind[need].append(name)
+        if name in needs:
+            return None
+        needs[name] = wanted
+        behind[name] = []
+    return Wiring(steps, needs, behind)
+
+
+def order(plan: Plan) -> tuple[Step, ...]:
+    """The steps of `wire` alone.
+
+    Raises:
+        InvalidInput: the steps wait for each other in a circle, or two have the same id.
+    """
+    return wire(plan).steps
+
+
+def circle(needs: Mapping[str, Iterable[str]]) -> list[str]:
+    """Steps that wait for each other, the first one again at the end; empty when none do."""
+    over: set[str] = set()
+    for start in needs:
+        if start in over:
+            continue
+        path = [start]
+        on_path = {start}
+        todo = [iter(needs[start])]
+        while todo:
+            need = next(todo[-1], None)
+            if need is None:
+                todo.pop()
+                name = path.pop()
+                on_path.discard(name)
+                over.add(name)
+            elif need in on_path:
+                return [*path[path.index(need) :], need]
+            elif need in needs and need not in over:
+                path.append(need)
+                on_path.add(need)
+                todo.append(iter(needs[need]))
+    return []
+
+
+def behind(needs: Mapping[str, Iterable[str]], start: Iterable[str]) -> set[str]:
+    """These steps and all that depend on them, near or far."""
+    dependents = dependents_of(needs)
+    found: set[str] = set()
+    todo = list(start)
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            todo += dependents.get(name, ())
+    return found

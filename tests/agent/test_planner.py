@@ -1,0 +1,157 @@
+"""The planner on the wire: a plan as structured output, and the same conversation for repairs."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack, asynccontextmanager
+
+import pytest
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
+from pydantic_ai.providers.openai import OpenAIProvider
+
+from model_server import ModelServer, Reply
+from satchel import Satchel
+from satchel.agent.planner import TOOL, AgentPlanner
+from satchel.errors import InvalidInput, ModelFailed
+from satchel.goals.decompose import PlanRequest, decompose, schema_for_models
+from satchel.testing import make_skill
+
+GOAL = "Write API documentation for the pet shop"
+GOOD = {
+    "steps": [
+        {
+            "id": "docs",
+            "action_type": "skill",
+            "skill": "cataloging-apis",
+            "prompt": "Document {{goal}}.",
+        }
+    ]
+}
+WRONG = {"steps": [{"id": "docs", "action_type": "skill", "skill": "no-such", "prompt": "Go."}]}
+
+
+@pytest.fixture(params=["anthropic", "openai", "openai-responses"])
+def provider(request):
+    return request.param
+
+
+def model_of(server, provider):
+    given = {"base_url": server.base_url(provider), "api_key": "none"}
+    if provider == "anthropic":
+        return AnthropicModel("claude-sonnet-5", provider=AnthropicProvider(**given))
+    kind = OpenAIChatModel if provider == "openai" else OpenAIResponsesModel
+    return kind("gpt-5", provider=OpenAIProvider(**given))
+
+
+@pytest.fixture
+def start(provider):
+    with ExitStack() as stack:
+
+        def start(script, **options):
+            server = stack.enter_context(ModelServer(script))
+            return AgentPlanner(model_of(server, provider), **options), server
+
+        yield start
+
+
+def ask(planner, **fields):
+    request = PlanRequest("You plan.", GOAL, schema_for_models(), **fields)
+    return asyncio.run(planner.plan(request))
+
+
+def submit(plan):
+    return Reply(calls=[(TOOL, plan)])
+
+
+def test_a_plan_is_asked_for_as_structured_output(start):
+    planner, server = start([submit(GOOD)])
+    proposal = ask(planner)
+    [request] = server.requests
+    assert proposal.plan == GOOD
+    assert "You plan." in request.system
+    assert request.last_user == GOAL
+    assert list(request.tools) == [TOOL]
+    fields = request.tools[TOOL]["properties"]["steps"]["items"]["properties"]
+    assert {"id", "action_type", "skill", "prompt"} <= set(fields)
+    assert proposal.usage.requests == 1
+    assert proposal.usage.input_tokens > 0
+    assert proposal.usage.output_tokens > 0
+
+
+def test_what_was_wrong_comes_back_as_the_result_of_the_model_s_call(start):
+    planner, server = start([submit(GOOD)])
+    ask(planner, before=((WRONG, "First verdict."), (WRONG, "Second verdict.")))
+    [request] = server.requests
+    assert [message.role for message in request.messages] == [
+        "user", "assistant", "user", "assistant", "user",
+    ]  # fmt: skip
+    assert request.messages[0].text == GOAL
+    assert [result.text for result in request.all_results] == ["First verdict.", "Second verdict."]
+    assert [call.arguments for one in request.messages for call in one.calls] == [WRONG, WRONG]
+
+
+def test_a_repair_begins_with_the_very_same_bytes(start, provider, tmp_path):
+    place = tmp_path / ".agents" / "skills"
+    make_skill(place, "cataloging-apis", "Writes API documentation.")
+    given = {"trust": "all", "builtin": False, "packaged": False}
+    satchel = Satchel.for_project(tmp_path, **given)
+    planner, server = start([submit(WRONG), submit(GOOD)])
+    made = asyncio.run(decompose(GOAL, satchel=satchel, planner=planner))
+    first, second = server.requests
+    assert made.plan.steps[0].skill == "cataloging-apis"
+    assert "`no-such`, which is not here" in second.results[0].text
+    assert "cataloging-apis" in second.results[0].text
+    assert (first.tools, first.system) == (second.tools, second.system)
+    assert second.messages[: len(first.messages)] == first.messages
+    assert made.usage.requests == 2
+
+
+def test_a_model_that_only_talks_is_told_to_hand_the_plan_over(start):
+    planner, server = start(["I would begin with the endpoints.", submit(GOOD)])
+    proposal = ask(planner)
+    assert proposal.plan == GOOD
+    assert proposal.usage.requests == len(server.requests) == 2
+
+
+def test_a_model_that_never_hands_one_over_has_failed(start):
+    planner, server = start(lambda request: "I would begin with the endpoints.")
+    with pytest.raises(ModelFailed):
+        ask(planner)
+    assert len(server.requests) == 3
+
+
+def test_a_provider_s_refusal_is_told(start):
+    planner, server = start([Reply("no such key", status=401)])
+    with pytest.raises(ModelFailed, match="no such key"):
+        ask(planner)
+    assert len(server.requests) == 1
+
+
+def test_it_takes_slots_and_waits_like_any_other_request(start, provider):
+    asked = []
+
+    class Slots:
+        @asynccontextmanager
+        async def slot(self, name):
+            asked.append(name)
+            yield
+
+    busy = Reply("later", status=429, headers={"retry-after-ms": "20"})
+    planner, _ = start([busy, submit(GOOD)], limiter=Slots())
+    assert ask(planner).plan == GOOD
+    assert asked == [provider.partition("-")[0]] * 2
+
+
+def test_a_schema_that_cannot_be_used_is_no_fault_of_the_model(start):
+    planner, server = start([])
+    request = PlanRequest("You plan.", GOAL, {"type": "array"})
+    with pytest.raises(InvalidInput):
+        asyncio.run(planner.plan(request))
+    assert not server.requests
+
+
+def test_a_model_that_nobody_knows_is_said_at_once():
+    with pytest.raises(ModelFailed):
+        AgentPlanner("nowhere:nothing")

@@ -1,0 +1,118 @@
+"""A process that works on goals until it is killed; forked from one that has imported everything.
+
+    python goal_worker.py ENGINE
+
+Each line on standard input, `["address", "folder", at_once]`, forks a worker; the answer is its
+number. What it does to steps is appended to `steps` in the folder, one line each: time, what, goal,
+step, run. A run is one try of one step by one process. The worker checks that what flows into a
+step is of the steps it needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any
+
+from satchel.goals.model import Done
+
+if TYPE_CHECKING:
+    from satchel.goals.model import Work
+
+MODEL = (0.03, 0.07)
+"""Seconds that the simulated model takes: 0.05 on average, so that the order changes."""
+_FLOWING = re.compile(r"(\w+)=(\S+)/(\S+)#")
+
+
+class Simulated:
+    """A model that takes its time and says whose output this is."""
+
+    def __init__(self, path: str, seconds: tuple[float, float] = MODEL) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._seconds = seconds
+        self._count = 0
+
+    def _note(self, what: str, work: Work, run: str) -> None:
+        line = f"{time.time():.6f} {what} {work.goal} {work.step.id} {run}\n"
+        os.write(self._file, line.encode())  # one call: lines of many processes do not mix
+
+    async def run(self, work: Work) -> Done:
+        self._count += 1
+        run = f"{os.getpid()}-{self._count}"
+        self._note("begin", work, run)
+        for name, goal, step in _FLOWING.findall(work.prompt):
+            if (goal, step) != (work.goal, name):
+                self._note("swapped", work, run)
+        await asyncio.sleep(random.uniform(*self._seconds))
+        self._note("end", work, run)
+        return Done(f"{work.goal}/{work.step.id}#{run}")
+
+
+def engine(kind: str, address: str, folder: str, runner: Any = None, at_once: int = 8) -> Any:
+    """An engine, working when it has a runner."""
+    if kind == "dbos":
+        from satchel.goals.engines.dbos import DbosEngine
+
+        return DbosEngine(runner, address, at_once=at_once)
+    from satchel.goals.engines.temporal import TemporalEngine
+
+    return TemporalEngine(runner, folder, address=address, at_once=at_once)
+
+
+async def work(kind: str, address: str, folder: str, at_once: int) -> None:
+    runner = Simulated(os.path.join(folder, "steps"))
+    async with engine(kind, address, folder, runner, at_once) as opened:
+        task = asyncio.ensure_future(opened.work(drain=5.0))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    kind = sys.argv[1]
+    with tempfile.TemporaryDirectory() as folder:
+        engine(kind, os.path.join(folder, "imported.db"), folder)  # everything is imported once
+    if kind == "dbos":
+        import dbos  # noqa: F401
+        import psycopg  # noqa: F401
+        import sqlalchemy.dialects.postgresql.psycopg
+        import sqlalchemy.dialects.sqlite  # noqa: F401
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the killed leave nothing behind
+    _say("ready")
+    for line in sys.stdin:
+        address, folder, at_once = json.loads(line)
+        child = os.fork()
+        if child:
+            _say(str(child))
+            continue
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.close(0)
+        random.seed()
+        log = os.open(os.path.join(folder, "log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        try:
+            asyncio.run(work(kind, address, folder, at_once))
+        except BaseException:  # noqa: BLE001 - into the log, and no further
+            import traceback
+
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

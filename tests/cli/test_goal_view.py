@@ -1,0 +1,144 @@
+"""What people see while a goal runs: each end once, a sign of life, rows that fit the screen."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+
+from satchel.cli.goal_board import Board, all_rows
+from satchel.cli.goal_view import PlainView, make_view
+from satchel.cli.goal_words import report_dict, step_rows, told_counts
+from satchel.cli.output import Screen, width_of
+from satchel.goals.model import (
+    Goal,
+    Plan,
+    Step,
+    StepError,
+    StepEvent,
+    StepResult,
+    Usage,
+)
+from satchel.goals.reports import report_of
+
+PLAN = Plan(
+    "Report",
+    (
+        Step("fetch", "tool", tool="week_data"),
+        Step("trends", "skill", skill="trend-analysis", needs=("fetch",)),
+        Step("review", "human", prompt="Well?", needs=("trends",)),
+    ),
+)
+GOAL = Goal("week", PLAN)
+NOW = 1_000_000.0
+
+
+@pytest.fixture
+def screen(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    return Screen(io.StringIO(), colour=False)
+
+
+def event(step, state, at=NOW, **result):
+    found = StepResult(step, state, started=at, **result) if state != "running" else None
+    return StepEvent("week", step, state, at, result=found)
+
+
+def test_every_end_is_told_once_and_the_past_not_at_all(screen):
+    view = PlainView(screen)
+    known = {"fetch": StepResult("fetch", "done", attempts=1, started=NOW - 60, seconds=2)}
+    view.begin(report_of(GOAL, known, "running"), NOW)
+    view.tell(event("fetch", "running", NOW - 60))
+    view.tell(event("fetch", "done", NOW - 58))
+    view.tell(event("trends", "running"))
+    done = {"attempts": 2, "usage": Usage(1, 900, 100), "seconds": 3.04}
+    view.tell(event("trends", "done", NOW + 3, **done))
+    view.tell(event("trends", "done", NOW + 3, **done))
+    asks = StepResult("review", "asking", "Well?")
+    ended = {**known, "trends": StepResult("trends", "done", **done), "review": asks}
+    view.end(report_of(GOAL, ended, "asking"))
+    lines = screen.stream.getvalue().splitlines()
+    assert lines[:3] == [
+        "week: 3 steps",
+        "  ✓ trends  3.0 s · 1,000 tokens · 2 tries",
+        "  ? review  asking",
+    ]
+    assert lines[3].startswith("? week asks a person: 2 done, 1 asking · ")
+
+
+def test_a_new_try_and_a_failure_say_why(screen):
+    view = PlainView(screen)
+    view.begin(report_of(GOAL, {}, "running"), NOW)
+    view.tell(StepEvent("week", "fetch", "retrying", NOW, "try 1: no\x1b[31m way"))
+    view.tell(event("fetch", "failed", error=StepError("X", "no way\x1b[0m at all")))
+    text = screen.stream.getvalue()
+    assert "↻ fetch   try 1: no␛[31m way" in text
+    assert "✗ fetch   no way␛[0m at all" in text
+
+
+def test_a_long_silence_names_what_is_at_work(screen, monkeypatch):
+    view = PlainView(screen)
+    view.begin(report_of(GOAL, {}, "running"), NOW)
+    view.tell(event("fetch", "running"))
+    view.tick()
+    later = time.monotonic() + 11
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    view.tick()
+    view.tick()
+    assert screen.stream.getvalue().count("still at work (11.0 s): fetch") == 1
+
+
+def test_rows_fit_the_width_in_chinese_too(screen):
+    plan = Plan(
+        "x",
+        tuple(
+            Step(
+                f"step-{number}",
+                title="很长的标题" * 9,
+                prompt="x",
+                needs=("step-0",) * (number > 0),
+            )
+            for number in range(5)
+        ),
+    )
+    failed = StepResult("step-1", "failed", error=StepError("X", "失败了" * 40))
+    for row in step_rows(screen, plan.steps, {"step-1": failed}):
+        assert width_of(row) <= 80
+
+
+def test_a_large_plan_shows_what_matters_in_the_rows_there_are(screen):
+    plan = Plan("x", tuple(Step(f"s{number}", prompt="x") for number in range(200)))
+    board = Board(plan)
+    board.results["s150"] = StepResult("s150", "running", started=NOW)
+    board.results["s199"] = StepResult("s199", "failed", error=StepError("X", "no"))
+    rows = all_rows(screen, board, 10)
+    assert len(rows) == 10
+    assert any("s150" in row for row in rows)
+    assert any("s199" in row for row in rows)
+    assert rows[-1] == "  … and 191 more"
+    assert told_counts(board.results) == "1 failed, 1 running, 198 waiting"
+
+
+def test_pipes_and_ci_get_lines(screen, monkeypatch):
+    assert isinstance(make_view(screen), PlainView)
+    screen.is_terminal = True
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("CI", "true")
+    assert isinstance(make_view(screen), PlainView)
+    monkeypatch.delenv("CI")
+    assert type(make_view(screen)).__name__ == "LiveView"
+
+
+def test_json_has_all_its_keys_always():
+    found = report_dict(report_of(GOAL, {}, "queued"))
+    assert set(found) == {
+        "id", "state", "goal", "engine", "revision", "started", "seconds", "usage", "reason",
+        "steps",
+    }  # fmt: skip
+    assert set(found["steps"][0]) == {
+        "id", "title", "action_type", "needs", "state", "output", "error", "attempts", "started",
+        "seconds", "usage", "skills", "tools", "notes",
+    }  # fmt: skip
+    assert found["steps"][1]["needs"] == ["fetch"]
+    assert found["started"] is None

@@ -1,0 +1,607 @@
+"""`satchel goal`: plans as files, people in between, honest exit codes, and a picture of it all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+import xml.etree.ElementTree as ET
+
+import pytest
+
+import weekly_model
+from model_server import ModelServer, Reply
+from satchel.cli.goal_failures import json_failures
+from typing_at import Typing
+
+pytestmark = pytest.mark.timeout(240)
+MODEL = "anthropic:claude-sonnet-5"
+EXAMPLE = os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "weekly_report"
+)
+PEOPLE = """\
+goal: Ask two people
+inputs: {who: Ada, count: 3}
+steps:
+  - {id: first, action_type: human, prompt: "Well, {{inputs.who}}?"}
+  - id: second
+    action_type: human
+    prompt: "{{steps.first.output}} times {{inputs.count}}?"
+    output: {type: object, properties: {number: {type: integer}}, required: [number]}
+"""
+"""Nobody but people: no model is needed, so it is quick."""
+
+
+@pytest.fixture
+def people(empty):
+    (empty.project / "people.yaml").write_text(PEOPLE, encoding="utf-8")
+    return empty
+
+
+class Weekly:
+    """The example in a project, with its model: call it to run a command."""
+
+    def __init__(self, terminal, server, warm) -> None:
+        self.terminal, self.server = terminal, server
+        self.env = {**warm, **server.environment(), "SATCHEL_MODEL": MODEL}
+
+    def __call__(self, *words, **env):
+        return self.terminal.run(*words, **{**self.env, **env})
+
+
+@pytest.fixture
+def weekly(empty, warm):
+    """The example in a project, trusted."""
+    shutil.copytree(EXAMPLE, empty.project, dirs_exist_ok=True)
+    assert empty.run("trust", "--yes").status == 0
+    with ModelServer(weekly_model.answer) as server:
+        yield Weekly(empty, server, warm)
+
+
+# --- a whole goal -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["local", "dbos"])
+def test_a_goal_runs_asks_and_goes_on(weekly, engine):
+    words = ("--engine", engine, "--yes")
+    done = weekly("goal", "run", "week.yaml", "--id", "week-46", *words)
+    assert (done.status, done.out) == (8, "")
+    assert "? review  Are these findings right?" in done.err
+    assert f"`satchel goal approve week-46 review --engine {engine}` (add `--yes` " in done.err
+    found = json.loads(weekly("goal", "show", "week-46", "--engine", engine, "--json").out)
+    assert (found["state"], found["engine"], found["revision"]) == ("asking", engine, 1)
+    states = {step["id"]: step["state"] for step in found["steps"]}
+    assert [states[name] for name in ("fetch", "voices", "review", "save")] == [
+        "done", "done", "asking", "waiting",
+    ]  # fmt: skip
+    assert found["usage"]["requests"] == 3
+
+    done = weekly("goal", "approve", "week-46", "--value", "Checkout was down", *words)
+    assert (done.status, done.out) == (0, "reports/week-46.md\n")
+    report = (weekly.terminal.project / "reports/week-46.md").read_text(encoding="utf-8")
+    assert report.startswith("# Week 46\n\nCheckout was down.\n")
+    assert report.endswith("<!-- week-46:save:1 -->\n")
+    asked = len(weekly.server.requests)
+
+    done = weekly("goal", "run", "week.yaml", "--id", "week-46", *words, "--json")
+    assert json.loads(done.out)["state"] == "done", "the same goal again is only looked at"
+    assert len(weekly.server.requests) == asked
+
+    done = weekly("goal", "retry", "week-46", "--from", "write", *words)
+    assert (done.status, len(weekly.server.requests)) == (0, asked + 1)
+    listed = json.loads(weekly("goal", "list", "--engine", engine, "--json").out)
+    assert [(one["id"], one["state"], one["done"]) for one in listed] == [("week-46", "done", 7)]
+
+
+def test_a_changed_plan_redoes_only_what_changed(weekly):
+    weekly("goal", "run", "week.yaml", "--id", "w", "--yes")
+    weekly("goal", "approve", "w", "--yes")
+    asked = len(weekly.server.requests)
+    path = weekly.terminal.project / "week.yaml"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("Sum up the tickets", "Sum up all tickets"), encoding="utf-8")
+    done = weekly("goal", "retry", "w", "--plan", "week.yaml", "--yes")
+    assert done.status == 8, "the review depends on it, so it is asked again"
+    assert len(weekly.server.requests) == asked + 1
+    other = weekly("goal", "run", "week.yaml", "--id", "w", "--yes")
+    assert other.status in {4, 8}
+
+
+def test_a_detached_goal_goes_on_by_itself(weekly):
+    done = weekly("goal", "run", "week.yaml", "--id", "away", "--detach", "--yes")
+    assert (done.status, done.out) == (0, "away\n")
+    end = time.monotonic() + 60
+    state = ""
+    while state != "asking" and time.monotonic() < end:
+        state = json.loads(weekly("goal", "show", "away", "--json").out)["state"]
+        time.sleep(0.5)
+    assert state == "asking"
+
+
+def test_a_killed_goal_is_resumed_where_it_was(weekly):
+    terminal = weekly.terminal
+    with ModelServer(
+        lambda request: Reply("x", delay=60 if "# Trends" in request.system else 0)
+    ) as s:
+        env = terminal.env(**{**weekly.env, **s.environment()})
+        words = terminal.command("goal", "run", "week.yaml", "--id", "hit", "--yes")
+        with subprocess.Popen(words, cwd=terminal.project, env=env, stderr=subprocess.PIPE) as run:
+            assert run.stderr is not None
+            seen = b""
+            while b"outliers" not in seen or b"voices" not in seen:
+                seen += run.stderr.readline()
+            run.kill()
+    found = json.loads(weekly("goal", "show", "hit", "--json").out)
+    assert found["state"] == "queued"
+    assert "goal resume" in found["reason"]
+    done = weekly("goal", "resume", "hit", "--yes", "--json")
+    states = {step["id"]: step for step in json.loads(done.out)["steps"]}
+    assert done.status == 8
+    assert (states["trends"]["state"], states["voices"]["output"]) == ("done", "x")
+    asked = [one for one in weekly.server.requests if "# Trends" in one.system]
+    assert len(weekly.server.requests) == len(asked) == 1, "only what was lost"
+
+
+# --- people -------------------------------------------------------------------------------
+
+
+def test_people_are_asked_by_name_and_by_schema(people):
+    done = people.run("goal", "run", "people.yaml", "--id", "ask", "--input", "who=Bob")
+    assert done.status == 8
+    assert "? first  Well, Bob?" in done.err
+    done = people.run("goal", "approve", "ask", "first", "--value", "two")
+    assert (done.status, "? second  two times 3?" in done.err) == (8, True)
+    done = people.run("goal", "approve", "ask", "--value", "six", "--json")
+    assert done.status == 2
+    assert "not JSON" in json.loads(done.out)["error"]["message"]
+    done = people.run("goal", "approve", "ask", "--value", '{"number": "six"}')
+    assert done.status == 2
+    done = people.run("goal", "approve", "ask", "--value", '{"number": 6}')
+    assert (done.status, json.loads(done.out)) == (0, {"number": 6})
+    done = people.run("goal", "approve", "ask", "first")
+    assert done.status == 4
+
+
+def test_a_no_fails_the_step(people):
+    people.run("goal", "run", "people.yaml", "--id", "ask")
+    done = people.run("goal", "approve", "ask", "--no", "--note", "not today")
+    assert done.status == 1
+    assert "✗ first" in done.err
+    found = json.loads(people.run("goal", "show", "ask", "--json").out)
+    assert found["state"] == "failed"
+
+
+def test_a_no_needs_no_yes(weekly):
+    """Who says no lets nothing be written, so nothing has to be allowed."""
+    assert weekly("goal", "run", "week.yaml", "--id", "w", "--yes").status == 8
+    done = weekly("goal", "approve", "w", "review")
+    assert (done.status, "Give `--yes`" in done.err) == (4, True)
+    done = weekly("goal", "approve", "w", "review", "--no")
+    assert done.status == 1
+    assert "said no" in done.err
+    assert "Do what failed again" not in done.err
+    done = weekly("goal", "approve", "w")
+    assert done.status == 4
+    assert "No step of `w` asks anybody" in done.err, "and not that something is to be allowed"
+
+
+def test_a_goal_belongs_to_its_project(people):
+    assert people.run("goal", "run", "people.yaml", "--id", "p").status == 8
+    other = people.home / "other"
+    other.mkdir()
+    words = ("--project", str(other), "goal")
+    for command in ("approve", "resume", "retry", "show", "cancel"):
+        done = people.run(*words, command, "p")
+        assert done.status == 3
+        told = " ".join(done.err.split())
+        assert f"of another project: `satchel --project {people.project} goal …`" in told
+    assert people.run(*words, "list").err == "There are no goals here yet\n"
+    listed = json.loads(people.run(*words, "list", "--all", "--json").out)
+    assert [(one["id"], one["project"]) for one in listed] == [("p", str(people.project))]
+    assert "Of `" in people.run(*words, "list", "--all").err
+    assert [one["id"] for one in json.loads(people.run("goal", "list", "--json").out)] == ["p"]
+
+
+def test_inputs_are_given_checked_and_changed(people):
+    (people.project / "in.yaml").write_text(
+        "goal: g\ninputs: {week: 3}\nsteps:\n"
+        '- {id: ask, action_type: human, prompt: "{{inputs.week}} {{inputs.what}}?"}\n'
+    )
+    done = people.run("goal", "run", "in.yaml")
+    assert (done.status, "Give `--input what=…`" in done.err) == (2, True)
+    done = people.run("goal", "run", "in.yaml", "--input", "wek=4")
+    assert (done.status, "Did you mean `week`?" in done.err) == (2, True)
+    done = people.run("goal", "run", "in.yaml", "--input", "what=apples", "--id", "i")
+    assert (done.status, "3 apples?" in done.err) == (8, True)
+    done = people.run("goal", "retry", "i", "--input", "week=4")
+    assert (done.status, "4 apples?" in done.err) == (8, True)
+
+
+def test_in_a_terminal_the_person_is_asked_right_there(people):
+    env = people.env(TERM="xterm-256color", NO_COLOR="1")
+    env.pop("CI", None)
+    words = people.command("goal", "run", "people.yaml", "--id", "ask")
+    with Typing(words, people.project, env) as typing:
+        typing.sees("Well, Ada?")
+        typing.sees("write your answer: ")
+        typing.type("two\r")
+        typing.sees("two times 3?")
+        typing.sees("write your answer: ")
+        typing.type("many\r")
+        typing.sees("not JSON")
+        typing.sees("write your answer: ")
+        typing.type('{"number": 6}\r')
+        typing.sees("ask is done: 2 done")
+        assert typing.ends() == 0
+    assert '"number": 6' in typing.text
+
+
+def test_who_leaves_at_the_question_finds_it_later(people):
+    env = people.env(TERM="dumb")
+    words = people.command("goal", "run", "people.yaml", "--id", "ask")
+    with Typing(words, people.project, env) as typing:
+        typing.sees("write your answer: ")
+        typing.type("\x04")
+        assert typing.ends() == 8
+    assert people.run("goal", "list", "--state", "asking", "--json").out.count('"ask"') == 1
+
+
+# --- what is wrong ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message", "hint"),
+    [
+        (("run",), 2, "There is no goal", 'satchel goal run "'),
+        (("run", "no.yaml"), 3, "There is no `no.yaml`", "satchel goal plan"),
+        (("run", "bad.yaml"), 2, "→ Write what is to be done", "Correct the file"),
+        (("run", "people.yaml", "--id", "a b"), 2, "a b", ""),
+        (("run", "people.yaml", "--input", "count=x"), 2, "not JSON", "The plan has 3 there"),
+        (("run", "people.yaml", "--input", "who"), 2, "needs `name=value`", "--input week=46"),
+        (("run", "write a poem"), 4, "Nobody is there to agree", "-o plan.yaml"),
+        (("show", "nobody"), 3, "keeps no goal `nobody`", "--engine"),
+        (("show", "ask", "--step", "frist"), 3, "has no step `frist`", "`first`"),
+        (("approve", "ask", "--no", "--value", "x"), 2, "`--no` says no", "--note"),
+        (("retry", "ask", "--from", "third"), 3, "has no step `third`", "goal show ask"),
+        (("stop", "ask"), 2, "There is no command `goal stop`", "`satchel goal cancel`"),
+        (("list", "--state", "xyz"), 2, "`--state` is one of", ""),
+    ],
+)
+def test_what_is_wrong_is_told_with_what_to_do(people, words, status, message, hint):
+    (people.project / "bad.yaml").write_text("goal: x\nsteps:\n  - {id: a, needs: [b]}\n")
+    if words[0] not in {"run", "list"}:
+        people.run("goal", "run", "people.yaml", "--id", "ask")
+    done = people.run("goal", *words, COLUMNS="400")
+    assert (done.status, done.out) == (status, "")
+    error, _, told = done.err.partition("\n\nhint: ")
+    assert message in error
+    assert hint in told
+
+
+def test_every_slip_of_a_plan_is_told_with_its_line(people):
+    (people.project / "bad.yaml").write_text(
+        "goal: x\nsteps:\n  - id: a\n    prompt: '{{steps.b.output}}'\n"
+        "  - id: c\n    action_type: skill\n    skill: nothing\n"
+    )
+    done = people.run("goal", "run", "bad.yaml")
+    assert "line 3: " in done.err
+    assert "line 5: " in done.err
+    assert "`nothing`, which is not here" in done.err
+
+
+def test_a_tool_that_writes_needs_a_word_before_anything_runs(weekly):
+    done = weekly("goal", "run", "week.yaml", "--id", "w")
+    assert (done.status, done.out) == (4, "")
+    assert "Give `--yes`" in done.err
+    assert weekly.server.requests == []
+    assert weekly("goal", "list").err == "There are no goals here yet\n"
+
+
+def test_detaching_needs_the_same_word(weekly):
+    done = weekly("goal", "run", "week.yaml", "--id", "w", "--detach")
+    assert (done.status, done.out) == (4, "")
+    assert "Give `--yes`" in done.err
+    assert weekly("goal", "list").err == "There are no goals here yet\n"
+
+
+def test_what_is_allowed_for_one_goal_is_allowed_for_no_other(weekly):
+    """On SQLite `goal run` does steps itself: those of its own goal, and no stranger's."""
+    (weekly.terminal.project / "other.yaml").write_text(
+        "goal: Of somebody else\nsteps:\n"
+        "- {id: save, tool: report_file_save, arguments: {name: theirs, text: x}}\n"
+    )
+    (weekly.terminal.project / "own.yaml").write_text(
+        "goal: My own\nsteps:\n- {id: fetch, tool: week_data_read, arguments: {week: 46}}\n"
+    )
+    words = ("--engine", "dbos", "--yes")
+    assert weekly("goal", "run", "other.yaml", "--id", "other", "--detach", *words).status == 0
+    assert weekly("goal", "run", "own.yaml", "--id", "own", *words).status == 0
+    listed = json.loads(weekly("goal", "list", "--engine", "dbos", "--json").out)
+    assert {one["id"]: one["state"] for one in listed} == {"own": "done", "other": "queued"}
+    assert not (weekly.terminal.project / "reports/theirs.md").exists()
+
+
+def test_a_changed_plan_needs_a_word_for_what_it_adds(weekly):
+    path = weekly.terminal.project / "p.yaml"
+    read = "goal: g\nsteps:\n- {id: fetch, tool: week_data_read, arguments: {week: 46}}\n"
+    path.write_text(read)
+    assert weekly("goal", "run", "p.yaml", "--id", "p").status == 0
+    path.write_text(
+        read + "- {id: save, tool: report_file_save, arguments: {name: new, text: x}}\n"
+    )
+    done = weekly("goal", "retry", "p", "--plan", "p.yaml")
+    assert (done.status, done.out) == (4, "")
+    assert "Step `save` calls `report_file_save`" in done.err
+    assert json.loads(weekly("goal", "show", "p", "--json").out)["revision"] == 1
+    assert weekly("goal", "retry", "p", "--plan", "p.yaml", "--yes").status == 0
+    done = weekly("goal", "retry", "p", "--from", "save")
+    assert done.status == 4, "it was done once, and is to be done again"
+
+
+def test_steps_that_go_to_another_provider_are_told_before(weekly):
+    (weekly.terminal.project / "p.yaml").write_text(
+        "goal: g\nsteps:\n- {id: ask, action_type: human, prompt: May I?}\n"
+        "- {id: mine, needs: [ask], prompt: x}\n"
+        "- {id: theirs, needs: [ask], prompt: x, model: 'openai:gpt-5'}\n"
+    )
+    done = weekly("goal", "run", "p.yaml", "--id", "p")
+    assert done.status == 8
+    assert done.err.startswith("The plan sends these steps to `openai:gpt-5`: theirs\n")
+    assert weekly.server.requests == []
+
+
+def test_what_strangers_wrote_commands_no_terminal_through_a_pipe(people):
+    (people.project / "esc.yaml").write_text(
+        'goal: g\nsteps:\n- {id: ask, action_type: human, prompt: "\\e[2J ok?"}\n'
+    )
+    assert people.run("goal", "run", "esc.yaml", "--id", "esc").status == 8
+    assert "␛[2J ok?" in people.run("goal", "show", "esc").out
+    assert people.run("goal", "approve", "esc", "--value", "\x1b[31m red").status == 0
+    shown = people.run("goal", "show", "esc").out
+    assert "␛[31m red" in shown
+    assert "\x1b" not in shown
+    assert people.run("goal", "show", "esc", "--step", "ask").out == "\x1b[31m red\n", "data"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "code"),
+    [
+        (("list", "--engine", "dbos"), 1, "EXECUTION_ERROR"),
+        (("show", "none"), 3, "NOT_FOUND"),
+        (("cancel", "none"), 3, "NOT_FOUND"),
+        (("graph", "none.yaml"), 3, "NOT_FOUND"),
+        (("plan", "x", "--skill", "none", "--model", "test"), 3, "NOT_FOUND"),
+        (("approve", "none", "--no", "--value", "x"), 2, "INVALID_PARAM"),
+        (("retry", "none", "--plan", "none.yaml"), 3, "NOT_FOUND"),
+    ],
+)
+def test_every_failure_is_json_where_json_is_wanted(people, words, status, code):
+    env = {"SATCHEL_DATABASE": f"sqlite:///{people.project}"}
+    done = people.run("goal", *words, "--json", **env)
+    error = json.loads(done.out)["error"]
+    assert (done.status, error["code"]) == (status, code)
+    assert done.err.startswith("error: "), "and for people as ever"
+
+
+def test_a_bug_is_json_too(capsys):
+    @json_failures
+    def command(*, as_json: bool) -> int:
+        raise ZeroDivisionError(as_json)
+
+    with pytest.raises(ZeroDivisionError):
+        command(as_json=True)
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["code"] == "INTERNAL_ERROR"
+    assert error["message"] == "Satchel failed: ZeroDivisionError: True"
+    with pytest.raises(ZeroDivisionError):
+        command(as_json=False)
+    assert capsys.readouterr().out == ""
+
+
+def test_skills_that_nobody_trusts_are_named_so(empty):
+    shutil.copytree(EXAMPLE, empty.project, dirs_exist_ok=True)
+    done = empty.run("goal", "run", "week.yaml", "--yes")
+    assert done.status == 2
+    assert "run `satchel trust`" in done.err
+
+
+# --- planning -----------------------------------------------------------------------------
+
+PLANNED = {
+    "goal": "Say hello",
+    "steps": [
+        {"id": "hello", "prompt": "Say hello"},
+        {"id": "bye", "prompt": "Say goodbye after {{steps.hello.output}}"},
+    ],
+}
+
+
+def _planner(request):
+    if "submit_plan" in request.tools:
+        return Reply(calls=[("submit_plan", PLANNED)])
+    return Reply("Hello." if "Say hello" in request.last_user else "Goodbye.")
+
+
+@pytest.fixture
+def planner(empty, warm):
+    with ModelServer(_planner) as server:
+        known = {**warm, **server.environment(), "SATCHEL_MODEL": MODEL}
+        yield lambda *words, **more: empty.run(*words, **{**known, **more}), empty
+
+
+def test_a_plan_is_made_read_and_run(planner):
+    run, terminal = planner
+    done = run("goal", "plan", "say hello", "-o", "hello.yaml")
+    assert (done.status, done.out) == (0, "hello.yaml\n")
+    assert "2 steps" in done.err
+    text = (terminal.project / "hello.yaml").read_text(encoding="utf-8")
+    assert "{{steps.hello.output}}" in text
+    done = run("goal", "run", "hello.yaml")
+    assert (done.status, done.out) == (0, "Goodbye.\n")
+    found = json.loads(run("goal", "plan", "say hello", "--json").out)
+    assert found["plan"]["steps"][1]["id"] == "bye"
+    assert found["attempts"] == 1
+
+
+def test_a_goal_in_words_is_planned_shown_and_agreed_to(planner):
+    run, terminal = planner
+    done = run("goal", "run", "say", "hello", "--yes")
+    assert (done.status, done.out) == (0, "Goodbye.\n")
+    assert "bye" in done.err
+    known = {"TERM": "dumb", "SATCHEL_MODEL": MODEL}
+    with ModelServer(_planner) as server:
+        env = terminal.env(**known, **server.environment())
+        with Typing(terminal.command("goal", "run", "say hello"), terminal.project, env) as typing:
+            typing.sees("Run it? [y/N]")
+            typing.type("n\r")
+            assert typing.ends() == 4
+        assert len(server.requests) == 1
+
+
+# --- pictures -----------------------------------------------------------------------------
+
+
+def test_a_plan_and_a_goal_are_drawn(people):
+    done = people.run("goal", "graph", "people.yaml")
+    assert ET.fromstring(done.out).tag.endswith("svg")
+    assert people.run("goal", "graph", "people.yaml", "-o", "p.svg").out == "p.svg\n"
+    assert (people.project / "p.svg").read_text(encoding="utf-8") == done.out
+    assert people.run("goal", "graph", "people.yaml", "-o", "p.mmd").status == 0
+    assert (people.project / "p.mmd").read_text().startswith("flowchart TD\n")
+    people.run("goal", "run", "people.yaml", "--id", "ask")
+    chart = people.run("goal", "graph", "ask", "--format", "mermaid").out
+    assert ":::asking" in chart
+    assert ":::waiting" in chart
+    whole = json.loads(people.run("goal", "graph", "ask", "--json").out)
+    assert (whole["format"], whole["path"]) == ("svg", None)
+
+
+def test_a_drawing_is_called_what_it_is(people):
+    done = people.run("goal", "graph", "people.yaml", "-o", "people.png")
+    assert (done.status, "Let it end in `.svg`" in done.err) == (2, True)
+    assert not (people.project / "people.png").exists()
+
+
+def test_a_slip_in_a_name_is_told(people):
+    assert "Did you mean `people.yaml`?" in people.run("goal", "run", "poeple.yaml").err
+    people.run("goal", "run", "people.yaml", "--id", "week-46")
+    assert "Did you mean `week-46`?" in people.run("goal", "show", "wek-46").err
+
+
+def test_workers_options_count_where_workers_do_the_steps(people):
+    done = people.run("goal", "run", "people.yaml", "--yes", "--engine", "temporal",
+                      SATCHEL_TEMPORAL="127.0.0.1:9")  # fmt: skip
+    assert "`--yes` and `--model` count where they are started" in done.err
+
+
+def test_a_goal_is_cancelled(people):
+    people.run("goal", "run", "people.yaml", "--id", "ask")
+    done = people.run("goal", "cancel", "ask")
+    assert (done.status, done.out) == (0, "")
+    assert "■ ask was cancelled" in done.err
+    assert people.run("goal", "cancel", "ask").err == "`ask` is over already\n"
+    found = json.loads(people.run("goal", "show", "ask", "--json").out)
+    assert found["state"] == "cancelled"
+
+
+# --- settings and workers -----------------------------------------------------------------
+
+
+def test_a_project_cannot_send_goals_elsewhere(people):
+    (people.project / "satchel.toml").write_text(
+        'engine = "dbos"\ndatabase = "postgresql://evil.example.com/x"\n'
+        'temporal = "evil.example.com:7233"\n[limits.openai]\nper_second = 1000\n'
+    )
+    done = people.run("goal", "run", "people.yaml", "--id", "ask", "--json")
+    assert json.loads(done.out)["engine"] == "local"
+    told = people.run("doctor", "--json").out
+    for name in ("engine", "database", "temporal", "limits"):
+        assert f"A project may not set `{name}`" in told
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ({"SATCHEL_ENGINE": "cloud"}, "`SATCHEL_ENGINE` is `cloud`"),
+        ({"SATCHEL_ENGINE": "dbos", "SATCHEL_DATABASE": "mysql://x"}, "`database` is no address"),
+        ({"SATCHEL_ENGINE": "temporal", "SATCHEL_TEMPORAL": "a/b/c/d"}, "`temporal` is `a/b/c/d`"),
+        ({"SATCHEL_LIMITS": '{"openai": {"per_minute": 5}}'}, "`per_minute`, which means nothing"),
+        ({"SATCHEL_LIMITS": '{"openai": {"at_once": 0}}'}, "a number that is none"),
+        ({"SATCHEL_LIMITS": "5"}, "must be a table of tables"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_told(people, env, message):
+    done = people.run("goal", "run", "people.yaml", **env, COLUMNS="200")
+    assert done.status == 2
+    assert message in done.err
+
+
+def test_a_temporal_server_that_is_not_there_is_told(people):
+    env = {"SATCHEL_ENGINE": "temporal", "SATCHEL_TEMPORAL": "127.0.0.1:9"}
+    done = people.run("goal", "list", **env)
+    assert done.status == 1
+    assert "There is no Temporal server at `127.0.0.1:9`" in done.err
+
+
+def test_only_shared_engines_have_workers(people):
+    done = people.run("worker")
+    assert done.status == 4
+    assert "The engine `local` has no workers" in done.err
+
+
+def test_a_worker_drains_when_told(weekly):
+    """A step that is at work when the signal comes is finished, and its result is kept."""
+    terminal = weekly.terminal
+
+    def slow(request):
+        return weekly_model.answer(request)._replace(
+            delay=4.0 if "# Trends" in request.system else 0
+        )
+
+    with ModelServer(slow) as server:
+        known = {**weekly.env, **server.environment(), "SATCHEL_ENGINE": "dbos"}
+        words = terminal.command("worker", "--yes", "--json")
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            words, cwd=terminal.project, env=terminal.env(**known), stdout=pipe, stderr=pipe
+        ) as worker:
+            assert worker.stdout is not None
+            assert b"{" in worker.stdout.readline()
+            done = terminal.run(
+                "goal", "run", "week.yaml", "--id", "w", "--detach", "--yes", **known
+            )
+            assert (done.status, done.out) == (0, "w\n")
+            while not any("# Trends" in one.system for one in server.requests):
+                time.sleep(0.1)
+            worker.send_signal(signal.SIGTERM)
+            out, err = worker.communicate(timeout=60)
+        assert worker.returncode == 0, err
+        assert b'"drained"' in out
+        found = json.loads(terminal.run("goal", "show", "w", "--json", **known).out)
+        states = {step["id"]: step["state"] for step in found["steps"]}
+        assert states["trends"] == "done"
+
+
+def test_ctrl_c_leaves_a_goal_that_can_be_resumed(weekly):
+    terminal = weekly.terminal
+    with ModelServer(lambda _request: Reply("x", delay=60)) as server:
+        env = terminal.env(**{**weekly.env, **server.environment()})
+        words = terminal.command("goal", "run", "week.yaml", "--id", "stop", "--yes")
+        told = terminal.home / "told.txt"
+        with (
+            told.open("wb") as stream,
+            subprocess.Popen(words, cwd=terminal.project, env=env, stderr=stream) as run,
+        ):
+            while not server.requests:
+                time.sleep(0.1)
+            run.send_signal(signal.SIGINT)
+            assert run.wait(timeout=60) == 130
+        err = told.read_bytes()
+    assert b"Go on later with `satchel goal resume stop --yes`" in err
+    assert b"Traceback" not in err
+    found = json.loads(weekly("goal", "show", "stop", "--json").out)
+    assert found["state"] == "queued"
+    assert weekly("goal", "resume", "stop", "--yes").status == 8

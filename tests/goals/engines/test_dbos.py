@@ -1,0 +1,540 @@
+"""What only DBOS has: a database, workers that take over, one engine per process, draining.
+
+What every engine must do is in the conformance suite; kills at random are in `chaos`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from postgres import NoPostgres, Postgres, free_port
+from satchel.errors import Conflict, InvalidInput, Refused, ServerFailed, StepFailed
+from satchel.goals import artefacts
+from satchel.goals.engines import _dbos_process as process
+from satchel.goals.engines._dbos_runs import Order, RunId, Runs
+from satchel.goals.engines._dbos_store import Store, address
+from satchel.goals.engines._dbos_worker import RECOVERIES
+from satchel.goals.engines.dbos import DbosEngine
+from satchel.goals.model import Answer, Done, Goal, Plan, Step, StepResult
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
+
+    from satchel.goals.model import Work
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    try:
+        with Postgres() as running:
+            yield running
+    except NoPostgres as exc:
+        pytest.skip(str(exc))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return str(tmp_path / "goals.db")
+    return request.getfixturevalue("server").database()
+
+
+class Runner:
+    """Says which step it did; waits where it is told to."""
+
+    def __init__(self, **seconds: float) -> None:
+        self.seconds = seconds
+        self.begun: list[str] = []
+        self.ended: list[str] = []
+        self.cancelled: list[str] = []
+
+    async def run(self, work: Work) -> Done:
+        self.begun.append(work.step.id)
+        try:
+            await asyncio.sleep(self.seconds.get(work.step.id, 0))
+        except asyncio.CancelledError:
+            self.cancelled.append(work.step.id)
+            raise
+        self.ended.append(work.step.id)
+        return Done(f"{work.goal}/{work.step.id}")
+
+
+def chain(*steps: str, **more: Any) -> Plan:
+    """Steps one after the other."""
+    return Plan(
+        "One after the other",
+        tuple(
+            Step(name, prompt="do" if not number else f"{{{{steps.{steps[number - 1]}.output}}}}")
+            for number, name in enumerate(steps)
+        ),
+        **more,
+    )
+
+
+def modes_in(folder: Path) -> dict[str, int]:
+    return {one.name: one.stat().st_mode & 0o777 for one in folder.iterdir()}
+
+
+async def until(ready: Callable[[], Any], seconds: float = 15.0) -> None:
+    end = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < end, "it never happened"
+        await asyncio.sleep(0.02)
+
+
+def run(scene: Awaitable[None]) -> None:
+    asyncio.run(scene)  # type: ignore[arg-type]
+
+
+def test_a_process_works_with_one_engine_at_a_time(tmp_path: Path) -> None:
+    async def scene() -> None:
+        one, other = str(tmp_path / "one.db"), str(tmp_path / "other.db")
+        async with DbosEngine(Runner(), one) as engine:
+            with pytest.raises(Refused, match="one per process"):
+                async with DbosEngine(Runner(), other):
+                    pass
+            async with DbosEngine(None, one) as client:  # who only looks is not in the way
+                await client.submit(Goal("looked-at", chain("a")))
+                assert (await client.wait("looked-at", 10)).state == "done"
+            assert (await engine.report("looked-at")).steps["a"].output == "looked-at/a"
+        async with DbosEngine(Runner(), other) as engine:  # the first one is closed
+            await engine.submit(Goal("next", chain("a")))
+            assert (await engine.wait("next", 10)).state == "done"
+
+    run(scene())
+
+
+def test_without_a_runner_nothing_is_done(database: str) -> None:
+    async def scene() -> None:
+        async with DbosEngine(None, database) as client:
+            assert (await client.submit(Goal("later", chain("a")))).state == "queued"
+            await asyncio.sleep(0.5)
+            assert (await client.report("later")).state == "queued"
+            with pytest.raises(Refused, match="Nobody here can do steps"):
+                await client.work()
+        runner = Runner()
+        async with DbosEngine(runner, database) as engine:
+            assert (await engine.wait("later", 10)).state == "done"
+        assert runner.begun == ["a"]
+
+    run(scene())
+
+
+def test_who_cancels_elsewhere_ends_a_running_step_soon(database: str) -> None:
+    async def scene() -> None:
+        runner = Runner(a=60)
+        async with DbosEngine(runner, database), DbosEngine(None, database) as client:
+            await client.submit(Goal("long", chain("a", "b")))
+            await until(lambda: runner.begun)
+            began = time.monotonic()
+            await client.cancel("long")
+            await until(lambda: runner.cancelled)
+            assert time.monotonic() - began < 3
+            report = await client.report("long")
+            assert report.state == "cancelled"
+            assert [one.state for one in report.steps.values()] == ["cancelled", "cancelled"]
+        assert runner.begun == ["a"]
+
+    run(scene())
+
+
+def test_who_leaves_finishes_its_steps_and_hands_the_rest_on(database: str) -> None:
+    async def scene() -> None:
+        first, second = Runner(b=1.0), Runner()
+        async with DbosEngine(first, database) as engine:
+            working = asyncio.create_task(engine.work(drain=10))
+            await engine.submit(Goal("handed-on", chain("a", "b", "c")))
+            await until(lambda: "b" in first.begun)
+            working.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await working
+            report = await engine.report("handed-on")
+            assert first.ended == ["a", "b"]
+            assert report.state == "queued"
+            assert report.steps["b"].state == "done"
+        async with DbosEngine(second, database) as engine:
+            assert (await engine.wait("handed-on", 10)).state == "done"
+        assert first.begun == ["a", "b"]
+        assert second.begun == ["c"]
+
+    run(scene())
+
+
+def test_who_does_not_finish_in_time_is_ended(tmp_path: Path) -> None:
+    async def scene() -> None:
+        first, second = Runner(a=60), Runner()
+        database = str(tmp_path / "goals.db")
+        async with DbosEngine(first, database) as engine:
+            working = asyncio.create_task(engine.work(drain=0.3))
+            await engine.submit(Goal("late", chain("a")))
+            await until(lambda: first.begun)
+            began = time.monotonic()
+            working.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await working
+            assert time.monotonic() - began < 8
+            assert first.cancelled == ["a"]
+        async with DbosEngine(second, database) as engine:
+            assert (await engine.wait("late", 10)).state == "done"
+
+    run(scene())
+
+
+def test_a_worker_elsewhere_is_dead_when_its_lease_has_run_out(database: str) -> None:
+    async def scene() -> None:
+        first = Runner(b=60)
+        async with DbosEngine(first, database) as engine:
+            await engine.submit(Goal("orphan", chain("a", "b", "c")))
+            await until(lambda: "b" in first.begun)
+        _put_with(database, "another-machine", "orphan.1.1", lease=1.0)
+        runner = Runner()
+        async with DbosEngine(runner, database, lease=1.0) as engine:
+            began = time.monotonic()
+            report = await engine.wait("orphan", 30)
+            assert report.state == "done"
+            assert 0.5 < time.monotonic() - began < 12
+        assert runner.begun == ["b", "c"]  # `a` is recorded
+
+    run(scene())
+
+
+def test_a_worker_elsewhere_that_lives_keeps_its_goals(tmp_path: Path) -> None:
+    async def scene() -> None:
+        database = str(tmp_path / "goals.db")
+        async with DbosEngine(None, database) as client:
+            await client.submit(Goal("theirs", chain("a")))
+        _put_with(database, "another-machine", "theirs.1.1", lease=60.0)
+        runner = Runner()
+        async with DbosEngine(runner, database, lease=0.5) as engine:
+            assert (await engine.wait("theirs", 3)).state == "running"
+        assert runner.begun == []
+
+    run(scene())
+
+
+def _put_with(database: str, worker: str, workflow: str, lease: float) -> None:
+    """As if another machine had taken a run, and was not heard of any more."""
+    store = Store(database)
+    try:
+        store.execute(
+            "UPDATE {in}workflow_status SET status = 'PENDING', executor_id = :worker,"
+            " owner_xid = 'theirs' WHERE workflow_uuid = :workflow",
+            worker=worker,
+            workflow=workflow,
+        )
+        store.alive(worker, lease)
+    finally:
+        store.close()
+
+
+def test_a_run_that_somebody_else_has_begins_no_step_here(tmp_path: Path) -> None:
+    async def scene() -> None:
+        database = str(tmp_path / "goals.db")
+        runner = Runner(a=1.0)
+        async with DbosEngine(runner, database) as engine:
+            await engine.submit(Goal("taken", chain("a", "b")))
+            await until(lambda: runner.begun)
+            await asyncio.to_thread(_put_with, database, "another-machine", "taken.1.1", 60.0)
+            await asyncio.sleep(2.5)
+            report = await engine.report("taken")
+        assert runner.begun == ["a"]
+        assert report.steps["a"].state != "done"  # what it gave was refused: another has the run
+
+    run(scene())
+
+
+def test_an_answer_while_the_rest_still_runs_is_not_lost(database: str) -> None:
+    async def scene() -> None:
+        plan = Plan(
+            "Ask beside work",
+            (
+                Step("slow", prompt="do"),
+                Step("ask", "human", prompt="May I?"),
+                Step("then", prompt="{{steps.ask.output}} {{steps.slow.output}}"),
+            ),
+        )
+        runner = Runner(slow=1.5)
+        async with DbosEngine(runner, database) as engine:
+            await engine.submit(Goal("asks", plan))
+            end = time.monotonic() + 10
+            while (await engine.report("asks")).steps["ask"].state != "asking":
+                assert time.monotonic() < end
+                await asyncio.sleep(0.05)
+            await engine.answer("asks", "ask", Answer(value="yes"))
+            end = time.monotonic() + 20
+            while (report := await engine.wait("asks", 10)).state == "asking":
+                assert time.monotonic() < end
+            assert report.state == "done"
+            assert report.steps["ask"].output == "yes"
+        assert runner.begun == ["slow", "then"]
+
+    run(scene())
+
+
+def test_a_goal_that_is_set_aside_can_be_resumed(tmp_path: Path) -> None:
+    async def scene() -> None:
+        database = str(tmp_path / "goals.db")
+        async with DbosEngine(None, database) as client:
+            await client.submit(Goal("killer", chain("a")))
+            store = Store(database)
+            store.execute(
+                "UPDATE workflow_status SET status = 'MAX_RECOVERY_ATTEMPTS_EXCEEDED',"
+                " recovery_attempts = 101"
+            )
+            store.close()
+            report = await client.report("killer")
+            assert report.state == "failed"
+            assert "died 101 times" in report.reason
+            assert (await client.resume("killer")).state == "queued"
+        async with DbosEngine(Runner(), database) as engine:
+            assert (await engine.wait("killer", 10)).state == "done"
+
+    run(scene())
+
+
+def test_large_outputs_are_in_the_database_too(database: str) -> None:
+    class Large:
+        async def run(self, work: Work) -> Done:
+            return Done("x" * 100_000)
+
+    async def scene() -> None:
+        async with DbosEngine(Large(), database) as engine:
+            await engine.submit(Goal("large", chain("a")))
+            output = (await engine.wait("large", 10)).steps["a"].output
+            assert output["size"] == 100_002
+        async with DbosEngine(None, database) as client:
+            assert await artefacts.load(output, client.artefacts) == "x" * 100_000
+            store = Store(database)
+            store.execute("UPDATE {in}satchel_artefacts SET data = :data", data=b'"y"')
+            store.close()
+            with pytest.raises(StepFailed, match="not what was written"):
+                await artefacts.load(output, client.artefacts)
+
+    run(scene())
+
+
+def test_a_database_that_is_restarted_is_waited_for(server: Postgres) -> None:
+    async def scene() -> None:
+        runner = Runner(b=1.0)
+        async with DbosEngine(runner, server.database()) as engine:
+            await engine.submit(Goal("cut-off", chain("a", "b", "c")))
+            await until(lambda: "b" in runner.begun)
+            await asyncio.to_thread(server.restart, away=0.5)
+            assert (await engine.wait("cut-off", 40)).state == "done"
+        assert runner.begun == ["a", "b", "c"]
+
+    run(scene())
+
+
+def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
+    assert address("postgres://h/d") == "postgresql://h/d"
+    assert address(str(tmp_path / "a.db")) == f"sqlite:///{tmp_path}/a.db"
+    with pytest.raises(InvalidInput, match="SQLite or PostgreSQL, not in `mysql`"):
+        DbosEngine(None, "mysql://h/d")
+
+    async def scene() -> None:
+        url = f"postgresql://nobody:secret@127.0.0.1:{free_port()}/nothing"
+        with pytest.raises(ServerFailed, match="does not answer") as caught:
+            async with DbosEngine(None, url):
+                pass
+        assert "secret" not in str(caught.value)
+
+    run(scene())
+
+
+def test_an_engine_that_is_not_open_says_so(tmp_path: Path) -> None:
+    async def scene() -> None:
+        with pytest.raises(Refused, match="not open"):
+            await DbosEngine(None, str(tmp_path / "goals.db")).report("any")
+
+    run(scene())
+
+
+def test_which_process_is_surely_dead() -> None:
+    own = process.own_name()
+    assert not process.surely_dead(own)
+    code = "from satchel.goals.engines._dbos_process import own_name; print(own_name())"
+    source = os.path.join(os.path.dirname(__file__), "..", "..", "..", "src")
+    other = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": source},
+    ).stdout.strip()  # fmt: skip
+    assert other != own
+    assert process.surely_dead(other)
+    machine, number, began, token = own.split(":")
+    assert process.surely_dead(":".join((machine, number, "1" + began, token)))  # a later one
+    assert not process.surely_dead(f"elsewhere:{number}:{began}:{token}")
+    assert not process.surely_dead("another-machine")
+
+
+def test_the_latest_of_many_revisions_is_found(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with DbosEngine(Runner(), str(tmp_path / "goals.db"), poll=0.05) as engine:
+            await engine.submit(Goal("again", chain("a")))
+            for revision in range(2, 13):
+                assert (await engine.wait("again", 10)).state == "done"
+                assert (await engine.retry("again", from_step="a")).revision == revision
+            assert (await engine.wait("again", 10)).revision == 12
+            assert [one.id for one in await engine.list()] == ["again"]
+
+    run(scene())
+
+
+def test_a_process_for_one_goal_leaves_those_of_others_alone(database: str) -> None:
+    async def scene() -> None:
+        async with DbosEngine(None, database) as client:
+            for name in ("theirs", "mine-2", "Mine"):
+                await client.submit(Goal(name, chain("a")))
+        runner = Runner()
+        async with DbosEngine(runner, database, only={"mine"}) as engine:
+            await engine.submit(Goal("mine", chain("a", "b")))
+            assert (await engine.wait("mine", 10)).state == "done"
+            await asyncio.sleep(0.5)
+            for name in ("theirs", "mine-2", "Mine"):
+                assert (await engine.report(name)).state == "queued"
+        assert runner.begun == ["a", "b"]
+        async with DbosEngine(runner, database) as engine:  # a worker does all
+            for name in ("theirs", "mine-2", "Mine"):
+                assert (await engine.wait(name, 10)).state == "done"
+
+    run(scene())
+
+
+class Tidy:
+    """Needs a moment to end when it is cancelled, as a program does."""
+
+    def __init__(self) -> None:
+        self.now = self.most = self.begun = 0
+        self.hold = asyncio.Event()
+
+    async def run(self, work: Work) -> Done:
+        self.begun += 1
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            if self.begun == 1:
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    await self.hold.wait()
+        finally:
+            self.now -= 1
+        return Done("done")
+
+
+def test_a_new_revision_waits_for_the_end_of_what_was_cancelled(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        runner = Tidy()
+        async with DbosEngine(runner, database), DbosEngine(None, database) as client:
+            await client.submit(Goal("again", chain("a")))
+            await until(lambda: runner.begun)
+            await client.cancel("again")
+            monkeypatch.setattr("satchel.goals.engines.dbos._STOPPING", 1.0)
+            with pytest.raises(Conflict, match="a step of it has not ended"):
+                await client.retry("again")
+            monkeypatch.setattr("satchel.goals.engines.dbos._STOPPING", 10.0)
+            retrying = asyncio.create_task(client.retry("again"))
+            await asyncio.sleep(0.5)
+            assert not retrying.done()
+            runner.hold.set()
+            assert (await retrying).revision == 2
+            assert (await client.wait("again", 10)).state == "done"
+        assert (runner.begun, runner.most) == (2, 1)
+
+    run(scene())
+
+
+def test_what_a_dead_worker_was_told_to_end_is_not_waited_for(tmp_path: Path) -> None:
+    async def scene() -> None:
+        database = str(tmp_path / "goals.db")
+        async with DbosEngine(None, database) as client:
+            await client.submit(Goal("orphan", chain("a")))
+            _put_with(database, "another-machine", "orphan.1.1", lease=0.2)
+            await client.cancel("orphan")
+            began = time.monotonic()
+            assert (await client.retry("orphan")).revision == 2
+            assert time.monotonic() - began < 5
+
+    run(scene())
+
+
+def test_a_worker_that_leaves_is_not_taken_for_one_that_died(tmp_path: Path) -> None:
+    async def scene() -> None:
+        database = str(tmp_path / "goals.db")
+        for _ in range(RECOVERIES + 3):
+            runner = Runner(a=60)
+            async with DbosEngine(runner, database, poll=0.05) as engine:
+                await engine.submit(Goal("long", chain("a")))
+                await until(lambda: runner.begun)  # noqa: B023
+        async with DbosEngine(Runner(), database) as engine:
+            assert (await engine.wait("long", 10)).state == "done"
+
+    run(scene())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
+def test_only_the_owner_reads_the_database(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with DbosEngine(Runner(), str(tmp_path / "goals.db")) as engine:
+            await engine.submit(Goal("secret", chain("a")))
+            await engine.wait("secret", 10)
+            modes = modes_in(tmp_path)
+        assert {"goals.db", "goals.db-wal"} <= set(modes)
+        assert set(modes.values()) == {0o600}
+
+    run(scene())
+
+
+def test_a_goal_that_was_answered_a_thousand_times_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps = 1_500
+    plan = chain("a")
+    orders = {
+        str(RunId("long", 1, number)): Order(
+            Goal("long", plan),
+            RunId("long", 1, number),
+            f"long.1.{number - 1}" if number > 1 else "",
+        )
+        for number in range(1, steps)
+    }
+    runs = Runs(None)  # type: ignore[arg-type]
+    monkeypatch.setattr(runs, "order", orders.__getitem__)
+    monkeypatch.setattr(runs, "results", lambda run: {run: StepResult(run, "done")})
+    assert len(runs.known(orders[f"long.1.{steps - 1}"])) == steps - 2
+
+
+def test_workers_that_died_before_a_step_that_is_done_do_not_count(database: str) -> None:
+    def attempts(new: int | None = None) -> int:
+        store = Store(database)
+        try:
+            if new is not None:
+                store.execute("UPDATE {in}workflow_status SET recovery_attempts = :new", new=new)
+            return store.rows("SELECT recovery_attempts FROM {in}workflow_status")[0][0]
+        finally:
+            store.close()
+
+    async def scene() -> None:
+        first, second = Runner(b=60), Runner(c=60)
+        async with DbosEngine(first, database) as engine:
+            await engine.submit(Goal("unlucky", chain("a", "b", "c")))
+            await until(lambda: "b" in first.begun)
+        await asyncio.to_thread(attempts, RECOVERIES)
+        async with DbosEngine(second, database):
+            await until(lambda: "c" in second.begun)
+            assert await asyncio.to_thread(attempts) == 1
+
+    run(scene())

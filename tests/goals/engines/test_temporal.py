@@ -1,0 +1,538 @@
+"""What is special about Temporal: lost and frozen workers, limits of messages, no worker at all.
+
+What every engine must do is in `tests/goals/test_conformance.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from satchel.errors import Conflict, InvalidInput, NotFound, Refused, ServerFailed
+from satchel.goals import artefacts
+from satchel.goals.engines import _temporal_wire as wire
+from satchel.goals.engines._temporal_workflow import GoalWorkflow
+from satchel.goals.engines.temporal import TemporalEngine, connect
+from satchel.goals.model import (
+    Answer,
+    Done,
+    Goal,
+    Plan,
+    Retry,
+    Step,
+    StepError,
+    StepResult,
+    Usage,
+)
+from satchel.goals.reports import pack
+from temporal_server import TemporalServer, temporal_server
+from temporal_work import Logged, WorkerProcess, moments
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from pathlib import Path
+
+    from temporalio.api.common.v1 import Payload
+
+    from satchel.goals.model import Work
+
+__all__ = ["temporal_server"]
+
+QUICK = Retry(attempts=2, first=0.05)
+HISTORY = os.path.join(os.path.dirname(__file__), "temporal_history.json")
+
+
+@pytest.fixture
+def queue() -> str:
+    """A queue of the test's own: nobody else's worker takes its steps."""
+    return f"queue-{uuid4().hex[:12]}"
+
+
+def goal(*steps: Step, **fields: Any) -> Goal:
+    fields = {"retry": QUICK, **fields}
+    return Goal(f"goal-{uuid4().hex[:12]}", Plan("Try Temporal", steps, **fields))
+
+
+def chain(*prompts: str) -> tuple[Step, ...]:
+    """One step after the other."""
+    return tuple(
+        Step(f"s{n}", prompt=prompt, needs=(f"s{n - 1}",) if n else ())
+        for n, prompt in enumerate(prompts)
+    )
+
+
+async def until(held: Callable[[], bool], seconds: float = 30.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not held():  # noqa: ASYNC110 - another process does it
+            await asyncio.sleep(0.02)
+
+
+def began(folder: Path, step: str) -> list[Any]:
+    return [one for one in moments(str(folder)) if one.kind == "began" and one.step == step]
+
+
+def run(body: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await body()
+
+    asyncio.run(main())
+
+
+@pytest.mark.timeout(90)
+def test_a_killed_workers_step_is_done_by_the_next_and_recorded_ones_are_not(
+    temporal_server: TemporalServer, queue: str, tmp_path: Path
+):
+    async def body() -> None:
+        async with TemporalEngine(address=temporal_server.address, queue=queue) as engine:
+            wanted = goal(*chain("one", "sleep 2.5", "three"))
+            with WorkerProcess(temporal_server.address, queue, str(tmp_path)) as first:
+                await engine.submit(wanted)
+                await until(lambda: bool(began(tmp_path, "s1")))
+                first.kill()
+                killed = time.time()
+            with WorkerProcess(temporal_server.address, queue, str(tmp_path)):
+                report = await engine.wait(wanted.id, 60)
+            assert report.state == "done"
+            assert len(began(tmp_path, "s0")) == 1
+            assert len(began(tmp_path, "s1")) == 2
+            assert len({one.key for one in began(tmp_path, "s1")}) == 1
+            assert len(began(tmp_path, "s2")) == 1
+            assert began(tmp_path, "s1")[1].at - killed < 15  # SILENCE, and a little
+
+    run(body)
+
+
+@pytest.mark.timeout(120)
+def test_a_worker_that_was_frozen_does_not_begin_what_is_recorded(
+    temporal_server: TemporalServer, queue: str, tmp_path: Path
+):
+    """Attempt one fails, then the worker is frozen before its second try; another one does it."""
+
+    async def body() -> None:
+        wanted = goal(Step("a", prompt="fail once"), retry=Retry(attempts=3, first=3, jitter=0))
+        async with TemporalEngine(address=temporal_server.address, queue=queue) as engine:
+            with WorkerProcess(temporal_server.address, queue, str(tmp_path)) as first:
+                await engine.submit(wanted)
+                await until(lambda: bool(began(tmp_path, "a")))
+                first.tell(signal.SIGSTOP)
+                with WorkerProcess(temporal_server.address, queue, str(tmp_path)) as second:
+                    report = await engine.wait(wanted.id, 60)
+                    assert report.state == "done"
+                    so_far = len(moments(str(tmp_path)))
+                    first.tell(signal.SIGCONT)
+                    await asyncio.sleep(5)
+                    assert len(moments(str(tmp_path))) == so_far
+                    # It is a good worker again.
+                    second.kill()
+                    another = goal(Step("b", prompt="hello"))
+                    await engine.submit(another)
+                    assert (await engine.wait(another.id, 30)).state == "done"
+
+    run(body)
+
+
+@pytest.mark.timeout(60)
+def test_a_step_longer_than_the_silence_runs_once(
+    temporal_server: TemporalServer, queue: str, tmp_path: Path
+):
+    async def body() -> None:
+        runner = Logged(str(tmp_path))
+        async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
+            wanted = goal(Step("slow", prompt="sleep 17"), Step("blocks", prompt="block 6"))
+            await engine.submit(wanted)
+            report = await engine.wait(wanted.id, 50)
+            assert report.state == "done"
+            assert len(moments(str(tmp_path))) == 4
+
+    run(body)
+
+
+@pytest.mark.timeout(60)
+def test_a_worker_that_is_told_to_end_drains_and_gives_back_what_takes_too_long(
+    temporal_server: TemporalServer, queue: str, tmp_path: Path
+):
+    async def body() -> None:
+        async with TemporalEngine(address=temporal_server.address, queue=queue) as engine:
+            wanted = goal(Step("short", prompt="sleep 2"), Step("long", prompt="sleep 9"))
+            with WorkerProcess(temporal_server.address, queue, str(tmp_path)) as first:
+                await engine.submit(wanted)
+                await until(lambda: len(moments(str(tmp_path))) == 2)
+                first.tell(signal.SIGTERM)
+                assert await asyncio.to_thread(first.process.wait, 20) == 0
+            with WorkerProcess(temporal_server.address, queue, str(tmp_path)):
+                ready = time.time()
+                report = await engine.wait(wanted.id, 40)
+            assert report.state == "done"
+            assert len(began(tmp_path, "short")) == 1
+            assert len(began(tmp_path, "long")) == 2
+            assert began(tmp_path, "long")[1].at - ready < 8  # at once, not after the silence
+
+    run(body)
+
+
+@pytest.mark.timeout(60)
+def test_the_server_is_killed_in_the_middle(queue: str, tmp_path: Path):
+    async def body() -> None:
+        with TemporalServer(tmp_path / "server") as server:
+            runner = Logged(str(tmp_path))
+            async with TemporalEngine(runner, address=server.address, queue=queue) as engine:
+                wanted = goal(*chain("one", "sleep 1", "three", "four"))
+                await engine.submit(wanted)
+                await until(lambda: bool(began(tmp_path, "s1")))
+                server.kill()
+                with pytest.raises(ServerFailed):
+                    async with asyncio.timeout(20):
+                        await engine.report(wanted.id)
+                server.start()
+                report = await engine.wait(wanted.id, 40)
+                assert report.state == "done"
+                assert len(began(tmp_path, "s0")) == 1
+
+    run(body)
+
+
+@pytest.mark.timeout(40)
+def test_without_any_worker_goals_are_seen_answered_and_cancelled(
+    temporal_server: TemporalServer, queue: str, tmp_path: Path
+):
+    async def body() -> None:
+        asks = goal(*chain("one"), Step("ask", "human", prompt="Go on?", needs=("s0",)))
+        idle = goal(*chain("one"))
+        async with TemporalEngine(address=temporal_server.address, queue=queue) as alone:
+            await alone.submit(idle)
+            assert (await alone.report(idle.id)).state == "queued"
+            assert [one.id for one in await alone.list()] == [idle.id]
+            with pytest.raises(Refused):
+                await alone.work()
+            worker = TemporalEngine(
+                Logged(str(tmp_path)), address=temporal_server.address, queue=queue
+            )
+            async with worker:
+                assert (await alone.wait(idle.id, 20)).state == "done"
+                await alone.submit(asks)
+                assert (await alone.wait(asks.id, 20)).state == "asking"
+            report = await alone.report(asks.id)  # read from the history
+            assert (report.state, report.steps["s0"].output) == ("asking", "s0: one")
+            assert [one.state for one in await alone.list(states=["asking"])] == ["asking"]
+
+    run(body)
+
+
+@pytest.mark.timeout(30)
+def test_a_workflow_that_somebody_ended_by_hand_is_cancelled_and_may_be_retried(
+    temporal_server: TemporalServer, queue: str, tmp_path: Path
+):
+    async def body() -> None:
+        runner = Logged(str(tmp_path))
+        async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
+            wanted = goal(*chain("one"), Step("ask", "human", prompt="?", needs=("s0",)))
+            await engine.submit(wanted)
+            await engine.wait(wanted.id, 20)
+            client = await connect(temporal_server.address, "")
+            await client.get_workflow_handle(wanted.id).terminate(reason="by hand")
+            report = await engine.report(wanted.id)
+            assert (report.state, report.reason) == ("cancelled", "by hand")
+            assert (report.steps["s0"].state, report.steps["ask"].state) == ("done", "cancelled")
+            assert [one.state for one in await engine.list()] == ["cancelled"]
+            await engine.retry(wanted.id)
+            assert (await engine.wait(wanted.id, 20)).state == "asking"
+            await engine.answer(wanted.id, "ask", Answer(by="me"))
+            report = await engine.wait(wanted.id, 20)
+            assert (report.state, report.revision) == ("done", 2)
+            assert len(began(tmp_path, "s0")) == 1
+
+    run(body)
+
+
+@pytest.mark.timeout(60)
+def test_a_history_that_gets_long_goes_on_in_another_and_nothing_is_done_twice(
+    temporal_server: TemporalServer, queue: str, tmp_path: Path
+):
+    async def body() -> None:
+        runner = Logged(str(tmp_path))
+        async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
+            steps = (*chain(*["x"] * 12), Step("ask", "human", prompt="?", needs=("s4",)))
+            wanted = goal(*steps, Step("end", prompt="{{steps.ask.output}}", needs=("s11",)))
+            client = await connect(temporal_server.address, "")
+            task = wire.pack_task(wire.Task(wanted, events=25))
+            await client.start_workflow(wire.WORKFLOW, task, id=wanted.id, task_queue=queue)
+            report = await engine.wait(wanted.id, 40)
+            assert report.state == "asking"
+            await engine.answer(wanted.id, "ask", Answer(value="yes"))
+            seen = [event async for event in engine.watch(wanted.id)]
+            report = await engine.wait(wanted.id, 20)
+            assert (report.state, report.steps["end"].output) == ("done", "end: yes")
+            assert [one.step for one in moments(str(tmp_path)) if one.kind == "began"] == [
+                *(f"s{n}" for n in range(12)), "end",
+            ]  # fmt: skip
+            assert [one.state for one in seen if not one.step][-1] == "done"
+            runs = [one async for one in client.list_workflows(f"TaskQueue = '{queue}'")]
+            assert len(runs) > 2
+
+    run(body)
+
+
+@pytest.mark.timeout(60)
+def test_outputs_that_are_too_many_for_a_message_go_to_the_artefacts(
+    temporal_server: TemporalServer, queue: str, tmp_path: Path
+):
+    async def body() -> None:
+        folder = str(tmp_path / "artefacts")
+        runner = Logged(str(tmp_path))
+        async with TemporalEngine(
+            runner, folder, address=temporal_server.address, queue=queue
+        ) as engine:
+            steps = [Step(f"s{n}", prompt="big 30000") for n in range(70)]
+            wanted = goal(*steps, Step("last", prompt="{{steps.s0.output}}"))
+            await engine.submit(wanted)
+            report = await engine.wait(wanted.id, 50)
+            assert report.state == "done"
+            assert artefacts.is_reference(report.steps["s0"].output)  # 70 × 30 kB is over 2 MB
+            whole = await artefacts.load(report.steps["s0"].output, engine.artefacts)
+            assert whole == "x" * 30_000
+            last = await artefacts.load(report.steps["last"].output, engine.artefacts)
+            assert last == "last: " + "x" * 30_000
+
+    run(body)
+
+
+def test_a_plan_that_no_message_can_carry_is_refused(temporal_server: TemporalServer, queue: str):
+    async def body() -> None:
+        async with TemporalEngine(address=temporal_server.address, queue=queue) as engine:
+            with pytest.raises(InvalidInput, match="bytes more than Temporal can carry"):
+                await engine.submit(goal(Step("a", prompt="x"), inputs={"text": "y" * 1_300_000}))
+
+    run(body)
+
+
+@pytest.mark.parametrize("count", [1, 20, 200, 2_000])
+def test_a_plan_and_all_its_results_fit_into_one_message(count: int):
+    """Every output just too small for the artefacts, or every step failed with a long reason."""
+    large = wire.large_for(count)
+    steps = tuple(Step(f"step-with-a-long-name-{n}", prompt="Do it, well") for n in range(count))
+    wanted = goal(*steps)
+    room = wire.MESSAGE_BYTES - wire.ANSWER_BYTES - wire.RESULT_BYTES - wire.STEP_BYTES * count
+    filled = wanted._replace(plan=wanted.plan._replace(inputs={"x": ""}))
+    free = room - len(wire.encoded(pack(filled)))
+    filled = wanted._replace(plan=wanted.plan._replace(inputs={"x": "y" * free}))
+    wire.insist_on_size(filled)
+    usage = Usage(3, 12_345, 6_789, 0.012345)
+    reference = {"$artefact": "0" * 64, "size": 10**6, "head": "大" * 300}
+    error = StepError("EXECUTION_ERROR", "大" * 2_000, "Try again", retryable=True)
+    for output, failed in (("z" * (large - 2), None), (reference, None), (None, error)):
+        results = {
+            step.id: wire.fitting(
+                StepResult(step.id, "failed" if failed else "done", output, failed, 1, usage,
+                           1_794_764_253.4594395, 12.345678901),
+                large,
+            )
+            for step in steps
+        }  # fmt: skip
+        size = len(wire.encoded(wire.pack_task(wire.Task(filled, known=results))))
+        assert size < 2_000_000
+
+
+def test_an_id_that_another_workflow_has(temporal_server: TemporalServer, queue: str):
+    async def body() -> None:
+        client = await connect(temporal_server.address, "")
+        wanted = goal(Step("a", prompt="x"))
+        await client.start_workflow("something.else", id=wanted.id, task_queue=queue)
+        async with TemporalEngine(client=client, queue=queue) as engine:
+            with pytest.raises(Conflict):
+                await engine.submit(wanted)
+            with pytest.raises(NotFound):
+                await engine.report(wanted.id)
+        await client.get_workflow_handle(wanted.id).terminate()
+
+    run(body)
+
+
+def test_no_server_says_so(queue: str):
+    async def body() -> None:
+        with pytest.raises(ServerFailed, match="no Temporal server"):
+            async with TemporalEngine(address="127.0.0.1:1", queue=queue):
+                pass
+
+    run(body)
+
+
+@pytest.mark.timeout(30)
+def test_a_client_with_encryption_keeps_it_and_outputs_keep_their_order(
+    temporal_server: TemporalServer, queue: str
+):
+    from temporalio.api.common.v1 import Payload as P  # noqa: N817
+    from temporalio.client import Client
+    from temporalio.converter import DataConverter, PayloadCodec
+
+    class Swapped(PayloadCodec):
+        """Not a cipher, but nobody reads it by chance."""
+
+        async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+            return [
+                P(metadata={"encoding": b"swapped"}, data=one.SerializeToString()[::-1])
+                for one in payloads
+            ]
+
+        async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+            return [P.FromString(one.data[::-1]) for one in payloads]
+
+    class Ordered:
+        async def run(self, work: Work) -> Done:
+            return Done({"zebra": 1, "apple": {"y": "Grüße 中文", "b": 2}})
+
+    async def body() -> None:
+        client = await Client.connect(
+            temporal_server.address, data_converter=DataConverter(payload_codec=Swapped())
+        )
+        async with TemporalEngine(Ordered(), client=client, queue=queue) as engine:
+            wanted = goal(Step("a", prompt="secret words"))
+            await engine.submit(wanted)
+            report = await engine.wait(wanted.id, 20)
+            assert json.dumps(report.steps["a"].output, ensure_ascii=False) == (
+                '{"zebra": 1, "apple": {"y": "Grüße 中文", "b": 2}}'
+            )
+            events = client.get_workflow_handle(wanted.id).fetch_history_events()
+            raw = b"".join([one.SerializeToString() async for one in events])
+            assert b"secret words" not in raw
+
+    run(body)
+
+
+@pytest.mark.timeout(30)
+def test_the_list_needs_nothing_but_the_memo(
+    temporal_server: TemporalServer, queue: str, tmp_path: Path
+):
+    """No search attribute of ours: many may not add one to their server."""
+
+    async def body() -> None:
+        runner = Logged(str(tmp_path))
+        async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
+            wanted = goal(Step("a", prompt="x"), Step("b", prompt="y"))
+            await engine.submit(wanted)
+            await engine.wait(wanted.id, 20)
+            client = await connect(temporal_server.address, "")
+            found = await client.get_workflow_handle(wanted.id).describe()
+            assert {one.key.name for one in found.typed_search_attributes} <= {"BuildIds"}
+        async with TemporalEngine(address=temporal_server.address, queue=queue) as other:
+            async with asyncio.timeout(10):
+                while not (lines := await other.list(states=["done"])):  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)  # the server's list is late
+            [line] = lines
+            assert (line.id, line.state, line.done, line.steps) == (wanted.id, "done", 2, 2)
+
+    run(body)
+
+
+@pytest.mark.timeout(30)
+def test_goals_that_ran_under_an_earlier_version_can_still_be_replayed():
+    """When this fails, code between `execute` and the workflow orders its calls otherwise.
+
+    Goals that run at that moment would stand still: guard the change with `workflow.patched`.
+    `python tests/goals/engines/test_temporal.py ADDRESS` writes the history anew for new ones.
+    """
+    from temporalio.client import WorkflowHistory
+    from temporalio.converter import DataConverter
+    from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+
+    with open(HISTORY, encoding="utf-8") as file:
+        history = WorkflowHistory.from_json("recorded", file.read())
+
+    async def body() -> None:
+        replayer = Replayer(
+            workflows=[GoalWorkflow],
+            workflow_runner=UnsandboxedWorkflowRunner(),
+            data_converter=DataConverter(payload_converter_class=wire.Converter),
+        )
+        await replayer.replay_workflow(history)
+
+    run(body)
+
+
+async def record(address: str) -> str:
+    """The history of a goal in which everything happens that a workflow does."""
+    from tempfile import mkdtemp
+
+    runner = Logged(mkdtemp())
+    queue = f"queue-{uuid4().hex[:12]}"
+    async with TemporalEngine(runner, address=address, queue=queue) as engine:
+        wanted = goal(
+            *chain("one", "sleep 0.2", "{{steps.s1.output}}"),
+            *(Step(f"f{n}", prompt="x", needs=("s0",)) for n in range(6)),
+            Step("bad", prompt="break", needs=("s0",), on_failure="skip_dependents"),
+            Step("left-out", prompt="x", needs=("bad",)),
+            Step("ask", "human", prompt="May {{steps.f0.output}}?", needs=("f0", "f5")),
+            Step("end", prompt="{{steps.ask.output}} {{inputs.who}}", needs=("ask", "s2")),
+            inputs={"who": "you"},
+            parallel=3,
+        )
+        await engine.submit(wanted)
+        await engine.wait(wanted.id)
+        await engine.answer(wanted.id, "ask", Answer(value="yes", by="me"))
+        report = await engine.wait(wanted.id)
+        assert report.state == "partial", report
+        client = await connect(address, "")
+        return (await client.get_workflow_handle(wanted.id).fetch_history()).to_json()
+
+
+if __name__ == "__main__":
+    import sys
+
+    recorded = asyncio.run(record(sys.argv[1]))
+    with open(HISTORY, "w", encoding="utf-8") as output:
+        json.dump(json.loads(recorded), output, ensure_ascii=False)
+        output.write("\n")
+
+
+@pytest.mark.timeout(60)
+def test_a_workflow_that_cannot_go_on_says_why_and_can_be_cancelled(
+    temporal_server: TemporalServer, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    async def body() -> None:
+        monkeypatch.setattr("satchel.goals.engines._temporal_workflow.execute", broken)
+        runner = Logged(str(tmp_path))
+        async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
+            wanted = goal(Step("ask", "human", prompt="Go on?"))
+            await engine.submit(wanted)
+            report = await engine.report(wanted.id)
+            async with asyncio.timeout(30):
+                while "a mistake of ours" not in report.reason:
+                    await asyncio.sleep(0.1)
+                    report = await engine.report(wanted.id)
+            assert report.state == "running"  # and not `asking`: nobody was asked
+            async with asyncio.timeout(20):
+                while (report := await engine.report(wanted.id)).state != "cancelled":
+                    await engine.cancel(wanted.id)
+                    await asyncio.sleep(0.2)
+            assert "a mistake of ours" in report.reason
+
+    run(body)
+
+
+@pytest.mark.timeout(40)
+def test_questions_that_no_message_could_carry_are_cut(
+    temporal_server: TemporalServer, queue: str, tmp_path: Path
+):
+    async def body() -> None:
+        runner = Logged(str(tmp_path))
+        async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
+            many = tuple(Step(f"ask{n}", "human", prompt="{{inputs.x}}") for n in range(120))
+            wanted = goal(*many, inputs={"x": "y" * 19_000})
+            await engine.submit(wanted)
+            report = await engine.wait(wanted.id, 20)
+            assert (report.state, report.reason) == ("asking", "")
+            for result in report.steps.values():
+                assert result.output == "y" * wire.large_for(120) + "…"
+            await engine.answer(wanted.id, "ask7", Answer(value="z" * 10_000))
+            assert (await engine.report(wanted.id)).steps["ask7"].state == "done"
+
+    run(body)

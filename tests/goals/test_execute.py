@@ -1,0 +1,498 @@
+"""Who runs when: order, failures, budgets, people, cancellation; for every engine alike."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goal_plans import QUICK, Execution, Runner, dags
+from satchel.errors import InternalError
+from satchel.goals import artefacts
+from satchel.goals.execute import execute
+from satchel.goals.execution import Progress
+from satchel.goals.model import (
+    ENDS,
+    Answer,
+    Budget,
+    Done,
+    Goal,
+    Plan,
+    Step,
+    StepError,
+    StepResult,
+    Usage,
+)
+from satchel.goals.wiring import needs_of, order
+
+pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
+
+BOTH = pytest.mark.parametrize("in_order", [True, False])
+
+
+def plan_of(*steps: Step, **plan) -> Plan:
+    return Plan(**{"goal": "g", "steps": steps, "retry": QUICK, **plan})
+
+
+def ran(plan: Plan, execution: Execution | None = None, **more):
+    execution = execution or Execution()
+    report = asyncio.run(execute(Goal("g", plan), execution, **more))
+    return report, execution
+
+
+def states(report) -> dict[str, str]:
+    return {name: result.state for name, result in report.steps.items()}
+
+
+@given(dags(), st.booleans(), st.integers(1, 5))
+def test_steps_run_after_all_they_need_and_see_their_outputs(plan, in_order, parallel):
+    plan = plan._replace(parallel=parallel)
+    report, execution = ran(plan, in_order=in_order)
+    runner = execution.runner
+    assert report.state == "done"
+    assert list(report.steps) == [step.id for step in plan.steps]
+    assert runner.most <= parallel
+    place = {name: index for index, name in enumerate(runner.ended)}
+    for step in plan.steps:
+        for need in needs_of(step):
+            assert place[need] < place[step.id]
+            if f"steps.{need}.output" in step.prompt:
+                assert report.steps[need].output in report.steps[step.id].output
+    if in_order:
+        assert execution.recorded == [step.id for step in order(plan)]
+
+
+@given(dags(), st.data())
+def test_whatever_fails_every_step_ends_and_nothing_runs_that_may_not(plan, data):
+    policy = data.draw(st.sampled_from(["fail_fast", "continue", "skip_dependents"]))
+    bad = set(data.draw(st.lists(st.sampled_from([step.id for step in plan.steps]), max_size=3)))
+    steps = [
+        step._replace(prompt=f"fail {step.prompt}") if step.id in bad else step
+        for step in plan.steps
+    ]
+    plan = plan._replace(steps=tuple(steps), on_failure=policy, retry=QUICK._replace(attempts=1))
+    report, execution = ran(plan, in_order=data.draw(st.booleans()))
+    found = states(report)
+    assert set(found.values()) <= ENDS
+    assert (report.state == "done") == (not bad)
+    for step in plan.steps:
+        if found[step.id] == "done":
+            needs = {found[need] for need in needs_of(step)}
+            assert needs <= ({"done", "failed"} if policy == "continue" else {"done"})
+        if found[step.id] == "skipped":
+            assert policy == "skip_dependents"
+            assert step.id not in execution.runner.began
+    if bad and policy == "fail_fast":
+        assert report.state == "failed"
+    if policy != "fail_fast":
+        assert "cancelled" not in found.values()
+
+
+# --- replay -------------------------------------------------------------------------------
+
+
+@given(dags(), st.data())
+def test_a_replay_records_in_the_same_order_and_does_nothing_twice(plan, data):
+    first, _ = ran(plan)
+    kept = set(data.draw(st.lists(st.sampled_from([step.id for step in plan.steps]))))
+
+    class Replay(Execution):
+        async def record(self, step, body):
+            self.recorded.append(step.id)
+            if step.id in kept:
+                await asyncio.sleep(0)
+                return first.steps[step.id]
+            return await body()
+
+    again, execution = ran(plan, Replay())
+    assert execution.recorded == [step.id for step in order(plan)]
+    assert set(execution.runner.began) == {step.id for step in plan.steps} - kept
+    assert {name: one.output for name, one in again.steps.items()} == {
+        name: one.output for name, one in first.steps.items()
+    }
+
+
+@BOTH
+def test_known_results_are_neither_recorded_nor_done(in_order):
+    plan = plan_of(Step("a", prompt="x"), Step("b", prompt="{{steps.a.output}}"), Step("c"))
+    known = {"a": StepResult("a", "done", "from before", usage=Usage(1, 5, 5))}
+    report, execution = ran(plan, known=known, in_order=in_order)
+    assert sorted(execution.recorded) == ["b", "c"]
+    assert report.steps["b"].output == "b<from before>"
+    assert report.usage.input_tokens == 5
+    report, execution = ran(plan, known=report.steps, in_order=in_order)
+    assert (report.state, execution.recorded) == ("done", [])
+
+
+@BOTH
+def test_a_result_of_another_step_is_refused(in_order):
+    class Swapped(Execution):
+        async def record(self, step, body):
+            result = await body()
+            return result._replace(step="b") if step.id == "a" else result
+
+    plan = plan_of(Step("a"), Step("b"), Step("c", prompt="wait"))
+    execution = Swapped()
+    with pytest.raises(InternalError, match="`a` was given the result of `b`"):
+        ran(plan, execution, in_order=in_order)
+    assert "c" not in execution.runner.ended
+    assert execution.runner.running == 0
+
+
+def test_a_fault_of_the_engine_ends_the_run():
+    class Broken(Execution):
+        async def perform(self, call):
+            if call.step.id == "a":
+                raise OSError("disk full")
+            return await super().perform(call)
+
+    execution = Broken()
+    with pytest.raises(OSError, match="disk full"):
+        ran(plan_of(Step("a"), Step("b", prompt="wait")), execution)
+    assert execution.runner.ended == []
+    assert execution.runner.running == 0
+
+
+# --- failures -----------------------------------------------------------------------------
+
+
+@BOTH
+def test_fail_fast_ends_what_runs(in_order):
+    plan = plan_of(
+        Step("bad", prompt="fail"), Step("long", prompt="wait"), Step("after", needs=("long",))
+    )
+    report, execution = ran(plan, in_order=in_order)
+    assert states(report) == {"bad": "failed", "long": "cancelled", "after": "cancelled"}
+    assert (report.state, report.reason) == ("failed", "Step `bad`: ValueError: it failed")
+    assert execution.runner.cancelled == ["long"]
+    assert report.steps["after"].error.message == "Step `bad` failed, which stops the goal"
+
+
+@BOTH
+def test_fail_fast_lets_nobody_through_who_waits_for_a_place(in_order):
+    steps = [Step("bad", prompt="fail"), *(Step(f"s{n}", prompt="wait") for n in range(5))]
+    report, execution = ran(plan_of(*steps, parallel=2), in_order=in_order)
+    assert report.state == "failed"
+    assert set(execution.runner.began) == {"bad", "s0"}
+    assert set(states(report).values()) == {"failed", "cancelled"}
+
+
+def test_a_step_that_was_quicker_than_the_stop_keeps_its_result():
+    class Quick(Runner):
+        async def run(self, work):
+            try:
+                return await super().run(work)
+            except asyncio.CancelledError:
+                return Done("made it")
+
+    execution = Execution(Quick())
+    plan = plan_of(Step("bad", prompt="fail"), Step("long", prompt="wait"))
+    report, _ = ran(plan, execution)
+    assert states(report) == {"bad": "failed", "long": "done"}
+    assert report.state == "failed"
+
+
+def test_an_engine_may_stop_a_step_with_an_error_of_its_own():
+    class Remote(Execution):
+        async def perform(self, call):
+            try:
+                return await super().perform(call)
+            except asyncio.CancelledError:
+                raise RuntimeError("activity cancelled") from None
+
+    report, _ = ran(plan_of(Step("bad", prompt="fail"), Step("long", prompt="wait")), Remote())
+    assert states(report) == {"bad": "failed", "long": "cancelled"}
+
+
+def test_continue_gives_null_for_what_failed():
+    plan = plan_of(
+        Step("bad", prompt="fail"),
+        Step("b", prompt="<{{steps.bad.output.x}}>"),
+        on_failure="continue",
+    )
+    report, _ = ran(plan)
+    assert report.steps["b"].output == "b<<null>>"
+    assert (report.state, report.reason) == ("partial", "Step `bad`: ValueError: it failed")
+
+
+def test_skipped_steps_name_the_first_culprit():
+    plan = plan_of(
+        Step("bad", prompt="fail"),
+        Step("b", needs=("bad",)),
+        Step("c", needs=("b",)),
+        Step("d"),
+        on_failure="skip_dependents",
+    )
+    report, _ = ran(plan)
+    assert states(report) == {"bad": "failed", "b": "skipped", "c": "skipped", "d": "done"}
+    assert report.steps["c"].error == StepError(
+        "SKIPPED", "It needs step `bad`, which failed", "", retryable=False
+    )
+    assert report.state == "partial"
+
+
+def test_a_goal_of_which_nothing_came_has_failed():
+    report, _ = ran(plan_of(Step("bad", prompt="fail"), on_failure="continue"))
+    assert report.state == "failed"
+
+
+def test_a_step_may_differ_from_its_plan():
+    plan = plan_of(
+        Step("bad", prompt="fail", on_failure="continue"),
+        Step("flaky", prompt="flaky"),
+        Step(
+            "once", prompt="flaky", retry=QUICK._replace(attempts=1), on_failure="skip_dependents"
+        ),
+        Step("b", needs=("bad",)),
+        Step("o", needs=("once",)),
+    )
+    report, _ = ran(plan)
+    assert states(report) == {
+        "bad": "failed", "flaky": "done", "once": "failed", "b": "done", "o": "skipped",
+    }  # fmt: skip
+
+
+# --- budgets ------------------------------------------------------------------------------
+
+
+class Costly(Runner):
+    async def run(self, work):
+        return (await super().run(work))._replace(usage=Usage(1, 60, 40, 0.5))
+
+
+@pytest.mark.parametrize("budget", [Budget(tokens=150), Budget(cost=0.75)])
+def test_a_budget_lets_nothing_begin_once_it_is_used_up(budget):
+    steps = [Step("s0"), *(Step(f"s{n}", needs=(f"s{n - 1}",)) for n in range(1, 5))]
+    plan = plan_of(*steps, budget=budget, on_failure="continue")
+    report, execution = ran(plan, Execution(Costly()))
+    assert execution.runner.began == ["s0", "s1"]
+    assert list(states(report).values()) == ["done", "done", "skipped", "skipped", "skipped"]
+    assert {report.steps[name].error.code for name in ("s2", "s4")} == {"BUDGET"}
+    assert report.state == "failed"
+    assert "is used up" in report.reason
+    assert report.usage == Usage(2, 120, 80, 1.0)
+
+
+def test_earlier_runs_count_towards_the_budget():
+    plan = plan_of(Step("a"), Step("b", needs=("a",)), budget=Budget(tokens=100))
+    known = {"a": StepResult("a", "done", "x", usage=Usage(1, 60, 40))}
+    report, execution = ran(plan, Execution(Costly()), known=known)
+    assert (report.state, execution.runner.began) == ("failed", [])
+    again, _ = ran(plan, known=report.steps)
+    assert (again.state, again.reason) == (report.state, report.reason)
+
+
+def test_a_budget_of_seconds_does_not_count_people():
+    plan = plan_of(
+        Step("a"), Step("h", "human", prompt="ok?", needs=("a",)), Step("b", needs=("h",)),
+        budget=Budget(seconds=5),
+    )  # fmt: skip
+    known = {
+        "a": StepResult("a", "done", "x", started=100, seconds=4),
+        "h": StepResult("h", "done", "x", started=104, seconds=10_000),
+    }
+    assert ran(plan, known=known)[0].state == "done"
+    known["a"] = known["a"]._replace(seconds=5)
+    report, _ = ran(plan, known=known)
+    assert (report.state, report.reason) == ("failed", "The budget of 5 seconds is used up")
+
+
+def test_a_running_step_ends_when_the_seconds_do():
+    class Slow(Runner):
+        async def run(self, work):
+            await asyncio.sleep(30)
+            return Done("x")
+
+    plan = plan_of(
+        Step("a", on_failure="continue"), Step("b", needs=("a",)), budget=Budget(seconds=0.02)
+    )
+    report, _ = ran(plan, Execution(Slow()))
+    assert states(report) == {"a": "failed", "b": "skipped"}
+    assert report.steps["a"].error.code == report.steps["b"].error.code == "BUDGET"
+    assert (report.state, report.reason) == ("failed", "The budget of 0.02 seconds is used up")
+
+
+# --- people -------------------------------------------------------------------------------
+
+ASKING = plan_of(
+    Step("a", prompt="x"),
+    Step("h", "human", prompt="Is {{steps.a.output}} right?"),
+    Step("b", prompt="{{steps.h.output}}"),
+    Step("other", prompt="y"),
+    parallel=1,
+)
+
+
+@BOTH
+def test_a_run_ends_when_only_people_are_needed(in_order):
+    report, execution = ran(ASKING, in_order=in_order)
+    assert report.state == "asking"
+    assert states(report) == {"a": "done", "h": "asking", "b": "waiting", "other": "done"}
+    assert report.steps["h"].output == "Is a<x> right?"
+    assert execution.asked == [("h", "Is a<x> right?")]
+    known = {name: one for name, one in report.steps.items() if one.state == "done"}
+    answers = {"h": Answer(value="yes", by="Ann", note="fine")}
+    report, execution = ran(ASKING, known=known, answers=answers, in_order=in_order)
+    assert report.state == "done"
+    assert report.steps["b"].output == "b<yes>"
+    assert report.steps["h"].notes == ("answered by Ann", "fine")
+    assert sorted(execution.recorded) == ["b", "h"]
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_an_engine_may_wait_for_the_answer_itself(in_order):
+    report, _ = ran(ASKING, Execution(answers={"h": Answer()}), in_order=in_order)
+    assert (report.state, report.steps["h"].output) == ("done", "approved")
+
+
+def test_a_no_fails_the_step():
+    report, _ = ran(ASKING, answers={"h": Answer(approved=False, by="Bob", note="wrong")})
+    assert report.steps["h"].error == ("REJECTED", "Bob said no: wrong", "", False)
+    assert report.state == "failed"
+
+
+def test_an_answer_that_does_not_fit_fails_the_step():
+    step = Step("h", "human", prompt="?", output={"type": "integer"})
+    report, _ = ran(plan_of(step), answers={"h": Answer(value="seven")})
+    assert report.steps["h"].error.code == "INVALID_OUTPUT"
+    assert ran(plan_of(step), answers={"h": Answer(value=7)})[0].steps["h"].output == 7
+
+
+def test_people_take_no_place_and_no_budget():
+    plan = plan_of(
+        Step("h", "human", prompt="?"), Step("a"), Step("b"), parallel=1, budget=Budget(tokens=1)
+    )
+
+    class Waits(Execution):
+        async def ask(self, step, text):
+            while "b" not in self.runner.ended:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            return Answer()
+
+    assert ran(plan, Waits())[0].state == "done"
+
+
+def test_a_failure_ends_the_waiting_for_people():
+    class Waits(Execution):
+        async def ask(self, step, text):
+            await asyncio.sleep(30)
+
+    plan = plan_of(Step("h", "human", prompt="?"), Step("bad", prompt="fail"))
+    for execution in (Waits(), Execution()):
+        report, _ = ran(plan, execution)
+        assert states(report) == {"h": "cancelled", "bad": "failed"}
+        assert report.state == "failed"
+
+
+def test_a_question_shows_how_a_large_output_begins():
+    known = {"a": StepResult("a", "done", {"$artefact": "0" * 64, "size": 99, "head": "It says"})}
+    report, _ = ran(ASKING, known=known)
+    assert report.steps["h"].output == "Is It says… (99 bytes) right?"
+
+
+def test_a_question_that_cannot_be_filled_fails():
+    plan = plan_of(
+        Step("a", output={"type": "object"}), Step("h", "human", prompt="{{steps.a.output.gone}}")
+    )
+    report, _ = ran(plan, known={"a": StepResult("a", "done", {})})
+    assert report.steps["h"].error.code == "MISSING_INPUT"
+
+
+# --- cancelling ---------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("after", [0, 1, 5, 20])
+def test_cancelling_a_run_ends_all_of_it(in_order, after):
+    class Cleaning(Runner):
+        cleaned = 0
+
+        async def run(self, work):
+            try:
+                return await super().run(work)
+            except asyncio.CancelledError:
+                await asyncio.sleep(0.01)
+                self.cleaned += 1
+                raise
+
+    runner = Cleaning()
+    steps = [Step(f"s{n}", prompt="wait") for n in range(4)] + [Step("last", needs=("s0",))]
+
+    async def main():
+        plan = plan_of(*steps, parallel=3)
+        task = asyncio.create_task(execute(Goal("g", plan), Execution(runner), in_order=in_order))
+        for _ in range(after):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(asyncio.all_tasks()) == 1  # nothing of it is left
+        assert runner.running == 0
+        assert runner.cleaned == len(runner.cancelled)
+
+    asyncio.run(main())
+
+
+# --- what is told -------------------------------------------------------------------------
+
+
+@BOTH
+def test_events_tell_the_story(in_order):
+    plan = plan_of(Step("a"), Step("h", "human", prompt="ok?", needs=("a",)))
+    _, execution = ran(plan, in_order=in_order)
+    told = [(event.step, event.state, event.text) for event in execution.events]
+    assert told == [("a", "running", ""), ("a", "done", ""), ("h", "asking", "ok?")]
+    assert execution.events[1].result.output == "a<>"
+
+
+def test_results_can_be_looked_at_meanwhile():
+    progress = Progress()
+    progress.watched = False
+    report, execution = ran(plan_of(Step("a"), Step("b")), progress=progress)
+    assert (progress.results, progress.running) == (report.steps, {})
+    assert execution.events == []
+
+
+def test_the_time_at_work_is_not_counted_twice():
+    known = {
+        "a": StepResult("a", "done", started=10, seconds=5),
+        "b": StepResult("b", "done", started=12, seconds=5),
+        "c": StepResult("c", "done", started=30, seconds=1),
+    }
+    report, _ = ran(plan_of(Step("a"), Step("b"), Step("c")), known=known, started=10.0)
+    assert (report.seconds, report.started) == (8, 10)
+
+
+def test_a_question_uses_fields_of_a_large_output():
+    value = {"title": "T", "body": "b" * 40_000, "rows": [{"n": 1}] * 50, "deep": {"a": {"b": 2}}}
+    data = json.dumps(value).encode()
+    output = artefacts.reference("0" * 64, data, value, 4_096)
+    prompt = " ".join(
+        f"{{{{steps.a.output.{path}}}}}"
+        for path in ("title", "body", "rows.1.n", "rows.40.n", "deep", "gone")
+    )
+    plan = plan_of(Step("a", prompt="x", output={"type": "object"}),
+                   Step("h", "human", prompt=prompt))  # fmt: skip
+    report, _ = ran(plan, known={"a": StepResult("a", "done", output)})
+    part = f"… (part of an output of {len(data)} bytes)"
+    body = "b" * 300 + "… (40000 characters)"
+    assert report.steps["h"].output == f'T {body} 1 {part} {{"a": {{"b": 2}}}} {part}'
+
+
+def test_a_question_is_not_longer_than_anybody_reads():
+    plan = plan_of(Step("h", "human", prompt="{{inputs.x}}"), inputs={"x": "y" * 100_000})
+    report, _ = ran(plan)
+    assert report.steps["h"].output == "y" * 20_000 + "… (100000 characters)"
+
+
+@BOTH
+def test_whatever_breaks_inside_of_a_step_fails_it(in_order):
+    step = Step("h", "human", prompt="?", output={"minLength": "abc"})
+    answers = {"h": Answer(value="x")}
+    report, _ = ran(plan_of(step), answers=answers, in_order=in_order)
+    assert report.state == "failed"
+    assert report.steps["h"].error.code == "EXECUTION_ERROR"
+    assert "TypeError" in report.reason

@@ -1,0 +1,347 @@
+"""One step is tried, timed, checked and kept the same way on every engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from satchel.errors import InvalidInput, ModelFailed, ServerFailed, StepFailed
+from satchel.goals import artefacts
+from satchel.goals.artefacts import MemoryArtefacts
+from satchel.goals.begun import Begun
+from satchel.goals.execution import Workbench
+from satchel.goals.model import Budget, Done, Retry, Step, StepCall, Usage
+from satchel.goals.perform import pause_before, perform
+
+pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
+
+QUICK = Retry(attempts=3, first=0.001, most=0.01)
+
+
+class Scripted:
+    """Gives or raises these, one a try."""
+
+    def __init__(self, *acts):
+        self.acts = list(acts)
+        self.work = []
+
+    async def run(self, work):
+        self.work.append(work)
+        act = self.acts.pop(0)
+        if isinstance(act, BaseException):
+            raise act
+        if callable(act):
+            act = await act()  # pyright: ignore[reportGeneralTypeIssues]
+        return act if isinstance(act, Done) else Done(act)
+
+
+def done(*acts, large=32_768, events=None, store=None, **call):
+    step = call.pop("step", Step("a", prompt="p"))
+    fields = {"inputs": {}, "outputs": {}, "retry": QUICK, **call}
+    runner = Scripted(*acts)
+    bench = Workbench(runner, store or MemoryArtefacts(), large)
+    tell = None if events is None else events.append
+    result = asyncio.run(perform(StepCall("g", step, **fields), bench, tell))
+    assert result.step == step.id
+    return result, runner
+
+
+def test_a_step_gives_its_output():
+    result, runner = done(Done({"x": (1, 2)}, Usage(1, 2, 3, 0.5), ("s",), ("t",), ("n",)))
+    assert (result.state, result.output, result.attempts) == ("done", {"x": [1, 2]}, 1)
+    assert result.usage == Usage(1, 2, 3, 0.5)
+    assert (result.skills, result.tools, result.notes) == (("s",), ("t",), ("n",))
+    assert result.started > 1e9
+    assert runner.work[0].key == "g:a:1"
+
+
+def test_it_is_tried_again_with_the_same_key():
+    events = []
+    result, runner = done(ValueError("no"), ModelFailed("down"), "ok", events=events)
+    assert (result.state, result.output, result.attempts) == ("done", "ok", 3)
+    assert [work.attempt for work in runner.work] == [1, 2, 3]
+    assert {work.key for work in runner.work} == {"g:a:1"}
+    assert [(event.state, event.step) for event in events] == [("retrying", "a")] * 2
+    assert result.notes == (
+        "try 1: EXECUTION_ERROR: ValueError: no",
+        "try 2: EXECUTION_ERROR: down",
+    )
+
+
+def test_after_the_last_try_it_has_failed():
+    result, _ = done(*[ServerFailed("down", "wait")] * 3)
+    assert (result.state, result.attempts, result.output) == ("failed", 3, None)
+    assert result.error == ("EXECUTION_ERROR", "down", "wait", True)
+
+
+@pytest.mark.parametrize(
+    ("exc", "code"),
+    [(InvalidInput("bad"), "INVALID_PARAM"), (StepFailed("X", "m", retryable=False), "X")],
+)
+def test_what_another_try_would_not_cure_is_not_tried_again(exc, code):
+    result, runner = done(exc)
+    assert (result.state, result.attempts, result.error.code) == ("failed", 1, code)
+    assert len(runner.work) == 1
+
+
+def test_failed_tries_cost_too():
+    failed = StepFailed("X", "m", usage=Usage(1, 10, 0, 0.25))
+    result, _ = done(failed, Done("ok", Usage(1, 5, 5, 0.5)))
+    assert result.usage == Usage(2, 15, 5, 0.75)
+    result, _ = done(failed, failed, failed)
+    assert result.usage == Usage(3, 30, 0, 0.75)
+
+
+def test_a_server_says_how_long_to_wait():
+    result, _ = done(StepFailed("X", "m", after=0.2), "ok")
+    assert result.seconds >= 0.2
+
+
+def test_each_try_has_its_time():
+    async def slow():
+        await asyncio.sleep(5)
+
+    result, _ = done(slow, slow, "ok", timeout=0.02)
+    assert (result.state, result.attempts) == ("done", 3)
+    assert result.notes[0].startswith("try 1: TIMEOUT: It took longer than 0.02 seconds")
+
+
+def test_a_timeout_of_the_runner_itself_is_another_thing():
+    async def own():
+        await asyncio.sleep(0)
+        raise TimeoutError("mine")
+
+    result, _ = done(own, timeout=5.0, retry=Retry(1))
+    assert result.error.code == "EXECUTION_ERROR"
+    assert result.error.message == "TimeoutError: mine"
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_runner_that_cancels_itself_has_failed(waits):
+    async def odd():
+        if waits:
+            await asyncio.sleep(0)
+        raise asyncio.CancelledError
+
+    result, _ = done(odd, "ok", timeout=5.0)
+    assert (result.state, result.attempts) == ("done", 2)
+
+
+@pytest.mark.parametrize("timeout", [None, 60.0])
+def test_cancelling_reaches_the_runner_and_waits_for_it(timeout):
+    log = []
+
+    class Careful:
+        async def run(self, work):
+            try:
+                await asyncio.sleep(30)
+            finally:
+                await asyncio.sleep(0.01)
+                log.append("cleaned")
+            return Done("never")
+
+    async def main():
+        call = StepCall("g", Step("a"), {}, {}, retry=QUICK, timeout=timeout)
+        task = asyncio.create_task(perform(call, Workbench(Careful(), MemoryArtefacts())))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert log == ["cleaned"]
+
+
+def test_what_the_step_promised_is_checked():
+    step = Step("a", prompt="p", output={"type": "object", "required": ["x"]})
+    result, _ = done({}, {"x": 1}, step=step)
+    assert (result.state, result.output, result.attempts) == ("done", {"x": 1}, 2)
+    assert result.notes == ("try 1: INVALID_OUTPUT: The output has no `x`",)
+
+
+@pytest.mark.parametrize("output", [object(), {1, 2}, float("nan"), {"x": float("inf")}, b"x"])
+def test_what_json_cannot_say_is_no_output(output):
+    result, _ = done(output)
+    assert (result.error.code, result.attempts) == ("INVALID_OUTPUT", 1)
+
+
+def test_half_a_character_is_replaced_and_said():
+    result, _ = done("a\ud800b")
+    assert result.output == "a?b"
+    assert "replaced" in result.notes[0]
+
+
+def test_references_are_filled_on_the_worker():
+    store = MemoryArtefacts()
+    digest = asyncio.run(store.put(b'{"rows": [1, 2]}'))
+    step = Step(
+        "a", "tool", tool="t", arguments={"rows": "{{steps.b.output.rows}}", "g": "{{goal}}"}
+    )
+    result, runner = done(
+        "ok",
+        step=step,
+        store=store,
+        outputs={"b": artefacts.reference(digest, b'{"rows": [1, 2]}')},
+        text="the goal",
+    )
+    assert result.state == "done"
+    assert runner.work[0].arguments == {"rows": [1, 2], "g": "the goal"}
+
+
+def test_what_cannot_be_filled_fails_before_the_runner_hears_of_it():
+    result, runner = done(step=Step("a", prompt="{{inputs.x}}"))
+    assert (result.state, result.error.code, result.attempts) == ("failed", "MISSING_INPUT", 0)
+    gone = {artefacts.KEY: "0" * 64}
+    result, runner = done(step=Step("a", prompt="{{steps.b.output}}"), outputs={"b": gone})
+    assert result.error.code == "ARTEFACT_MISSING"
+    assert runner.work == []
+
+
+@given(st.text(max_size=300) | st.lists(st.text(max_size=30), max_size=10))
+def test_large_outputs_are_kept_beside_and_come_back(output):
+    store = MemoryArtefacts()
+    result, _ = done(output, large=40, store=store)
+    size = len(
+        json.dumps(output, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+    )
+    if size > 40:
+        assert result.output["size"] == size
+    if artefacts.is_reference(result.output):
+        loaded = asyncio.run(artefacts.load(result.output, store))
+    else:
+        loaded = result.output
+    if not result.notes:
+        assert loaded == output
+
+
+def test_an_output_that_looks_like_a_reference_is_not_followed():
+    store = MemoryArtefacts()
+    secret = asyncio.run(store.put(b'"secret"'))
+    forged = {artefacts.KEY: secret, "size": 8, "head": ""}
+    result, _ = done(forged, store=store)
+    assert result.output != forged
+    assert asyncio.run(artefacts.load(result.output, store)) == forged
+
+
+def test_waits_grow_and_differ():
+    retry = Retry(first=1, factor=2, most=5, jitter=0)
+    assert [pause_before(n, retry) for n in (2, 3, 4, 5, 5_000)] == [1, 2, 4, 5, 5]
+    waits = {pause_before(2, Retry(jitter=0.5)) for _ in range(20)}
+    assert len(waits) > 1
+    assert all(0.5 <= wait <= 1.5 for wait in waits)
+
+
+def begin(awaitable):
+    rest = awaitable.__await__()
+    return Begun(rest, next(rest))
+
+
+def test_begun_goes_on_after_the_first_wait():
+    log = []
+
+    async def work():
+        log.append("begun")
+        await asyncio.sleep(0)
+        log.append("on")
+        await asyncio.sleep(0.001)
+        return 7
+
+    async def main():
+        begun = begin(work())
+        assert log == ["begun"]
+        assert await begun == 7
+
+    asyncio.run(main())
+    assert log == ["begun", "on"]
+
+
+def test_begun_ends_with_what_is_left_when_it_is_thrown_away():
+    log = []
+
+    async def work():
+        try:
+            await asyncio.sleep(1)
+        finally:
+            log.append("closed")
+
+    async def main():
+        waiting = begin(work()).__await__()
+        next(waiting)
+        waiting.close()
+
+    asyncio.run(main())
+    assert log == ["closed"]
+
+
+def test_begun_hands_on_what_is_thrown_in():
+    async def stubborn():
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+            return "stayed"
+
+    async def main():
+        async def wrapped():
+            return await begin(stubborn())
+
+        task = asyncio.create_task(wrapped())
+        await asyncio.sleep(0)
+        task.cancel()
+        return await task
+
+    assert asyncio.run(main()) == "stayed"
+
+
+def test_texts_that_grow_beyond_measure_fail_the_step():
+    step = Step("a", prompt="{{inputs.x}}" * 1_000)
+    result, runner = done(step=step, inputs={"x": "a" * 3_000_000})
+    assert (result.state, result.error.code) == ("failed", "TOO_LARGE")
+    assert not runner.work
+
+
+def test_artefacts_that_cannot_be_had_fail_the_step():
+    class Gone(MemoryArtefacts):
+        async def get(self, digest):
+            raise MemoryError
+
+    step = Step("b", prompt="{{steps.a.output}}")
+    result, _ = done(step=step, outputs={"a": {artefacts.KEY: "0" * 64}}, store=Gone())
+    assert (result.state, result.error.message) == ("failed", "MemoryError")
+    assert not result.error.retryable
+
+
+@pytest.mark.parametrize("left", [Budget(tokens=100), Budget(cost=0.1), Budget(seconds=0.05)])
+def test_no_try_begins_without_a_budget(left):
+    failures = [
+        StepFailed("X", "no", usage=Usage(1, 60, 0, 0.06), after=0.03 if left.seconds else None)
+        for _ in range(10)
+    ]
+    result, runner = done(*failures, retry=Retry(10, 0, 1, 0, 0), left=left)
+    assert (result.state, result.error.code) == ("failed", "X")
+    assert len(runner.work) == 2
+    assert result.notes[-1] == "not tried again: the budget of the goal is used up"
+
+
+def test_no_try_is_longer_than_the_goal_may_take():
+    async def long():
+        await asyncio.sleep(30)
+
+    result, runner = done(long, timeout=20, left=Budget(seconds=0.05))
+    assert (result.error.code, len(runner.work)) == ("BUDGET", 1)
+    assert result.seconds < 5
+    result, _ = done(long, timeout=0.01, retry=Retry(1), left=Budget(seconds=10))
+    assert result.error.code == "TIMEOUT"
+
+
+def test_a_price_that_is_not_known_is_noted():
+    said = "its price is not known, so the budget of `cost` does not count it"
+    result, _ = done(Done("x", Usage(1, 5, 5)), left=Budget(cost=1))
+    assert result.notes == (said,)
+    for usage, left in ((Usage(1, 5, 5, 0.1), Budget(cost=1)), (Usage(1, 5, 5), Budget(5))):
+        result, _ = done(Done("x", usage), left=left)
+        assert result.notes == ()

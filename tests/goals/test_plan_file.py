@@ -1,0 +1,292 @@
+"""A plan is a file that a person can read, edit, compare and run again."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goal_plans import dags
+from satchel.errors import InvalidInput, NotFound
+from satchel.goals.model import Budget, Plan, Retry, Step
+from satchel.goals.plan_file import plan_schema, read_plan, write_plan
+from satchel.goals.yaml_text import to_yaml
+from satchel.skill.document import read_document
+
+pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
+
+WEEKLY = """\
+goal: Report what changed this week
+inputs:
+  since: Monday
+retry: 2
+budget: {tokens: 50000, seconds: 600}
+steps:
+  - id: fetch
+    tool: fetch-issues
+    arguments:
+      since: "{{inputs.since}}"
+      limit: 10
+  - id: rate
+    skill: rating
+    prompt: |
+      Rate these:
+      {{steps.fetch.output}}
+    output:
+      type: object
+      properties: {stars: {type: integer}}
+    retry: {attempts: 5, first: 0.5}
+  - id: agree
+    action_type: human
+    prompt: Is {{steps.rate.output.stars}} right?
+    needs: rate
+  - id: 7
+    prompt: Write it down
+    needs: [agree, fetch]
+    on_failure: continue
+    timeout: 30
+"""
+
+
+def test_a_plan_is_read():
+    plan, problems = read_plan(WEEKLY)
+    assert problems == []
+    assert plan == Plan(
+        "Report what changed this week",
+        (
+            Step("fetch", "tool", tool="fetch-issues",
+                 arguments={"since": "{{inputs.since}}", "limit": 10}),
+            Step("rate", "skill", skill="rating",
+                 prompt="Rate these:\n{{steps.fetch.output}}\n",
+                 output={"type": "object", "properties": {"stars": {"type": "integer"}}},
+                 retry=Retry(5, 0.5)),
+            Step("agree", "human", prompt="Is {{steps.rate.output.stars}} right?", needs=("rate",)),
+            Step("7", prompt="Write it down", needs=("agree", "fetch"), on_failure="continue",
+                 timeout=30),
+        ),
+        {"since": "Monday"},
+        retry=Retry(2),
+        budget=Budget(50_000, seconds=600),
+    )  # fmt: skip
+
+
+def test_it_is_written_as_people_write_it(tmp_path):
+    plan, _ = read_plan(WEEKLY)
+    text = write_plan(plan)
+    assert "    prompt: |\n      Rate these:\n      {{steps.fetch.output}}\n" in text
+    assert 'arguments: {since: "{{inputs.since}}", limit: 10}' in text
+    assert "needs: [agree, fetch]" in text
+    path = tmp_path / "plan.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert read_plan(path) == (plan, [])
+    assert read_plan(str(path)) == (plan, [])
+    assert write_plan(read_plan(path)[0]) == text
+
+
+def test_json_is_read_too(tmp_path):
+    plan, _ = read_plan(WEEKLY)
+    whole = {
+        "$schema": "./plan.schema.json",
+        "goal": "g",
+        "timeout": 1e2,
+        "steps": [{"id": "a", "prompt": "tab\there 😀", "needs": []}],
+    }
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(whole, indent="\t"), encoding="utf-8")
+    plan, problems = read_plan(path)
+    assert problems == []
+    assert plan == Plan("g", (Step("a", prompt="tab\there 😀"),), timeout=100.0)
+    assert read_plan(json.dumps(whole)) == (plan, [])
+
+
+def test_slips_are_told_with_their_lines():
+    plan, problems = read_plan(
+        "goal: g\n"
+        "stepz: 1\n"
+        "parallel: many\n"
+        "steps:\n"
+        "  - id: a\n"
+        "    promt: x\n"
+        "    prompt: p\n"
+        "  - id: b\n"
+        "    prompt: '{{steps.aa.output}}'\n"
+        "    timeout: -1\n"
+        "    needs: {a: 1}\n"
+        "  - just text\n"
+        "  - id: b\n"
+        "    prompt: p\n"
+        "    prompt: q\n"
+    )
+    told = {(one.code, one.line): one.message for one in problems}
+    assert told["unknown-key", 2] == "The key `stepz` of the plan means nothing"
+    assert told["wrong-type", 3] == "`parallel` of the plan is text, not a whole number"
+    assert told["unknown-key", 6] == "The key `promt` of step `a` means nothing"
+    assert told["unknown-step", 8].startswith("`prompt` of step `b` mentions `aa`")
+    assert told["range", 8] == "`timeout` of step `b` is -1"
+    assert told["wrong-type", 11] == "`needs` of step `b` is a mapping, not a list of ids"
+    assert told["wrong-type", 12] == "`step 3` of `steps` is text, not a mapping"
+    assert told["key-twice", 15] == "`prompt` stands twice in step 4"
+    assert ("same-id", 8) in told
+    assert plan.parallel == 64
+    assert [problem.line for problem in problems] == sorted(one.line for one in problems)
+
+
+def test_a_near_key_is_meant():
+    _, problems = read_plan("goal: g\nsteps:\n  - id: a\n    promt: x\n")
+    (problem,) = problems
+    assert (problem.code, problem.hint) == ("unknown-key", "Write `prompt`")
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("- a\n- b\n", "not-a-plan"),
+        ("just words\nand more\n", "not-a-plan"),
+        ("\n", "not-a-plan"),
+        ("a: b: c\n", "not-yaml"),
+        ("goal: &x y\nsteps: *x\n", "not-yaml"),
+        ("goal: !!python/object:os.system x\nsteps: []\n", "not-yaml"),
+        ('{"goal": "g", "steps": [}', "not-yaml"),
+        ('{"goal": "g", "timeout": NaN, "steps": []', "not-yaml"),
+        ("goal: g\nsteps: []\n", "no-steps"),
+        ("goal: ''\nsteps: [{id: a, prompt: p}]\n", "no-goal"),
+        ('{"goal": "g", "goal": "h", "steps": [{"id": "a", "prompt": "p"}]}', "key-twice"),
+    ],
+)
+def test_what_is_no_plan_is_said(text, code):
+    _, problems = read_plan(text)
+    assert [problem.code for problem in problems] == [code]
+    assert problems[0].message
+
+
+def test_skills_and_tools_are_looked_up_when_they_are_known():
+    _, problems = read_plan(WEEKLY, skills=["ratings"], tools=["fetch-issues"])
+    (problem,) = problems
+    assert (problem.code, problem.line) == ("unknown-skill", 12)
+
+
+def test_files_that_cannot_be_read_are_said(tmp_path):
+    with pytest.raises(NotFound, match="There is no plan"):
+        read_plan(tmp_path / "gone.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"goal: \xff\xfe\n")
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        read_plan(tmp_path / "latin.yaml")
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        read_plan(tmp_path)
+    (tmp_path / "large.yaml").write_bytes(b"#" * (8 * 1024 * 1024 + 1))
+    with pytest.raises(InvalidInput, match="larger"):
+        read_plan(tmp_path / "large.yaml")
+
+
+def test_two_thousand_steps_are_read():
+    steps = tuple(
+        Step(f"s{n}", prompt="do\nit", needs=(f"s{n - 1}",) if n else ()) for n in range(2_000)
+    )
+    plan = Plan("g", steps)
+    assert read_plan(write_plan(plan)) == (plan, [])
+
+
+# --- the schema ---------------------------------------------------------------------------
+
+
+def test_the_schema_takes_what_the_reader_takes():
+    schema = plan_schema()
+    validator = jsonschema.Draft202012Validator(schema)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    plan, _ = read_plan(WEEKLY)
+    written = read_document(write_plan(plan), 1_000).value
+    written["steps"][3]["id"] = "7"
+    validator.validate(written)
+    assert validator.is_valid({"goal": "g", "steps": [{"id": "a"}]})
+    for wrong in ({}, {"goal": "g"}, {"goal": "g", "steps": []}, {"goal": "g", "steps": [{}]},
+                  {"goal": "g", "steps": [{"id": "a", "promt": "x"}]},
+                  {"goal": "g", "steps": [{"id": "a", "action_type": "dance"}]}):  # fmt: skip
+        assert not validator.is_valid(wrong)
+
+
+def test_the_schema_names_every_field_of_the_records():
+    schema = plan_schema()
+    step = schema["properties"]["steps"]["items"]["properties"]
+    assert set(step) == set(Step._fields)
+    assert set(schema["properties"]) == {*Plan._fields, "$schema"}
+    assert set(schema["properties"]["budget"]["properties"]) == set(Budget._fields)
+    assert set(step["retry"]["anyOf"][1]["properties"]) == set(Retry._fields)
+    schema["properties"].clear()
+    assert plan_schema()["properties"]
+
+
+# --- whatever is written reads back -------------------------------------------------------
+
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=40) | st.sampled_from(
+    ["yes", "no", "null", "~", "1e3", "1.0", "0x1f", "2026-11-15", "a: b", "- x", "# c", "'", '"',
+     "a\nb", "a\n\n", " a\nb", "\n", "a\n \nb", "tab\tx\ny", "x\u2028y\nz", "\ufeffa", "{a}", "[",
+     "1:30", "<<", "=", "a #b", "trailing ", "é\r\nü", "a\x85b\nc", "y", ".5", "+1"]
+)  # fmt: skip
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXTS
+    | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@given(st.dictionaries(TEXTS, VALUES, min_size=1, max_size=4))
+def test_values_read_back(table):
+    assert read_document(to_yaml(table), 10_000).value == table
+
+
+@given(dags(), st.dictionaries(TEXTS, VALUES, max_size=3), TEXTS.filter(str.strip))
+def test_plans_read_back(plan, inputs, goal):
+    plan = plan._replace(inputs=inputs, goal=goal)
+    again, problems = read_plan(write_plan(plan))
+    assert again == plan
+    assert {problem.code for problem in problems} <= {"unused-input"}
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read_without_a_fault(text):
+    _, problems = read_plan(text + "\n")
+    assert all(problem.message and math.isfinite(problem.line) for problem in problems)
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+    | st.sampled_from(["{{steps.a.output.9}}", "{{inputs.x}}", "human", 10**400, -(10**400)]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(["type", "pattern", "minLength", "attempts", "tokens", "x", "required"]),
+        inner, max_size=3,
+    ),
+    max_leaves=6,
+)  # fmt: skip
+KEYS = [
+    "id", "prompt", "needs", "output", "retry", "timeout", "arguments", "tool", "action_type",
+    "on_failure", "odd",
+]  # fmt: skip
+
+
+@given(
+    st.dictionaries(st.sampled_from(KEYS), ODD, max_size=5),
+    st.dictionaries(
+        st.sampled_from(["goal", "inputs", "budget", "parallel", "retry", "timeout", "odd"]), ODD
+    ),
+)
+def test_whatever_a_file_says_is_read_or_told(step, more):
+    text = json.dumps({"goal": "g", **more, "steps": [{"id": "a", "prompt": "x"}, step]})
+    _, found = read_plan(text)
+    for problem in found:
+        assert problem.message
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["parallel: .inf", "parallel: .nan", "budget: {tokens: 1e400}", f"timeout: {'9' * 5000}",
+     f"retry: {'9' * 4000}", f"budget: {{seconds: {'9' * 400}}}"],
+)  # fmt: skip
+def test_numbers_beyond_all_measure_are_told(line):
+    _, found = read_plan(f"{line}\ngoal: g\nsteps:\n- id: a\n  prompt: hi\n")
+    assert [problem.code for problem in found] == ["wrong-type"]

@@ -1,0 +1,148 @@
+"""Outputs are checked as jsonschema would, for the part of it that plans use."""
+
+from __future__ import annotations
+
+import time
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from satchel.goals.schema import fault, fields_of, slips, unchecked
+
+pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-2, 2) | st.sampled_from(["", "ab"]),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2)
+    ),
+    max_leaves=5,
+)
+KINDS = st.sampled_from(["string", "integer", "number", "boolean", "object", "array", "null"])
+SCHEMAS = st.recursive(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "type": KINDS | st.lists(KINDS, min_size=1, max_size=2, unique=True),
+            "enum": st.lists(st.integers(-1, 1) | st.just("ab"), min_size=1, max_size=2),
+            "const": st.integers(-1, 1) | st.just("ab"),
+            "minimum": st.integers(-2, 2),
+            "maximum": st.integers(-2, 2),
+            "exclusiveMinimum": st.integers(-2, 2),
+            "exclusiveMaximum": st.integers(-2, 2),
+            "minLength": st.integers(0, 2),
+            "maxLength": st.integers(0, 2),
+            "minItems": st.integers(0, 2),
+            "maxItems": st.integers(0, 2),
+            "pattern": st.sampled_from(["a", "^b"]),
+            "required": st.lists(st.sampled_from("ab"), max_size=1),
+        },
+    ),
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "properties": st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+            "additionalProperties": st.booleans() | inner,
+            "items": inner,
+            "anyOf": st.lists(inner, min_size=1, max_size=2),
+            "oneOf": st.lists(inner, min_size=1, max_size=2),
+            "allOf": st.lists(inner, min_size=1, max_size=2),
+        },
+    ),
+    max_leaves=4,
+)
+
+
+@given(VALUES, SCHEMAS)
+def test_it_agrees_with_jsonschema(value, schema):
+    valid = jsonschema.Draft202012Validator(schema).is_valid(value)
+    assert (slips(value, schema) == []) == valid
+    assert fault(schema) == ""
+    assert unchecked(schema) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "said"),
+    [
+        (1, {"type": "string"}, "The output must be string"),
+        ({"a": {"b": "x"}}, {"properties": {"a": {"properties": {"b": {"type": "integer"}}}}},
+         "`a.b` must be integer"),
+        ({}, {"required": ["x"]}, "The output has no `x`"),
+        ([1, "a"], {"items": {"type": "integer"}}, "`1` must be integer"),
+        ({"x": 1}, {"additionalProperties": False}, "`x` is not a field of it"),
+        ("c", {"enum": ["a", "b"]}, 'The output must be one of `"a"`, `"b"`'),
+        (True, {"const": 1}, "The output must be `1`"),
+        ("", {"minLength": 1}, "The output must have at least 1 characters"),
+        (5, {"maximum": 4}, "The output must be at most 4"),
+    ],
+)  # fmt: skip
+def test_slips_say_where_and_what(value, schema, said):
+    assert slips(value, schema) == [said]
+
+
+def test_a_hundred_slips_are_not_listed():
+    assert len(slips(list(range(100)), {"items": {"type": "string"}})) == 10
+
+
+def test_keywords_that_are_not_checked_are_named():
+    schema = {"properties": {"a": {"$ref": "#", "title": "T"}}, "not": {}, "description": "d"}
+    assert unchecked(schema) == ["not", "$ref"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [[], "x", {"type": "text"}, {"properties": []}, {"items": 3}, {"anyOf": {}}, {"pattern": "("},
+     {"properties": {"a": {"type": "number!"}}}, {"required": "a"}, {"type": None}, {"type": 5},
+     {"type": []}, {"type": [{}]}, {"minLength": "a"}, {"maximum": None}, {"minItems": True},
+     {"minimum": float("nan")}, {"required": [{"a": 1}]}, {"pattern": "^(a+)+$"}, {"pattern": 3},
+     {"enum": 1}, {"items": {"maxLength": []}}],
+)  # fmt: skip
+def test_what_is_no_schema_is_said(schema):
+    assert fault(schema)
+
+
+def test_deep_schemas_end():
+    schema: dict = {}
+    for _ in range(500):
+        schema = {"items": schema}
+    assert "deeply" in fault(schema)
+    assert unchecked(schema) == []
+    value: list = []
+    for _ in range(300):
+        value = [value]
+    assert slips(value, schema) == []
+
+
+def test_the_fields_of_an_object():
+    assert fields_of({"properties": {"a": {}}}) == {"a": {}}
+    assert fields_of({"type": "object"}) is None
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+KEYWORDS = st.sampled_from([
+    "type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf",
+    "oneOf", "allOf", "minimum", "exclusiveMaximum", "maxLength", "pattern", "maxItems",
+])  # fmt: skip
+
+
+@given(st.dictionaries(KEYWORDS, VALUES, max_size=4), VALUES)
+def test_what_has_no_fault_can_be_checked(schema, value):
+    if not fault(schema):
+        slips(value, schema)
+        unchecked(schema)
+
+
+def test_many_texts_for_a_pattern_take_no_longer_than_a_few():
+    schema = {"items": {"type": "string", "pattern": "[a-z]+x"}}
+    began = time.process_time()
+    found = slips(["a" * 2_000] * 1_000, schema)
+    assert time.process_time() - began < 5
+    assert found[0] == "`0` must match `[a-z]+x`"
+    assert found[-1].endswith("is one text too many for `[a-z]+x`")
+    assert slips(["abx"] * 10_000, schema) == []

@@ -1,0 +1,170 @@
+"""What flows along edges is put in once, as it is, and never read again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from satchel.errors import StepFailed
+from satchel.goals.model import Step
+from satchel.goals.templates import (
+    MOST,
+    Reference,
+    Room,
+    Values,
+    fill,
+    fill_value,
+    mentioned,
+    parse,
+    places,
+    steps_mentioned,
+)
+
+pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
+
+VALUES = Values(
+    {"since": "Monday", "limit": 3, "deep": {"a": [1, {"b": "x"}]}},
+    {"one": "text of one", "two": {"rows": [{"n": 1}, {"n": 2}]}, "gone": None},
+    "the goal",
+)
+
+
+@pytest.mark.parametrize(
+    ("inner", "reference"),
+    [
+        ("goal", Reference("goal", text="goal")),
+        (" inputs.x ", Reference("inputs", "x", (), "inputs.x")),
+        ("steps.a-b_1.output", Reference("steps", "a-b_1", (), "steps.a-b_1.output")),
+        (
+            "steps.a.output.rows.0.n",
+            Reference("steps", "a", ("rows", "0", "n"), "steps.a.output.rows.0.n"),
+        ),
+    ],
+)
+def test_references_are_read(inner, reference):
+    assert parse(inner) == reference
+
+
+@pytest.mark.parametrize(
+    "inner",
+    ["", "x", "steps", "steps.a", "steps.a.result", "steps..output", "inputs", "inputs.", "skills",
+     "steps.a.output.", "goal.x", "steps.a b.output", "__import__('os')", "inputs.a.", "GOAL"],
+)  # fmt: skip
+def test_anything_else_is_no_reference(inner):
+    assert parse(inner) is None
+    with pytest.raises(StepFailed, match="There is nothing for"):
+        fill(f"{{{{{inner}}}}}", VALUES)
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("plain", "plain"),
+        ("{{goal}} since {{ inputs.since }}", "the goal since Monday"),
+        ("{{inputs.limit}} {{inputs.deep.a.1.b}} {{inputs.deep}}", '3 x {"a": [1, {"b": "x"}]}'),
+        ("{{steps.one.output}}", "text of one"),
+        ("{{steps.two.output.rows.1.n}}", "2"),
+        ("{{steps.gone.output}} {{steps.gone.output.field}}", "null null"),
+        (r"\{{goal}} and {{goal}}", "{{goal}} and the goal"),
+        ("{{goal", "{{goal"),
+        ("{single}", "{single}"),
+    ],
+)
+def test_texts_are_filled(text, filled):
+    assert fill(text, VALUES) == filled
+
+
+def test_what_is_missing_fails_for_good():
+    for text in ("{{inputs.no}}", "{{steps.no.output}}", "{{steps.two.output.rows.9}}",
+                 "{{steps.one.output.field}}", "{{steps.two.output.rows.n}}"):  # fmt: skip
+        with pytest.raises(StepFailed) as caught:
+            fill(text, VALUES)
+        assert caught.value.code == "MISSING_INPUT"
+        assert not caught.value.retryable
+
+
+def test_arguments_keep_their_types():
+    arguments = {
+        "whole": "{{steps.two.output.rows}}",
+        "inside": "n = {{inputs.limit}}",
+        "list": ["{{inputs.limit}}", 7, None, True],
+        "two": "{{inputs.limit}}{{inputs.limit}}",
+    }
+    assert fill_value(arguments, VALUES) == {
+        "whole": [{"n": 1}, {"n": 2}],
+        "inside": "n = 3",
+        "list": [3, 7, None, True],
+        "two": "33",
+    }
+
+
+@given(st.text())
+def test_an_output_is_never_read_as_a_template(output):
+    hostile = output + "{{goal}}{{steps.a.output}}"
+    values = Values({"x": hostile}, {"a": hostile}, "secret")
+    assert fill("[{{steps.a.output}}|{{inputs.x}}]", values) == f"[{hostile}|{hostile}]"
+
+
+@given(st.text())
+def test_texts_without_places_stay_as_they_are(text):
+    if "{{" not in text:
+        assert fill(text, VALUES) == text
+        assert list(places(text)) == []
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5))
+def test_values_go_into_texts_as_json(value):
+    filled = fill("{{steps.a.output}}", Values({}, {"a": value}))
+    assert filled == value if isinstance(value, str) else json.loads(filled) == value
+    assert fill_value("{{steps.a.output}}", Values({}, {"a": value})) == value
+
+
+def test_a_step_says_what_it_mentions():
+    step = Step(
+        "x",
+        "tool",
+        prompt="{{steps.a.output}} {{steps.a.output.b}}",
+        arguments={"k": ["{{steps.c.output}}", {"d": "{{inputs.i}}"}]},
+    )
+    assert [(one.kind, one.name) for one in mentioned(step)] == [
+        ("steps", "a"), ("steps", "a"), ("steps", "c"), ("inputs", "i"),
+    ]  # fmt: skip
+    assert steps_mentioned(step) == ("a", "c")
+    assert steps_mentioned(Step("y", prompt="nothing")) == ()
+
+
+def test_what_is_put_in_has_a_bound():
+    values = Values({"x": "a" * 1_000_000}, {})
+    assert len(fill("{{inputs.x}}" * 4, values)) == MOST
+    for text in ("{{inputs.x}}" * 5, "{{inputs.x}}" * 10_000):
+        with pytest.raises(StepFailed) as caught:
+            fill(text, values)
+        assert (caught.value.code, caught.value.retryable) == ("TOO_LARGE", False)
+    room = Room(2_500_000)
+    fill_value({"a": ["{{inputs.x}}!", "{{inputs.x}}!"]}, values, room)
+    with pytest.raises(StepFailed, match="2,500,000"):
+        fill("{{inputs.x}}", values, room)
+
+
+def test_a_value_that_is_given_as_it_is_costs_nothing_once():
+    values = Values({"x": "a" * (MOST - 1)}, {})
+    assert fill_value(["{{inputs.x}}", "{{inputs.x}}"], values)
+    with pytest.raises(StepFailed, match="More than"):
+        fill_value(["{{inputs.x}}"] * 3, values)
+
+
+def test_an_index_beyond_all_lists_is_not_there():
+    values = Values({"x": [1]}, {})
+    with pytest.raises(StepFailed, match="There is nothing"):
+        fill("{{inputs.x." + "9" * 5_000 + "}}", values)
+
+
+@pytest.mark.timeout(10)
+def test_braces_that_never_close_take_no_time():
+    text = "{{" * 200_000
+    assert list(places(text)) == []
+    assert fill(text, VALUES) == text
+    assert fill("{{goal}}" + text, VALUES) == "the goal" + text

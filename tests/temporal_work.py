@@ -1,0 +1,119 @@
+"""A worker of the tests in a process of its own, so that it can be killed and frozen.
+
+    python tests/temporal_work.py ADDRESS QUEUE FOLDER
+
+It writes what it does to FOLDER/log, one JSON line each. What a step does is in its prompt:
+`sleep 3`, `block 3`, `fail once`, `break`, `big 5000`; anything else is given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from satchel.errors import StepFailed
+from satchel.goals.engines.temporal import TemporalEngine
+from satchel.goals.model import Done
+
+if TYPE_CHECKING:
+    from satchel.goals.model import Work
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class Logged:
+    """Does what a prompt says, and writes down when it began and ended."""
+
+    def __init__(self, folder: str) -> None:
+        self.path = os.path.join(folder, "log")
+
+    def log(self, kind: str, work: Work) -> None:
+        line = {"kind": kind, "goal": work.goal, "step": work.step.id, "key": work.key,
+                "attempt": work.attempt, "at": time.time(), "pid": os.getpid()}  # fmt: skip
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    async def run(self, work: Work) -> Done:
+        self.log("began", work)
+        word, _, rest = work.prompt.partition(" ")
+        if word == "sleep":
+            await asyncio.sleep(float(rest))
+        elif word == "block":
+            time.sleep(float(rest))  # noqa: ASYNC251 - a runner that is not as it should be
+        elif word == "break" or (word == "fail" and work.attempt == 1):
+            raise StepFailed("BROKEN", "it is said to fail")
+        self.log("ended", work)
+        return Done("x" * int(rest) if word == "big" else f"{work.step.id}: {work.prompt}")
+
+
+class Moment(NamedTuple):
+    """A line of the log."""
+
+    kind: str
+    goal: str
+    step: str
+    key: str
+    attempt: int
+    at: float
+    pid: int
+
+
+def moments(folder: str) -> list[Moment]:
+    """What was done so far, by all workers."""
+    try:
+        with open(os.path.join(folder, "log"), encoding="utf-8") as file:
+            return [Moment(**json.loads(line)) for line in file]
+    except FileNotFoundError:
+        return []
+
+
+class WorkerProcess:
+    """Such a worker, from the test's side."""
+
+    def __init__(self, address: str, queue: str, folder: str) -> None:
+        path = os.pathsep.join([os.path.join(ROOT, "src"), os.path.join(ROOT, "tests")])
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, address, queue, folder],
+            env={**os.environ, "PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"ready\n"
+
+    def tell(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
+        self.process.stdout.close()
+
+
+async def main(address: str, queue: str, folder: str) -> None:
+    """Work until told to end, then drain."""
+    async with TemporalEngine(Logged(folder), folder, address=address, queue=queue) as engine:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        with suppress(asyncio.CancelledError):
+            await engine.work(drain=5)
+
+
+if __name__ == "__main__":
+    arguments: Any = sys.argv[1:]
+    asyncio.run(main(*arguments))
