@@ -14,7 +14,9 @@ from satchel.goals.pool import Pool
 pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
 
 
-def done(steps: int, most: int, waits: set[int]) -> tuple[list[str], int, int]:
+def done(
+    steps: int, most: int, waits: set[int], pause: float = 0.001
+) -> tuple[list[str], int, int]:
     """Who ended in which order, how many were at work at once, and how many tasks that took."""
     ended: list[str] = []
     busy = highest = 0
@@ -27,7 +29,7 @@ def done(steps: int, most: int, waits: set[int]) -> tuple[list[str], int, int]:
             busy += 1
             highest = max(highest, busy)
             if int(step.id) in waits:
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(pause)
             busy -= 1
             ended.append(step.id)
             if len(ended) == steps:
@@ -69,7 +71,7 @@ def test_others_have_their_turn():
 
 @pytest.mark.parametrize("most", [1, 3, 100])
 def test_all_that_wait_wait_at_once_up_to_the_limit(most):
-    _, highest, tasks = done(20, most, set(range(20)))
+    _, highest, tasks = done(20, most, set(range(20)), pause=0.1)
     assert highest == tasks == min(most, 20)
 
 
