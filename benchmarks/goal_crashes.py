@@ -90,19 +90,19 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Every trial on every engine."""
     found: dict[str, Any] = {}
     for kind in options.engines.split(","):
-        ways: dict[str, Callable[[Trial, Any], Awaitable[Any]]] = {
-            "kills": lambda trial, _: kill_often(trial, options.kills),
-            "one of two": lambda trial, _: kill_one_of_two(trial, max(1, options.kills // 5)),
+        few = max(1, options.kills // 20)
+        ways: dict[str, tuple[int, Callable[[Trial, Any], Awaitable[Any]]]] = {
+            "kills": (options.kills, lambda trial, _: kill_often(trial, options.kills)),
+            "one of two": (few * 4, lambda trial, _, few=few: kill_one_of_two(trial, few * 4)),
         }
         if kind != "dbos-sqlite":  # its writers take turns by the file: a frozen one has it
-            ways["frozen"] = lambda trial, _: freeze(trial, max(1, options.kills // 20))
-            ways["restarts"] = lambda trial, again: cut_off(
-                trial, again, max(1, options.kills // 20)
-            )
+            ways["frozen"] = (few, lambda trial, _, few=few: freeze(trial, few))
+            ways["restarts"] = (few, lambda trial, again, few=few: cut_off(trial, again, few))
         rows = found[kind] = {}
-        for name, ill in ways.items():
+        for name, (times, ill) in ways.items():
             if name in options.trials.split(","):
                 rows[name] = await trial(kind, options.goals, options.at_once, ill)
+                rows[name]["times"] = times
                 print(kind, name, json.dumps(rows[name]), flush=True)
     return found
 

@@ -21,6 +21,7 @@ import mcp_tables
 import retrieval_tables
 import store_tables
 import tool_tables
+import work_tables
 from goal_rows import Row, figure_text, spread_text
 from growth import NOUNS, exponent
 from sampling import Figure
@@ -175,6 +176,10 @@ def _of_mcp(name: str, kept: str) -> Callable[[], str]:
     return lambda: _markdown(getattr(mcp_tables, name)(_kept(kept)))
 
 
+def _of_work(name: str, kept: str) -> Callable[[], str]:
+    return lambda: _markdown(getattr(work_tables, name)(_kept(kept)))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     **{
         function.__name__: function
@@ -191,6 +196,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "prompt_cache": _of_agents("prompt_cache", "prompt-cache"),
     "mcp_conformance": _of_mcp("mcp_conformance", "mcp-conformance"),
     "mcp_server": _of_mcp("mcp_server", "mcp-server"),
+    "goal_overhead": _of_work("goal_overhead", "goal-overhead"),
+    "goal_crashes": _of_work("goal_crashes", "goal-crashes"),
 }
 
 

@@ -93,6 +93,9 @@ class ModelServer:
         self.strangers: list[str] = []
         """Methods and paths that no provider has here."""
         self.failures: list[BaseException] = []
+        self.most_at_once = 0
+        """Requests that waited for their answer's first byte at the same time."""
+        self._now = 0
         self._script = script if callable(script) else list(script)
         self._minimum = minimum
         self._caches: dict[str, PromptCache] = {}
@@ -173,6 +176,8 @@ class ModelServer:
                 self.failures.append(AssertionError(f"no {provider} request: {wrong!r}: {body!r}"))
                 return None
             self.requests.append(request)
+            self._now += 1
+            self.most_at_once = max(self.most_at_once, self._now)
             try:
                 reply = self._next(request)
                 account = Account(0)
@@ -221,6 +226,12 @@ class ModelServer:
         with self._lock:
             self.counted.append(request)
         return PromptCache().account(request, keep=False).total
+
+    def think(self, seconds: float) -> None:
+        """What passes before the first byte of an answer."""
+        self.wait(seconds)
+        with self._lock:
+            self._now -= 1
 
     def wait(self, seconds: float) -> None:
         """Sleep, unless the server is closed."""
@@ -318,7 +329,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _reply(self, owner: ModelServer, answer: _Answer) -> None:
         request, reply, said = answer
-        owner.wait(reply.delay)
+        owner.think(reply.delay)
         if reply.status != 200:
             message = reply.text or f"scripted {reply.status}"
             self._json(reply.status, error(request.provider, reply.status, message), reply.headers)

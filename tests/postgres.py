@@ -19,6 +19,21 @@ from typing import Self
 
 USERS = ("postgres", "nobody")
 """Who runs it when we are root."""
+_WATCH = """
+read -r word
+[ "$word" = over ] && exit
+number=$(head -n 1 "$1/data/postmaster.pid")
+for signal in INT QUIT KILL; do
+    for moment in 1 2 3 4 5 6 7 8 9 10; do
+        [ "$(cat "/proc/$number/comm")" = postgres ] || break 2
+        [ "$moment" = 1 ] && kill -s "$signal" "$number"
+        sleep 0.5
+    done
+done
+rm -rf "$1"
+"""
+"""What a small process does that reads from us. It reads to the end when we are killed: then it
+ends the server and removes its folder. No death signal: that comes when a thread of ours ends."""
 
 
 class NoPostgres(Exception):
@@ -62,6 +77,11 @@ class Postgres:
         # Beside the usual temporary files and not below a folder of root's: another user enters it.
         self.folder = tempfile.mkdtemp(prefix="satchel-pg-", dir=tempfile.gettempdir())
         self.data = os.path.join(self.folder, "data")
+        self._watcher = subprocess.Popen(
+            ["/bin/sh", "-c", _WATCH, "sh", self.folder],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
         if self._user:
             entry = pwd.getpwnam(self._user)
             os.chown(self.folder, entry.pw_uid, entry.pw_gid)
@@ -153,8 +173,11 @@ class Postgres:
 
     def close(self) -> None:
         """End it and remove everything."""
-        self.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        try:
+            self.stop()
+            shutil.rmtree(self.folder, ignore_errors=True)
+        finally:
+            self._watcher.communicate(b"over\n")
 
     def __enter__(self) -> Self:
         return self

@@ -13,8 +13,12 @@ import termios
 import time
 from typing import TYPE_CHECKING, Self
 
+from warm_start import warm_start
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from warm_start import Started
 
 _CODES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_=>])")
 WHERE = b"\x1b[6n"
@@ -31,16 +35,22 @@ class Typing:
         def take_terminal() -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C is a signal
 
-        self.program = subprocess.Popen(
-            command,
-            cwd=str(folder),
-            env=dict(env),
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-            preexec_fn=take_terminal,  # noqa: PLW1509 - one system call, no lock
-        )
+        self.program: subprocess.Popen[bytes] | Started
+        words = command[command.index("satchel") + 1 :] if "satchel" in command else []
+        if words and warm_start().takes(words, env):
+            streams = [theirs, theirs, theirs]
+            self.program = warm_start().start(words, str(folder), env, streams, terminal=True)
+        else:
+            self.program = subprocess.Popen(
+                command,
+                cwd=str(folder),
+                env=dict(env),
+                stdin=theirs,
+                stdout=theirs,
+                stderr=theirs,
+                start_new_session=True,
+                preexec_fn=take_terminal,  # noqa: PLW1509 - one system call, no lock
+            )
         os.close(theirs)
         self.raw = ""
         self._seen = 0

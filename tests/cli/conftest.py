@@ -16,6 +16,7 @@ import pytest
 from satchel import Satchel
 from satchel.cli.session import Session
 from satchel.library import TrustBook
+from warm_start import warm_start
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SNAPSHOTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "snapshots")
@@ -65,10 +66,14 @@ class Terminal:
         return [sys.executable, "-m", "satchel", *words]
 
     def run(self, *words: str, stdin: str | None = None, **env: str) -> Run:
+        started = warm_start()
+        known = self.env(**env)
+        if started.takes(words, known):
+            return Run(words, *started.run(words, str(self.project), known, stdin or ""))
         done = subprocess.run(
             self.command(*words),
             cwd=self.project,
-            env=self.env(**env),
+            env=known,
             input=stdin or "",
             capture_output=True,
             encoding="utf-8",

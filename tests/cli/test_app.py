@@ -110,6 +110,7 @@ BEFORE = {
         f"goal {what}": [RUN]
         for what in ("show", "resume", "approve", "retry", "cancel", "graph week-")
     },
+    "goal remove": [RUN, "goal cancel week-3f9a"],
     "update": ["import https://example.com/skills.git --ref v2"],
     "remove": ["add release-notes", "import pdf-forms.zip"],
     "rename": ["import pdf-forms.zip"],

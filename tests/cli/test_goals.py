@@ -182,7 +182,7 @@ def test_a_no_needs_no_yes(weekly):
     done = weekly("goal", "approve", "w", "review", "--no")
     assert done.status == 1
     assert "said no" in done.err
-    assert "Do what failed again" not in done.err
+    assert "Do what failed again: `satchel goal retry w --yes`" in done.err
     done = weekly("goal", "approve", "w")
     assert done.status == 4
     assert "No step of `w` asks anybody" in done.err, "and not that something is to be allowed"

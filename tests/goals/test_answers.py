@@ -22,7 +22,7 @@ def test_an_answer_that_fits_is_new():
 
 def test_the_same_answer_again_is_fine_and_another_is_not():
     assert not is_new(REPORT, "h", Answer(value=3), Answer(value=3))
-    with pytest.raises(Conflict, match="answered already, and otherwise"):
+    with pytest.raises(Conflict, match="answered already, with another answer"):
         is_new(REPORT, "h", Answer(value=4), Answer(value=3))
 
 

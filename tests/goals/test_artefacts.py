@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 
 import pytest
 
 from satchel.errors import StepFailed
+from satchel.goals import artefacts
 from satchel.goals.artefacts import (
     FolderArtefacts,
     MemoryArtefacts,
@@ -83,3 +85,62 @@ def test_a_preview_fits_or_is_left_out():
     shown_fields = reference("d", b"", many, 10_000)["fields"]
     assert shown_fields["title"] == "T"
     assert shown_fields["…"] == "11 more"
+
+
+def test_each_goal_has_its_own(store):
+    async def main():
+        one, two = await store.of("one").put(DATA), await store.of("two").put(DATA)
+        bare = await store.put(DATA)
+        assert (one, two) == (f"one/{bare}", f"two/{bare}")
+        await store.forget("one")
+        with pytest.raises(StepFailed, match="is not there"):
+            await store.get(one)
+        assert await store.get(two) == await store.of("three").get(bare) == DATA
+        await store.of("one").put(DATA)
+        assert await store.get(one) == DATA
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("goal", ["", "..", "../x", "a/b", ".", "a\0b", "é", "/"])
+def test_what_is_no_goal_is_no_path(tmp_path, goal):
+    store = FolderArtefacts(str(tmp_path / "x"))
+    outside = tmp_path / "keep"
+    outside.write_text("kept")
+    name = f"{goal}/{'0' * 64}"
+    with pytest.raises(StepFailed) as caught:
+        asyncio.run(store.get(name))
+    assert caught.value.code == "ARTEFACT_MISSING"
+    with pytest.raises(StepFailed):
+        asyncio.run(store.forget(goal))
+    assert outside.exists()
+
+
+def test_who_is_cancelled_while_it_writes_ends_when_it_has_written(tmp_path, monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+    write = artefacts._write  # noqa: SLF001 - a slow disk
+
+    def slow(path, data):
+        begun.set()
+        assert go_on.wait(10)
+        write(path, data)
+
+    monkeypatch.setattr(artefacts, "_write", slow)
+
+    async def main():
+        store = FolderArtefacts(str(tmp_path))
+        putting = asyncio.create_task(store.of("g").put(DATA))
+        assert await asyncio.to_thread(begun.wait, 10)
+        for _ in range(3):  # impatient
+            putting.cancel()
+            await asyncio.sleep(0.02)
+            assert not putting.done()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await putting
+        assert store.has("g")
+        await store.forget("g")
+        assert not store.has("g")
+
+    asyncio.run(main())
+    assert os.listdir(tmp_path / "goals") == []

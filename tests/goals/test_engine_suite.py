@@ -82,6 +82,9 @@ class Nodding:
     async def resume(self, goal_id: str) -> GoalReport:
         return await self.report(goal_id)
 
+    async def forget(self, goal_id: str) -> None:
+        pass
+
     async def watch(self, goal_id: str) -> AsyncIterator[StepEvent]:
         for event in ():
             yield event
@@ -251,6 +254,37 @@ class SubmitsSlowly(LocalEngine):
         return await self.wait(goal.id, 1)
 
 
+class NeverForgets(LocalEngine):
+    async def forget(self, goal_id: str) -> None:
+        if (await self.report(goal_id)).state not in {"done", "failed", "partial", "cancelled"}:
+            await super().forget(goal_id)
+
+
+class ForgetsEverything(LocalEngine):
+    async def forget(self, goal_id: str) -> None:
+        await self.cancel(goal_id)
+        await super().forget(goal_id)
+
+
+class ForgetsOutputsOfAll(LocalEngine):
+    async def forget(self, goal_id: str) -> None:
+        await super().forget(goal_id)
+        for one in await self.list(limit=1000):
+            await self.artefacts.forget(one.id)
+
+
+class KeepsOutputs(LocalEngine):
+    async def forget(self, goal_id: str) -> None:
+        del self._shelf.here[(await self.report(goal_id)).id]
+
+
+class LatestChangeFirst(LocalEngine):
+    async def list(self, **which: Any) -> list[GoalSummary]:
+        found = await super().list(**{**which, "limit": 1000})
+        order = list(self._shelf.here)[::-1]  # who ended last is last in it
+        return sorted(found, key=lambda one: order.index(one.id))[: which.get("limit", 50)]
+
+
 class ForgetsOnClose(LocalEngine):
     """Says that it keeps goals, and has only its memory."""
 
@@ -331,6 +365,14 @@ MUTANTS: dict[str, tuple[Callable[[StepRunner], Any], tuple[str, ...]]] = {
         ("changed-plan-keeps-what-holds", "plan-with-another-step", "changed-input-is-a-change"),
     ),
     "lists the oldest first": (OldestFirst, ("list-by-state-and-order",)),
+    "lists the latest change first": (LatestChangeFirst, ("list-by-submission",)),
+    "never forgets": (
+        NeverForgets,
+        ("forget-what-is-over", "forget-and-submit-again", "forget-large-outputs"),
+    ),
+    "forgets what is not over": (ForgetsEverything, ("forget-what-runs", "forget-what-asks")),
+    "forgets the outputs of others": (ForgetsOutputsOfAll, ("forget-large-outputs",)),
+    "keeps the outputs of what is gone": (KeepsOutputs, ("forget-large-outputs",)),
     "tells backwards": (TellsBackwards, ("watch-is-causal-and-ends", "watch-of-what-is-over")),
     "tells everything twice": (TellsTwice, ("watch-is-causal-and-ends",)),
     "submits slowly": (SubmitsSlowly, ("submit-comes-back-at-once",)),

@@ -306,7 +306,7 @@ def test_texts_that_grow_beyond_measure_fail_the_step():
 
 def test_artefacts_that_cannot_be_had_fail_the_step():
     class Gone(MemoryArtefacts):
-        async def get(self, digest):
+        async def get(self, name):
             raise MemoryError
 
     step = Step("b", prompt="{{steps.a.output}}")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from satchel.goals.model import Budget, Plan, Step, StepResult, Usage
+from satchel.goals.reports import Spent
 from satchel.goals.spending import Spending, spent
 
 STEPS = (Step("a", prompt="x"), Step("h", "human", prompt="?"), Step("b", prompt="y"))
+EARLIER = Spent(Usage(1, 15, 5, 0.1), 1.0)
 RESULTS = {
     "a": StepResult("a", "done", usage=Usage(1, 60, 40, 0.5), started=10, seconds=3),
     "h": StepResult("h", "done", started=13, seconds=1_000),
@@ -34,11 +36,11 @@ def test_what_is_used_up_is_named(budget, said):
 
 
 def test_what_is_left_is_known():
-    spending = Spending(Plan("g", STEPS, budget=Budget(150, 1.0, 10)), Budget(20, 0.1, 1.0))
+    spending = Spending(Plan("g", STEPS, budget=Budget(150, 1.0, 10)), EARLIER)
     for result in RESULTS.values():
         spending.add(result)
     assert spending.left(RESULTS, {"b": 2_000.0}, 2_002.0) == Budget(30, 0.4, 4)
-    unlimited = Spending(Plan("g", STEPS), Budget(20, 0.1, 1.0))
+    unlimited = Spending(Plan("g", STEPS), EARLIER)
     assert unlimited.left(RESULTS, {}, 0.0) == Budget()
 
 
@@ -51,7 +53,7 @@ def test_what_is_left_is_known():
     ],
 )
 def test_earlier_revisions_count(budget, said):
-    spending = Spending(Plan("g", STEPS, budget=budget), Budget(20, 0.1, 1.0))
+    spending = Spending(Plan("g", STEPS, budget=budget), EARLIER)
     for result in RESULTS.values():
         spending.add(result)
     assert spending.used_up(RESULTS, {}, 0.0) == f"The budget of {said}"
@@ -65,6 +67,6 @@ def test_only_what_is_not_kept_is_carried_on():
     }
     kept = {"a": results["a"]}
     took = spent(plan, results, kept)
-    assert took == Budget(10, 0.0, 2.0)
-    assert spent(plan, results, {}, took) == Budget(120, 0.5, 7.0)
+    assert took == Spent(Usage(1, 5, 5), 2.0)
+    assert spent(plan, results, {}, took) == Spent(Usage(3, 70, 50, 0.5), 7.0)
     assert spent(plan, results, results, took) is took

@@ -28,6 +28,8 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
+from satchel.goals.clock import waiting, working
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
@@ -75,14 +77,17 @@ class Limited(WrapperModel):
         attempt = 0
         while True:
             try:
-                async with self.limiter.slot(self.wrapped.system):
+                async with contextlib.AsyncExitStack() as stack:
+                    await self._turn(stack)
+                    stack.enter_context(working())
                     return await self.wrapped.request(messages, settings, model_request_parameters)
             except ModelAPIError as exc:
                 pause = self._pause(exc, attempt)
                 if pause is None:
                     raise
             attempt += 1
-            await asyncio.sleep(pause)  # without a slot: others may be served meanwhile
+            with waiting():
+                await asyncio.sleep(pause)  # without a slot: others may be served meanwhile
 
     @asynccontextmanager
     async def request_stream(
@@ -101,7 +106,8 @@ class Limited(WrapperModel):
         while True:
             async with contextlib.AsyncExitStack() as stack:
                 try:
-                    await stack.enter_async_context(self.limiter.slot(self.wrapped.system))
+                    await self._turn(stack)
+                    stack.enter_context(working())
                     response = await stack.enter_async_context(
                         self.wrapped.request_stream(
                             messages, settings, model_request_parameters, run_context
@@ -115,7 +121,13 @@ class Limited(WrapperModel):
                     yield response
                     return
             attempt += 1
-            await asyncio.sleep(pause)
+            with waiting():
+                await asyncio.sleep(pause)
+
+    async def _turn(self, stack: contextlib.AsyncExitStack) -> None:
+        """Take a slot; standing in line for it is not the step's time."""
+        with waiting():
+            await stack.enter_async_context(self.limiter.slot(self.wrapped.system))
 
     def _pause(self, exc: ModelAPIError, attempt: int) -> float | None:
         """Seconds until the next request; None when there is to be none."""

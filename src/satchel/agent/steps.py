@@ -40,6 +40,7 @@ from satchel.agent.limited import limited, passes
 from satchel.agent.records import Limits
 from satchel.agent.turn import Turn
 from satchel.errors import ModelFailed, StepFailed
+from satchel.goals.clock import spent, stopping
 from satchel.goals.model import Done, Usage
 from satchel.goals.schema import slips
 from satchel.tools.frame import disarm, one_line
@@ -256,13 +257,17 @@ class AgentSteps:
             if work.step.output:
                 loop.output_validator(shape.insist)
             async with timer:
-                result = await loop.run(
-                    disarm(work.prompt)[0] or _GO,
-                    deps=turn,
-                    usage=turn.usage,
-                    usage_limits=self._crew.usage_limits(),
-                    infer_name=False,
-                )
+                with stopping(timer):
+                    result = await loop.run(
+                        disarm(work.prompt)[0] or _GO,
+                        deps=turn,
+                        usage=turn.usage,
+                        usage_limits=self._crew.usage_limits(),
+                        infer_name=False,
+                    )
+        except asyncio.CancelledError:
+            spent(_usage(turn))
+            raise
         except TimeoutError:
             if not timer.expired():
                 raise

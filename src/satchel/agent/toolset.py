@@ -26,6 +26,7 @@ from pydantic_core import SchemaValidator, core_schema
 
 from satchel.agent.records import SkillLoaded, ToolEnded, ToolStarted
 from satchel.agent.turn import Turn
+from satchel.goals.clock import working
 from satchel.tools.frame import one_line
 from satchel.tools.presence import SKILL
 
@@ -111,7 +112,8 @@ class SkillToolset(AbstractToolset[Turn]):
         return await fork(tool_args, turn) + await self._news(turn)
 
     async def _answer(self, name: str, tool_args: dict[str, Any], turn: Turn) -> Any:
-        reply = await self._session.acall(name, tool_args)
+        with working():
+            reply = await self._session.acall(name, tool_args)
         if reply.error is not None:
             raise ToolFailed(reply.text)
         if name == SKILL:

@@ -6,14 +6,16 @@ import time
 from typing import TYPE_CHECKING
 
 from satchel._language import say
-from satchel.cli.goal_words import step_rows
-from satchel.cli.output import one_line
+from satchel.cli.goal_words import step_rows, told_note, told_unbegun
 from satchel.goals.drawing.words import MARKS
 from satchel.goals.model import StepResult
 
 if TYPE_CHECKING:
     from satchel.cli.output import Screen
     from satchel.goals.model import GoalReport, Plan, StepEvent
+
+_PATIENCE = 10.0
+"""Seconds until somebody who waits is told that nobody has begun."""
 
 
 class Board:
@@ -28,6 +30,9 @@ class Board:
         """
         self.plan = plan
         self._since = since
+        self._looked = time.monotonic()
+        self._report: GoalReport | None = None
+        self._unbegun: str | None = None
         self.results = {step.id: StepResult(step.id, "waiting") for step in plan.steps}
         self.notes: dict[str, str] = {}
         """Step id -> what is going on, such as a new try."""
@@ -39,14 +44,28 @@ class Board:
         self.plan = report.plan
         self.people = {step.id for step in report.plan.steps if step.action_type == "human"}
         self.results.update(report.steps)
+        self._report = report if report.state == "queued" and report.engine != "local" else None
+
+    @property
+    def unbegun(self) -> str:
+        """What to do about a goal that nobody began for so long; empty when all is well."""
+        if self._report is None or time.monotonic() - self._looked < _PATIENCE:
+            return ""
+        if self._unbegun is None:
+            self._unbegun = told_unbegun(self._report)
+        return self._unbegun
 
     def tell(self, event: StepEvent) -> bool:
         """Believe an event; whether it said something new."""
+        report = self._report
+        if report is not None and event.state == "running" and event.at >= self._since:
+            # Temporal's goals run from the beginning; that somebody is there, their steps say.
+            self._report = report if not event.step and report.engine == "temporal" else None
         if event.step not in self.results or event.at < self._since:
             return False
         before = self.results[event.step]
         if event.state == "retrying":
-            note = one_line(event.text) or say("once more")
+            note = told_note(event.text) or say("once more")
             new = self.notes.get(event.step) != note
             self.notes[event.step] = note
             return new

@@ -26,6 +26,8 @@ WAITS = 8
 _INTERRUPTED = 130
 _TICK = 0.125
 """Seconds between two pictures."""
+_GRACE = 2.0
+"""Seconds after Ctrl-C in which another is not heeded."""
 _LATE = 2.0
 """Seconds that the last events may take to arrive after the end."""
 
@@ -45,8 +47,31 @@ def carry_on(session: Session, go: Callable[[], int]) -> int:
         with quietly():
             return go()
     except KeyboardInterrupt:
+        _leave_quietly()
+        if session.asking:
+            session.err.line()  # the line of the question ends here
         session.err.line(say("Stopped"), "yellow")
         return _INTERRUPTED
+
+
+def _leave_quietly() -> None:
+    """One Ctrl-C is enough: more of them hurry nothing and break nothing, for a while.
+
+    Whatever hangs after that is ended by the next.
+    """
+    import os
+    import signal
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        return
+    since = time.monotonic()
+
+    def again(_number: int, _frame: object) -> None:
+        if time.monotonic() - since > _GRACE:
+            os._exit(_INTERRUPTED)
+
+    signal.signal(signal.SIGINT, again)
 
 
 def run_to_end(
@@ -73,7 +98,13 @@ def run_to_end(
     Returns:
         The exit code.
     """
-    report, outputs = asyncio.run(_run(session, engine, begin, again, detach=detach))
+    left = _Left(session, again, shared=shared)
+    try:
+        report, outputs = asyncio.run(_run(session, engine, begin, left, detach=detach))
+    except KeyboardInterrupt:
+        if left.without_us:
+            return _INTERRUPTED  # only this command has stopped, not the goal
+        raise
     if detach:
         _leave(session, engine, report, again, as_json=as_json)
         return 0
@@ -94,15 +125,20 @@ def _suffix(again: Sequence[str]) -> str:
     return "".join(f" {word}" for word in again)
 
 
+def _engine_words(again: Sequence[str]) -> str:
+    """Those of them that commands need which only look."""
+    return _suffix(again[:2] if again[:1] == ["--engine"] else ())
+
+
 async def _run(
     session: Session,
     engine: Engine,
     begin: Callable[[Engine], Awaitable[GoalReport]],
-    again: Sequence[str],
+    left: _Left,
     *,
     detach: bool,
 ) -> tuple[GoalReport, Mapping[str, Any]]:
-    from satchel.cli.goal_view import make_view
+    from satchel.cli.goal_view import PlainView, make_view
     from satchel.cli.goals import last_steps, whole_outputs
     from satchel.goals.model import OVER
 
@@ -111,10 +147,9 @@ async def _run(
         report = await begin(place)
         if detach:
             return report, {}
-        told = report.id
+        view = make_view(session.err)
         try:
             while True:
-                view = make_view(session.err)
                 report = await follow(place, report, view, since)
                 if report.state in OVER or not _somebody_there():
                     break
@@ -122,14 +157,45 @@ async def _run(
                 if not await _ask(session, place, report):
                     break
                 report = await place.report(report.id)
+                view = make_view(session.err)
         except (KeyboardInterrupt, asyncio.CancelledError):
-            told += _suffix(again)
-            session.err.line(
-                say("Go on later with `satchel goal resume {goal}`", goal=told), "yellow"
-            )
+            _leave_quietly()
+            plain = isinstance(view, PlainView)  # the other draws over what keys left behind
+            left.tell(report.id, plain=plain)
             raise
         last = {name: report.steps[name] for name in last_steps(report.plan)}
         return report, await whole_outputs(place, last)
+
+
+class _Left:
+    """Who leaves by Ctrl-C is told how the goal goes on: by them, or without them."""
+
+    def __init__(self, session: Session, again: Sequence[str], *, shared: bool) -> None:
+        self._session = session
+        self._again = again
+        self._shared = shared
+        self.without_us = False
+        """Workers go on with the goal, and that was said."""
+
+    def tell(self, goal_id: str, *, plain: bool) -> None:
+        """Say it, on a line of its own.
+
+        Args:
+            goal_id: Which.
+            plain: Nothing is redrawn, so `^C` stands where the terminal wrote it.
+        """
+        err, asking = self._session.err, self._session.asking
+        if asking or (plain and err.is_terminal):
+            err.line()
+        self._session.asking = False
+        self.without_us = self._shared and not asking
+        if self.without_us:
+            goal = goal_id + _engine_words(self._again)
+            words = say("Workers go on with it; look with `satchel goal show {goal}`", goal=goal)
+        else:
+            goal = goal_id + _suffix(self._again)
+            words = say("Go on later with `satchel goal resume {goal}`", goal=goal)
+        err.line(words, "yellow")
 
 
 async def follow(engine: Engine, report: GoalReport, view: View, since: float) -> GoalReport:
@@ -167,6 +233,8 @@ def _somebody_there() -> bool:
 
 async def _ask(session: Session, engine: Engine, report: GoalReport) -> bool:
     """Ask the person at the terminal for every step that asks; False when they are gone."""
+    from satchel.cli.goal_answers import give_answer
+
     for step in report.plan.steps:
         result = report.steps[step.id]
         if result.state != "asking":
@@ -175,27 +243,29 @@ async def _ask(session: Session, engine: Engine, report: GoalReport) -> bool:
         err.title(f"? {one_line(step.title or step.id)}")
         err.write(clean(str(result.output or step.prompt)).rstrip("\n") + "\n\n")
         while True:
-            answer = await asyncio.to_thread(_answer, session, step.output)
+            answer = await _answer(session, step.output)
             if answer is None:
                 return False
             try:
-                await engine.answer(report.id, step.id, answer)
+                await give_answer(session, engine, report, step.id, answer)
                 break
             except InvalidInput as exc:
                 err.line(one_line(exc.message), "red")
     return True
 
 
-def _answer(session: Session, schema: Any) -> Answer | None:
+async def _answer(session: Session, schema: Any) -> Answer | None:
     """What the person says; None when nothing more comes."""
-    from satchel.cli.goal_answers import as_value, user_name
+    from satchel.cli.goal_answers import as_value, next_line, user_name
     from satchel.goals.model import Answer
 
     err = session.err
     while True:
         err.write(say("[y] yes, [n] no, or write your answer: "))
         err.stream.flush()
-        line = sys.stdin.readline()
+        session.asking = True  # it stays so when somebody leaves by Ctrl-C
+        line = await next_line()
+        session.asking = False
         if not line:
             err.line()
             return None
@@ -225,7 +295,7 @@ def _give(session: Session, report: GoalReport, outputs: Mapping[str, Any]) -> N
 
 
 def _exit_code(session: Session, report: GoalReport, suffix: str, *, shared: bool) -> int:
-    from satchel.cli.goal_words import told_hint
+    from satchel.cli.goal_words import told_advice
 
     if report.state == "done":
         return 0
@@ -246,17 +316,7 @@ def _exit_code(session: Session, report: GoalReport, suffix: str, *, shared: boo
             )
         session.err.line(words, "yellow")
         return WAITS
-    failed = [result for result in report.steps.values() if result.state == "failed"]
-    for result in failed:
-        if result.error is not None and result.error.hint:
-            hint = told_hint(result.error, shared=shared)
-            session.err.line(hint, "", f"  {result.step}: ", "    ")
-    people = {step.id for step in report.plan.steps if step.action_type == "human"}
-    if any(result.step not in people for result in failed):
-        session.err.line(
-            say("Do what failed again: `satchel goal retry {goal}`", goal=report.id + suffix),
-            "yellow",
-        )
+    told_advice(session, report, suffix, shared=shared)
     return 1
 
 
@@ -285,13 +345,12 @@ def _leave(
                              path=os.path.relpath(log) if log.startswith(os.getcwd()) else log),
                          "dim")  # fmt: skip
     else:
-        session.err.line(
-            say("A worker does it: `satchel worker --engine {engine}`", engine=engine.name), "dim"
-        )
-    engine_words = _suffix(again[:2] if again[:1] == ["--engine"] else ())
-    session.err.line(
-        say("See how far it is: `satchel goal show {goal}`", goal=report.id + engine_words), "dim"
-    )
+        from satchel.cli.goal_permission import worker_command
+
+        command = worker_command(session, report)
+        session.err.line(say("A worker does it: `{command}`", command=command), "dim")
+    goal = report.id + _engine_words(again)
+    session.err.line(say("See how far it is: `satchel goal show {goal}`", goal=goal), "dim")
 
 
 def _go_on_in_background(session: Session, goal_id: str, again: Sequence[str]) -> str:

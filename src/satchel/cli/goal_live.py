@@ -9,8 +9,8 @@ from rich.live import Live
 from rich.text import Text
 
 from satchel.cli.goal_board import Board, all_rows
-from satchel.cli.goal_words import told_counts, told_end
-from satchel.cli.output import cut, one_line
+from satchel.cli.goal_words import told_counts, told_end, was_done
+from satchel.cli.output import cut, one_line, wrap
 
 if TYPE_CHECKING:
     from satchel.cli.output import Screen
@@ -36,11 +36,13 @@ class LiveView:
         self._board: Board | None = None
         self._live: Live | None = None
         self._title = ""
+        self._already = False
 
     def begin(self, report: GoalReport, since: float) -> None:
         """Begin to draw."""
         self._board = Board(report.plan, since)
         self._board.take(report)
+        self._already = was_done(report, since)
         self._title = f"{report.id}  {one_line(report.plan.goal)}"
         self._live = Live(
             self._drawn(),
@@ -74,7 +76,7 @@ class LiveView:
         self._console.print(self._drawn(last=True), end="\n" if report is None else "")
         if report is not None:
             self._screen.stream.flush()
-            told_end(self._screen, report)
+            told_end(self._screen, report, already=self._already)
 
     def _drawn(self, *, last: bool = False) -> Text:
         board = self._board
@@ -85,6 +87,9 @@ class LiveView:
         lines = [head, *rows]
         if not last:
             lines.append(f"  {self._screen.paint(told_counts(board.results), 'dim')}")
+            if board.unbegun:
+                told = wrap(board.unbegun, max(self._screen.width - 4, 20))
+                lines += [f"  {self._screen.paint(line, 'yellow')}" for line in told]
         text = Text.from_ansi("\n".join(lines) + ("\n" if last else ""))
         text.no_wrap, text.overflow = True, "ellipsis"
         return text

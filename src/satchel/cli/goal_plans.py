@@ -250,20 +250,22 @@ def _fix(errors: Sequence[Problem]) -> str:
     return say("Correct the file")
 
 
-def must_be_allowed(session: Session, plan: Plan) -> None:
-    """Make sure that no step calls what nobody allowed: it would fail after all that came before.
+def must_be_no_plan(word: str) -> None:
+    """Make sure that one word is not the name of a plan beside it: planning it would be billed.
 
     Raises:
-        Refused: a step calls a tool that writes or uses the network.
+        InvalidInput: with an ending it is one.
     """
-    allowed = session.satchel.session().within_reach().tools
-    for step in plan.steps:
-        if step.action_type == "tool" and step.tool not in allowed:
-            raise Refused(
-                say("Step `{step}` calls `{tool}`, which may write or use the network",
-                    step=step.id, tool=one_line(step.tool)),
-                say("Give `--yes` to allow that"),
-            )  # fmt: skip
+    if not word.strip() or word.split() != [word]:
+        return
+    near = next((word + end for end in ENDINGS if os.path.isfile(os.path.expanduser(word + end))),
+                "")  # fmt: skip
+    if near:
+        raise InvalidInput(
+            say("`{word}` is no plan: those end in `.yaml`, `.yml` or `.json`",
+                word=one_line(word)),
+            say("Did you mean {names}?", names=f"`{one_line(near)}`"),
+        )  # fmt: skip
 
 
 def _told(problem: Problem) -> str:

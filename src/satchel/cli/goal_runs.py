@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from satchel._language import listed, say
-from satchel.cli.goal_answers import as_value, user_name
+from satchel.cli.goal_answers import as_value, give_answer, user_name
 from satchel.cli.goal_engines import (
     engine_option,
     is_shared,
@@ -23,11 +23,13 @@ from satchel.cli.goal_engines import (
 )
 from satchel.cli.goal_failures import json_failures
 from satchel.cli.goal_following import carry_on, detach_option, run_to_end
-from satchel.cli.goal_plans import is_plan, must_be_allowed, read_plan_file
+from satchel.cli.goal_permission import must_be_allowed, worker_command
+from satchel.cli.goal_plans import is_plan, must_be_no_plan, read_plan_file
 from satchel.cli.goals import find, known_step
 from satchel.cli.session import command, yes_or_no
 from satchel.cli.values import AnyPath
 from satchel.errors import Conflict, InvalidInput, Refused
+from satchel.goals.model import OVER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -97,7 +99,7 @@ def run(
 
         insist(goal)
         runner = None
-        if not is_shared(session.satchel.settings, engine):
+        if _done_here(session, engine, detach=detach):
             if not yes:
                 must_be_allowed(session, plan)
             if not detach:
@@ -127,12 +129,15 @@ def _plan_of(
     """The plan of a file, or one that a model makes and a person agrees to.
 
     Raises:
+        InvalidInput: the goal is a word that a plan beside it is called.
         Refused: a person said no, or nobody is there to be asked.
     """
     from satchel.cli.asking import read_goal
 
     if len(words) == 1 and is_plan(words[0]):
         return read_plan_file(session, words[0], known=True, inputs=inputs)
+    if len(words) == 1:
+        must_be_no_plan(words[0])
     text = read_goal(session, words, None, "satchel goal run")
     if not sys.stdin.isatty() and not yes:
         raise Refused(
@@ -245,7 +250,7 @@ def approve(
         name = _asking(report, step)
         text = value if file is None else _text_of(session, file)
         answer = Answer(not refused, _value_of(report, name, text), user_name(), note)
-        await place.answer(report.id, name, answer)
+        await give_answer(session, place, report, name, answer)
         return await place.report(report.id)
 
     def left(report: GoalReport) -> Plan:
@@ -362,7 +367,10 @@ def retry(
 
     async def begin(place: Engine) -> GoalReport:
         report = await find(place, goal_id)
-        return await place.retry(report.id, from_step=from_step, plan=changed(report))
+        plan = changed(report)
+        if report.state == "done" and plan in (None, report.plan) and not again(report).steps:
+            return report  # a revision in which nothing happens would only be told as one
+        return await place.retry(report.id, from_step=from_step, plan=plan)
 
     return _bring_on(
         session, goal_id, engine, model, begin, again, detach=detach, yes=yes, as_json=as_json
@@ -371,8 +379,6 @@ def retry(
 
 def _not_done(report: GoalReport) -> Plan:
     """What is left of a goal's plan; nothing when it is over."""
-    from satchel.goals.model import OVER
-
     plan, over = report.plan, report.state in OVER
     left = (one for one in plan.steps if not over and report.steps[one.id].state != "done")
     return plan._replace(steps=tuple(left))
@@ -404,7 +410,7 @@ def _bring_on(
             report = asyncio.run(look())
             whole_id = report.id
             plan = left(report)
-            if not yes:
+            if not yes and _done_here(session, engine, detach=detach):
                 must_be_allowed(session, plan)
             if not detach:
                 runner = make_runner(session, model, engine, yes=yes, plan=plan)
@@ -422,6 +428,13 @@ def _bring_on(
     return carry_on(session, go)
 
 
+def _done_here(session: Session, engine: str | None, *, detach: bool) -> bool:
+    """Whether this process does the steps, or one that it starts: what it allows counts then."""
+    settings = session.satchel.settings
+    local = (engine or settings.engine) == "local"
+    return local or not (detach or is_shared(settings, engine))
+
+
 def _to_the_end(
     session: Session,
     engine: str | None,
@@ -433,16 +446,23 @@ def _to_the_end(
 ) -> int:
     place = open_engine(session, engine, runner, only=goal_id)
     shared = is_shared(session.satchel.settings, engine)
-    if shared and set(how["again"]) & {"--yes", "--model"}:
+    here = _done_here(session, engine, detach=how["detach"])
+    told = not here and bool(set(how["again"]) & {"--yes", "--model"})
+    if told:
         session.err.line(
             say("Workers do the steps: `--yes` and `--model` count where they are started"),
             "yellow",
         )
-    elif runner is None and not how["detach"]:
-        words = say("Workers do the steps: `satchel worker --engine {engine}`", engine=place.name)
-        session.err.line(words, "dim")
+
+    async def begun(place: Engine) -> GoalReport:
+        report = await begin(place)
+        if not (here or told or how["detach"] or report.state in OVER):
+            command = worker_command(session, report)
+            session.err.line(say("Workers do the steps: `{command}`", command=command), "dim")
+        return report
+
     try:
-        return run_to_end(session, place, begin, shared=shared, **how)
+        return run_to_end(session, place, begun, shared=shared, **how)
     finally:
         if runner is not None:
             runner.close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from satchel._language import listed, say
 from satchel.cli.goal_board import Board
-from satchel.cli.goal_words import STYLES, state_word, told_end
+from satchel.cli.goal_words import STYLES, state_word, told_end, told_error, was_done
 from satchel.cli.output import one_line, pad, width_of
 from satchel.goals.drawing.words import MARKS, seconds, took
 from satchel.goals.model import ENDS
@@ -65,6 +65,7 @@ class PlainView:
         self._screen = screen
         self._board: Board | None = None
         self._wide = 0
+        self._already = False
         self._since = time.monotonic()
         self._next = _PATIENCE
 
@@ -74,7 +75,8 @@ class PlainView:
         self._board = Board(report.plan, since)
         self._board.take(report)
         self._wide = min(max(width_of(step.id) for step in report.plan.steps), 32)
-        if first:
+        self._already = was_done(report, since)
+        if first and not self._already:
             count = len(report.plan.steps)
             words = say("{id}: 1 step", id=report.id) if count == 1 else ""
             self._screen.line(words or say("{id}: {count} steps", id=report.id, count=count), "dim")
@@ -99,7 +101,7 @@ class PlainView:
             person = result.step in board.people
             words = one_line(str(result.output)) if person else took(result)
         if result.error is not None and result.state in {"failed", "skipped"}:
-            words = one_line(result.error.message)
+            words = told_error(result.error)
         self._line(result.step, MARKS[result.state], STYLES[result.state], words)
 
     def _line(self, step: str, mark: str, style: str, words: str) -> None:
@@ -116,7 +118,10 @@ class PlainView:
         names = self._board.running
         shown = listed([*map(one_line, names[:5]), *(["…"] if len(names) > 5 else [])])
         words = say("still at work ({time}): {names}", time=seconds(int(waited)), names=shown)
-        self._screen.line(words if names else say("still waiting"), "dim", "  ")
+        if self._board.unbegun:
+            self._screen.line(self._board.unbegun, "yellow", "  ")
+        else:
+            self._screen.line(words if names else say("still waiting"), "dim", "  ")
         self._screen.stream.flush()
 
     def end(self, report: GoalReport | None) -> None:
@@ -127,7 +132,7 @@ class PlainView:
         for name, result in report.steps.items():
             if result.state in {*ENDS, "asking"} and board.results[name].state != result.state:
                 self._tell(board, result)
-        told_end(self._screen, report)
+        told_end(self._screen, report, already=self._already)
 
     def _moved(self) -> None:
         self._since = time.monotonic()

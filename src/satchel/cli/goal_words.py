@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from satchel.cli.output import Screen
+    from satchel.cli.session import Session
     from satchel.goals.model import (
         GoalReport,
         GoalSummary,
@@ -56,6 +57,7 @@ def goal_state(state: str) -> str:
     """A state of a goal, in the reader's language; `--state` and `--json` have the English word."""
     return state_word(state) or {
         "queued": say("queued"),
+        "waiting": say("{count} waiting", count="").strip(),
         "done": say("{count} done", count="").strip(),  # `done` alone is another word elsewhere
         "partial": say("partial"),
     }.get(state, state)
@@ -116,7 +118,7 @@ def _cells(
         taken = seconds(max(now - result.started, 0.0)) if now and result.started else ""
         taken = f"{taken} · {note}" if note and taken else note or taken
     elif result.state in {"failed", "skipped"} and result.error is not None:
-        taken = one_line(result.error.message)
+        taken = told_error(result.error)
     elif result.state == "done":
         person = step.action_type == "human"
         taken = one_line(str(result.output)) if person else took(result)
@@ -163,8 +165,19 @@ def told_usage(usage: Usage) -> str:
     return listed(words)
 
 
-def told_end(screen: Screen, report: GoalReport) -> None:
+def was_done(report: GoalReport, since: float) -> bool:
+    """Whether a goal was done before somebody looked: nothing was left to do."""
+    ends = (result.started + result.seconds for result in report.steps.values())
+    return report.state == "done" and all(end < since for end in ends)
+
+
+def told_end(screen: Screen, report: GoalReport, *, already: bool = False) -> None:
     """One line about the whole goal, and what to do next where something is to be done."""
+    if already:
+        lead = ((f"{GOAL_MARKS[report.state]} ", f"bold {STYLES[report.state]}"),)
+        words = say("{id} is done already: nothing is left to do", id=report.id)
+        screen.line(words, lead=lead)
+        return
     parts = [told_counts(report.steps), seconds(report.seconds), told_usage(report.usage)]
     mark, style = GOAL_MARKS[report.state], STYLES[report.state]
     given = {"id": report.id, "words": " · ".join(part for part in parts if part)}
@@ -178,19 +191,114 @@ def told_end(screen: Screen, report: GoalReport) -> None:
         "cancelled": say("{id} was cancelled: {words}", **given),
     }[report.state]
     screen.line(line, lead=((f"{mark} ", style if style == "dim" else f"bold {style}"),))
-    if report.reason and report.state != "asking":
-        screen.line(one_line(report.reason), style, "  ")
+    # That it was cancelled is said; engines may know more than that.
+    told = report.state == "cancelled" and report.reason == say("It was cancelled")
+    if report.reason and report.state != "asking" and not told:
+        from satchel.cli.retelling import retell
+
+        screen.line(one_line(retell(report.reason)), style, "  ")
+
+
+def told_error(error: StepError) -> str:
+    """Why a step ended, in the reader's language where the sentence is ours."""
+    from satchel.cli.retelling import retell
+
+    return one_line(retell(error.message))
+
+
+def told_unbegun(report: GoalReport) -> str:
+    """What is said when no worker takes a goal: whether there is one at all, nobody here knows."""
+    import click
+
+    from satchel.cli.goal_permission import worker_command
+    from satchel.cli.session import Session
+
+    context = click.get_current_context(silent=True)
+    session = None if context is None else context.find_object(Session)
+    command = f"satchel worker --engine {report.engine}"
+    return say(
+        "Nobody has begun it yet, so no worker seems to be there: start one with `{command}`",
+        command=command if session is None else worker_command(session, report),
+    )
+
+
+def told_note(note: str) -> str:
+    """A note about a step, in the reader's language where the words are ours."""
+    import re
+
+    from satchel.cli.retelling import retell
+
+    tried = re.fullmatch(r"try (\d+): (?:[A-Z_]+: )?(.*)", note, re.DOTALL)
+    if tried is None:
+        return one_line(retell(note))
+    # The code of a failed try is for scripts.
+    return say("try {count}: {why}", count=tried[1], why=one_line(retell(tried[2])))
+
+
+def told_step(screen: Screen, report: GoalReport, step: str) -> None:
+    """Why there is no output of a step; nothing when there is one."""
+    result = report.steps[step]
+    if result.state in {"done", "asking"}:
+        if result.output is None:
+            screen.line(say("Step `{step}` is done, and gave nothing", step=step), "dim")
+        return
+    words = [goal_state(result.state)]
+    if result.error is not None:
+        words.append(told_error(result.error))
+    elif report.reason and report.state in {"failed", "cancelled"}:
+        from satchel.cli.retelling import retell
+
+        words.append(one_line(retell(report.reason)))
+    elif result.state == "cancelled":
+        words.append(say("the goal was stopped before it ended"))
+    given = {"step": step, "words": ": ".join(words)}
+    screen.line(say("Step `{step}` gave nothing: {words}", **given), STYLES[result.state])
 
 
 def told_hint(error: StepError, *, shared: bool = False) -> str:
     """What a person can do about a step's error; tools tell what a model can do."""
     from satchel.cli.retelling import retell
 
-    if error.code == "PERMISSION_DENIED" and error.hint.startswith("Go on without it, and tell"):
+    if _is_unallowed(error):
         if shared:
             return say("Start the worker with `--yes` to allow that")
         return say("Give `--yes` to allow that")
     return one_line(retell(error.hint))
+
+
+def told_advice(session: Session, report: GoalReport, suffix: str, *, shared: bool) -> None:
+    """What to do about steps that failed, and how they or a cancelled goal are done again.
+
+    Args:
+        session: The terminal.
+        report: The goal.
+        suffix: Options that the next command needs, each after a blank.
+        shared: Workers do the steps, and their options count.
+    """
+    from satchel.cli.goal_answers import needs_yes
+    from satchel.cli.goal_failures import with_options
+
+    given = suffix.split()
+    engine = given[:2] if given[:1] == ["--engine"] else []
+    failed = [result for result in report.steps.values() if result.state == "failed"]
+    for result in failed:
+        if result.error is not None and result.error.hint:
+            hint = with_options(told_hint(result.error, shared=shared), engine)
+            session.err.line(hint, "", f"  {result.step}: ", "    ")
+    if not failed and report.state != "cancelled":
+        return
+    refused = any(one.error is not None and _is_unallowed(one.error) for one in failed)
+    if not shared and "--yes" not in given and (refused or needs_yes(session, report)):
+        suffix += " --yes"
+    words = say("Do what failed again: `satchel goal retry {goal}`", goal=report.id + suffix)
+    if report.state == "cancelled":
+        words = say("Go on with it: `satchel goal retry {goal}`", goal=report.id + suffix)
+    session.err.line(words, "yellow")
+
+
+def _is_unallowed(error: StepError) -> bool:
+    """Whether a tool was not called because nobody could be asked."""
+    return error.code == "PERMISSION_DENIED" and error.hint.startswith("Go on without it, and tell")
 
 
 def show_plan(screen: Screen, plan: Plan) -> None:
@@ -209,6 +317,7 @@ def report_dict(report: GoalReport) -> dict[str, Any]:
         "engine": report.engine,
         "revision": report.revision,
         "started": _when(report.started),
+        "ended": _when(report.ended),
         "seconds": round(report.seconds, 3),
         "usage": usage_dict(report.usage),
         "reason": report.reason,

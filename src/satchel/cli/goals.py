@@ -1,6 +1,6 @@
 """Which goals are there, and how far are they? goal, with list, show, cancel and graph.
 
-`goal_plans` has `plan`; `goal_runs` has what lets a goal go on.
+`goal_plans` has `plan`; `goal_runs` has what lets a goal go on; `goal_removing` has `remove`.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ _SHOWN = 4_000
         "approve": "goal_runs:approve",
         "retry": "goal_runs:retry",
         "cancel": "goals:cancel",
+        "remove": "goal_removing:remove",
         "list": "goals:list_",
         "show": "goals:show",
     },
@@ -71,6 +72,7 @@ def goal(session: Session) -> int:
 goal.synonyms = {
     "start": "run", "continue": "resume", "answer": "approve", "ls": "list", "status": "show",
     "stop": "cancel", "draw": "graph", "decompose": "plan", "redo": "retry",
+    "delete": "remove", "rm": "remove", "forget": "remove",
 }  # fmt: skip
 
 
@@ -127,9 +129,11 @@ def list_(
         write_json([{**summary_dict(one), "project": project} for one, project in found])
         return 0
     if not found:
-        session.err.line(say("There are no goals here yet"))
+        names = listed(f"`{state}`" for state in states)
+        words = say("No goal here has the state {states}", states=names) if states else ""
+        session.err.line(words or say("There are no goals here yet"))
         return 0
-    _table(session, [one for one, _ in found])
+    _table(session, found)
     if everything and local:
         _of_others(session, found)
     if len(found) == limit:
@@ -148,9 +152,12 @@ def _of_others(session: Session, found: list[tuple[GoalSummary, str]]) -> None:
         session.err.line(words, "dim")
 
 
-def _table(session: Session, found: list[GoalSummary]) -> None:
+def _table(session: Session, found: list[tuple[GoalSummary, str]]) -> None:
+    """Rows; with the project of each where there are several: they may use the same ids."""
     from satchel.cli.goal_words import GOAL_MARKS, STYLES, goal_state
 
+    names = _short({project for _, project in found})
+    several = len(names) > 1
     rows = [
         (
             GOAL_MARKS[one.state],
@@ -158,13 +165,30 @@ def _table(session: Session, found: list[GoalSummary]) -> None:
             goal_state(one.state),
             f"{one.done}/{one.steps}",
             _when(one.started),
+            *([one_line(names[project])] if several else ()),
             one_line(one.goal),
         )
-        for one in found
+        for one, project in found
     ]
-    styles = [(STYLES[one.state], "bold", STYLES[one.state], "", "dim", "") for one in found]
-    head = ("", say("goal"), say("state"), say("steps"), say("started"), say("what it is for"))
+    styles = [(STYLES[one.state], "bold", STYLES[one.state], "", "dim", "") for one, _ in found]
+    head = ("", say("goal"), say("state"), say("steps"), say("started"),
+            *([say("project")] if several else ()), say("what it is for"))  # fmt: skip
     session.out.table(head, rows, styles)
+
+
+def _short(paths: set[str]) -> dict[str, str]:
+    """Path -> as many of its last parts as tell it from the others."""
+    found: dict[str, str] = {}
+    for path in paths:
+        parts = path.strip(os.sep).split(os.sep)
+        tails = (os.sep.join(parts[-count:]) for count in range(1, len(parts) + 1))
+        found[path] = next(
+            (tail for tail in tails
+             if not any(f"{os.sep}{other}".endswith(f"{os.sep}{tail}")
+                        for other in paths - {path})),
+            path,
+        )  # fmt: skip
+    return found
 
 
 def _when(moment: float) -> str:
@@ -186,7 +210,7 @@ def show(
     session: Session, goal_id: str, step: str | None, engine: str | None, as_json: bool
 ) -> int:
     """The steps, then what the last ones gave."""
-    from satchel.cli.goal_words import report_dict
+    from satchel.cli.goal_words import report_dict, told_step
 
     report, outputs = asyncio.run(_outputs(session, engine, goal_id, step))
     if as_json:
@@ -197,8 +221,9 @@ def show(
         return 0
     if step is not None:
         session.out.data(as_text(outputs[step]))
+        told_step(session.err, report, step)
         return 0
-    _show(session, report, outputs)
+    _show(session, report, outputs, engine)
     return 0
 
 
@@ -282,8 +307,10 @@ def _where(engine: Engine, goal_id: str, known: list[str]) -> str:
     return say("Run `satchel goal list`, or name another engine with `--engine`")
 
 
-def _show(session: Session, report: GoalReport, outputs: dict[str, Any]) -> None:
-    from satchel.cli.goal_words import step_rows, told_end
+def _show(
+    session: Session, report: GoalReport, outputs: dict[str, Any], engine: str | None
+) -> None:
+    from satchel.cli.goal_words import step_rows, told_advice, told_end, told_note
     from satchel.goals.wiring import order
 
     out = session.out
@@ -315,9 +342,11 @@ def _show(session: Session, report: GoalReport, outputs: dict[str, Any]) -> None
             session.err.line(words, "dim")
     for name, result in report.steps.items():
         for note in result.notes:
-            # The code of a failed try is for scripts.
-            words = re.sub(r"^(try \d+): [A-Z_]+: ", r"\1: ", one_line(note))
-            session.err.line(f"{name}: {words}", "dim")
+            session.err.line(f"{name}: {told_note(note)}", "dim")
+    if report.state in OVER:
+        shared = is_shared(session.satchel.settings, engine)
+        suffix = "" if engine is None else f" --engine {engine}"
+        told_advice(session, report, suffix, shared=shared)
 
 
 def last_steps(plan: Plan) -> list[str]:

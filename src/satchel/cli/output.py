@@ -293,9 +293,14 @@ def complain(message: str, hint: str = "", colour: bool | None = None) -> None:
 
 
 def _told(screen: Screen, word: str, style: str, text: str) -> None:
-    """One paragraph after a coloured word, folded below its own beginning."""
+    """Paragraphs after a coloured word, each folded below its own beginning."""
     room = screen.width - width_of(word) if screen.width else 0
-    lines = [part for line in clean(text).split("\n") for part in wrap(line, room)]
+    lines: list[str] = []
+    for line in clean(text).split("\n"):
+        body = line.lstrip(" →")
+        lead = line[: len(line) - len(body)]
+        first, *rest = wrap(body, max(room - width_of(lead), min(room, 20)))
+        lines += [lead + first, *(" " * width_of(lead) + part for part in rest)]
     plain = word.rstrip(" ")
     head = screen.paint(plain, style) + word[len(plain) :]
     screen.write(head + ("\n" + " " * width_of(word)).join(lines) + "\n")

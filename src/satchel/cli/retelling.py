@@ -11,6 +11,7 @@ import re
 
 from satchel._language import language, listed, say
 from satchel.cli.retelling_calls import BOUND, NESTED, OTHERWISE, SAME, STEPS
+from satchel.cli.retelling_goals import GOALS
 from satchel.detect.notes import NOTES
 
 _REBUILD = (
@@ -138,6 +139,7 @@ SENTENCES = {
     **_OTHERWISE,
     **OTHERWISE,
     **{sentence: sentence for sentence in SAME},
+    **{sentence: sentence for sentence in GOALS},
 }
 """What is said to a model -> what is said to a person; both are templates."""
 _ENOUGH = 8

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +17,7 @@ from satchel.cli.values import AnyPath
 from satchel.errors import InternalError, NotFound, SkillBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from click.shell_completion import CompletionItem
 
@@ -48,6 +49,8 @@ class Session:
         self.colour = colour
         self.given: dict[str, Any] = {}
         """Settings that a command decides itself; they win."""
+        self.asking = False
+        """The line on the screen is a question, and nobody has answered it yet."""
         self._satchel: Satchel | None = None
 
     @property
@@ -128,9 +131,12 @@ def yes_or_no(session: Session, question: str) -> bool:
     """Ask on the terminal, until the answer is one; the end of the input is a no."""
     err = session.err
     while True:
-        err.write(f"{question} [y/N] ")
-        err.stream.flush()
-        line = sys.stdin.readline()
+        session.asking = True  # it stays so when somebody leaves by Ctrl-C
+        with _interruptible():
+            err.write(f"{question} [y/N] ")
+            err.stream.flush()
+            line = sys.stdin.readline()
+        session.asking = False
         answer = line.strip().lower()
         if answer in {"y", "yes", "是"}:
             return True
@@ -139,6 +145,22 @@ def yes_or_no(session: Session, question: str) -> bool:
         if answer in {"", "n", "no", "否"}:
             return False
         err.line(say("Please answer `y` for yes or `n` for no"))
+
+
+@contextmanager
+def _interruptible() -> Generator[None]:
+    """Let Ctrl-C end a read at once: an event loop would only note it, and read on."""
+    import signal
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def short_path(path: str) -> str:

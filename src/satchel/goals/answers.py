@@ -36,7 +36,7 @@ def is_new(report: GoalReport, name: str, answer: Answer, earlier: Answer | None
         if earlier == answer:
             return False
         raise Conflict(
-            say("Step `{step}` was answered already, and otherwise", step=name),
+            say("Step `{step}` was answered already, with another answer", step=name),
             say("Run `satchel goal retry {goal} --from {step}` to ask again", goal=report.id,
                 step=name),
         )  # fmt: skip

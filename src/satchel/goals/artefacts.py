@@ -1,4 +1,7 @@
-"""Where are large outputs? Beside the journal, by the digest of their bytes."""
+"""Where are large outputs? Beside the journal, by their goal and the digest of their bytes.
+
+Each goal has its own, so that they can be removed with it and no other goal misses one.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,29 @@ _DEPTH = 4
 
 
 class Artefacts(Protocol):
-    """A place for bytes, known by their SHA-256."""
+    """A place for bytes, known by their goal and their SHA-256."""
 
     async def put(self, data: bytes) -> str:
-        """Keep these bytes; the same bytes again are kept once. Returns their digest."""
+        """Keep these bytes; the same bytes of the same goal are kept once.
+
+        Returns their name: `GOAL/DIGEST`, or the digest alone where no goal is known.
+        """
         ...
 
-    async def get(self, digest: str) -> bytes:
-        """The bytes, checked against their digest.
+    async def get(self, name: str) -> bytes:
+        """The bytes of any goal, checked against their digest.
 
         Raises:
             StepFailed: they are not there, or damaged.
         """
+        ...
+
+    def of(self, goal: str) -> Artefacts:
+        """The same place, for who keeps something for this goal."""
+        ...
+
+    async def forget(self, goal: str) -> None:
+        """Remove all that was kept for a goal; nothing happens when that is nothing."""
         ...
 
 
@@ -40,6 +54,24 @@ def digest_of(data: bytes) -> str:
     import hashlib
 
     return hashlib.sha256(data).hexdigest()
+
+
+def named(goal: str, digest: str) -> str:
+    """What a reference calls them."""
+    return f"{goal}/{digest}" if goal else digest
+
+
+def parts(name: str) -> tuple[str, str]:
+    """Goal and digest of a name. Without a goal: as references were before goals had their own.
+
+    Raises:
+        StepFailed: somebody made it up.
+    """
+    goal, slash, digest = name.rpartition("/")
+    plain = not slash or (goal.isascii() and goal.replace("-", "").replace("_", "").isalnum())
+    if not plain or len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
+        checked(None, name)  # it is no path either
+    return goal, digest
 
 
 def checked(data: bytes | None, digest: str) -> bytes:
@@ -69,43 +101,101 @@ class MemoryArtefacts:
     """As long as the process lives."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, bytes] = {}
+        self._goal = ""
+        self._kept: dict[str, dict[str, bytes]] = {}
+        """Goal -> digest -> bytes."""
 
     async def put(self, data: bytes) -> str:
         """Keep them."""
         digest = digest_of(data)
-        self._kept[digest] = data
-        return digest
+        self._kept.setdefault(self._goal, {})[digest] = data
+        return named(self._goal, digest)
 
-    async def get(self, digest: str) -> bytes:
+    async def get(self, name: str) -> bytes:
         """Give them back."""
-        return checked(self._kept.get(digest), digest)
+        goal, digest = parts(name)
+        return checked(self._kept.get(goal, {}).get(digest), digest)
+
+    def of(self, goal: str) -> MemoryArtefacts:
+        """For one goal."""
+        made = MemoryArtefacts()
+        made._goal, made._kept = goal, self._kept
+        return made
+
+    async def forget(self, goal: str) -> None:
+        """Free them."""
+        self.drop(goal)
+
+    def drop(self, goal: str) -> None:
+        """The same, at once."""
+        self._kept.pop(goal, None)
 
 
 class FolderArtefacts:
-    """One file each, in folders by the first two digits."""
+    """One file each, `goals/GOAL/DIGEST`; of no goal, in folders by the first two digits."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, goal: str = "") -> None:
         self._folder = folder
+        self._goal = goal
 
-    def _path(self, digest: str) -> str:
-        if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
-            checked(None, digest)  # a reference that somebody made up is no path
-        return os.path.join(self._folder, digest[:2], digest)
+    def _path(self, goal: str, digest: str) -> str:
+        return os.path.join(self._of(goal) if goal else f"{self._folder}/{digest[:2]}", digest)
+
+    def _of(self, goal: str) -> str:
+        return os.path.join(self._folder, "goals", goal)
 
     async def put(self, data: bytes) -> str:
-        """Write them, once."""
+        """Write them, once. Who is cancelled meanwhile ends when they are written, not before.
+
+        A thread cannot be stopped: were it left alone, it could write for a goal that is removed.
+        """
         import asyncio
+        from contextlib import suppress
 
         digest = digest_of(data)
-        await asyncio.to_thread(_write, self._path(digest), data)
-        return digest
+        write = asyncio.ensure_future(
+            asyncio.to_thread(_write, self._path(self._goal, digest), data)
+        )
+        try:
+            await asyncio.shield(write)
+        except asyncio.CancelledError:
+            while not write.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([write])
+            if not write.cancelled():
+                write.exception()  # looked at: nobody else will
+            raise
+        return named(self._goal, digest)
 
-    async def get(self, digest: str) -> bytes:
+    async def get(self, name: str) -> bytes:
         """Read them."""
         import asyncio
 
-        return checked(await asyncio.to_thread(_read, self._path(digest)), digest)
+        goal, digest = parts(name)
+        return checked(await asyncio.to_thread(_read, self._path(goal, digest)), digest)
+
+    def of(self, goal: str) -> FolderArtefacts:
+        """For one goal."""
+        return FolderArtefacts(self._folder, goal)
+
+    def has(self, goal: str) -> bool:
+        """Whether anything is kept for a goal.
+
+        Raises:
+            StepFailed: it is no name of a goal.
+        """
+        parts(f"{goal}/{'0' * 64}")  # what is no goal's name is no path
+        return os.path.exists(self._of(goal))
+
+    async def forget(self, goal: str) -> None:
+        """Remove its folder."""
+        import asyncio
+        import shutil
+        from contextlib import suppress
+
+        parts(f"{goal}/{'0' * 64}")  # what is no goal's name is no path
+        with suppress(FileNotFoundError):
+            await asyncio.to_thread(shutil.rmtree, self._of(goal))
 
 
 def _write(path: str, data: bytes) -> None:
@@ -128,17 +218,17 @@ def is_reference(output: Any) -> TypeGuard[Mapping[str, Any]]:
     return isinstance(output, dict) and KEY in output
 
 
-def reference(digest: str, data: bytes, value: Any = None, room: int = 0) -> dict[str, Any]:
+def reference(name: str, data: bytes, value: Any = None, room: int = 0) -> dict[str, Any]:
     """What stands in a result instead of JSON bytes.
 
     Args:
-        digest: Of the bytes.
+        name: Of the bytes, as `put` gave it.
         data: The bytes.
         value: What they say; of a list or mapping, the reference has a preview in `fields`.
         room: Bytes that the preview may have.
     """
     text = data[: HEAD * 4].decode("utf-8", "ignore")
-    made = {KEY: digest, "size": len(data), "head": text.removeprefix('"')[:HEAD]}
+    made = {KEY: name, "size": len(data), "head": text.removeprefix('"')[:HEAD]}
     if isinstance(value, dict | list):
         import json
 

@@ -246,7 +246,8 @@ def _near(name: str, there: Iterable[str], *, guess: bool, otherwise: str = "") 
         near = get_close_matches(name, names, n=2, cutoff=0.6)
     meant = " or ".join(f"`{one}`" for one in near)
     few = ", ".join(f"`{one}`" for one in names[:5])
-    better = f"Did you mean {meant}?" if near else otherwise or f"There are {few or 'none'}"
+    others = f"There are {few}" if few else "There are none"
+    better = f"Did you mean {meant}?" if near else otherwise or others
     return {"name": _short(name), "better": better}
 
 

@@ -40,8 +40,14 @@ def answered(step: Step, answer: Answer, since: float, now: float) -> StepResult
         step.id, "done", attempts=1, started=since, seconds=max(0.0, now - since), notes=notes
     )
     if not answer.approved:
-        who = answer.by or "A person"
-        error = final("REJECTED", f"{who} said no{f': {answer.note}' if answer.note else ''}")
+        said = f"{answer.by} said no" if answer.by else "A person said no"
+        if answer.note:
+            said = (
+                f"{answer.by} said no: {answer.note}"
+                if answer.by
+                else (f"A person said no: {answer.note}")
+            )
+        error = final("REJECTED", said)
         return result._replace(state="failed", error=error)
     value = "approved" if answer.value is None else answer.value
     slips = schema.slips(value, step.output) if step.output else []

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from satchel.errors import InternalError
 from satchel.goals import artefacts
+from satchel.goals.clock import carried
 from satchel.goals.endings import answered, broken, ending, final, skipped
 from satchel.goals.execution import Progress
-from satchel.goals.model import Budget, StepCall, StepEvent, StepResult
+from satchel.goals.model import NO_USAGE, Budget, StepCall, StepEvent, StepResult
 from satchel.goals.pool import Pool
-from satchel.goals.reports import report_of
+from satchel.goals.reports import NOTHING, report_of
 from satchel.goals.spending import Spending
 from satchel.goals.templates import Values, fill, steps_mentioned
 from satchel.goals.wiring import wire
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
     from satchel.goals.execution import Execution
-    from satchel.goals.model import Answer, Goal, GoalReport, Step
+    from satchel.goals.model import Answer, Goal, GoalReport, Step, Usage
+    from satchel.goals.reports import Spent
 
 _T = TypeVar("_T")
 _NOTHING: Mapping[str, Any] = {}
 _UNLIMITED = Budget()
+_MORE = "Give the goal a larger `budget`, with `satchel goal retry --plan`: all its tries count"
 _REST = frozenset(("asking", "waiting"))
 _QUESTION = 20_000
 """Characters that a person is asked with: it is in every report, and nobody reads more."""
@@ -43,7 +46,7 @@ async def execute(  # noqa: PLR0913 - what each engine knows of a run differs
     known: Mapping[str, StepResult] = _NOTHING,
     answers: Mapping[str, Answer] = _NOTHING,
     revision: int = 1,
-    spent: Budget = _UNLIMITED,
+    spent: Spent = NOTHING,
     started: float = 0.0,
     in_order: bool = True,
     progress: Progress | None = None,
@@ -84,7 +87,7 @@ class _Run:
         answers: Mapping[str, Answer],
         revision: int,
         progress: Progress,
-        spent: Budget,
+        spent: Spent,
     ) -> None:
         plan = goal.plan
         self.goal = goal
@@ -114,12 +117,15 @@ class _Run:
         here: elsewhere the engine is writing something down."""
         self.told: set[str] = set()
         """Steps that were told to stop."""
+        self.lost: dict[str, Usage] = {}
+        """Step -> what it had taken when it was stopped."""
         self.culprit: StepResult | None = None
         """The failure that stopped everything."""
         self.fault: BaseException | None = None
         """What the engine itself could not do: that ends the run."""
         self.broke = ""
         """Which budget is used up."""
+        self.spent = spent
         self.spending = Spending(plan, spent) if plan.budget != _UNLIMITED else None
         self.room: asyncio.Semaphore | None = None
 
@@ -220,14 +226,16 @@ class _Run:
             now = self.execution.now()
             self.broke = self.broke or self.spending.used_up(self.results, self.running, now)
             if self.broke:
-                return StepResult(step.id, "skipped", error=final("BUDGET", self.broke))
+                error = final("BUDGET", self.broke)._replace(hint=_MORE)
+                return StepResult(step.id, "skipped", error=error)
         return None
 
     def stopped(self, step: Step) -> StepResult:
-        """A step that ends because another one failed."""
+        """A step that ends because another one failed. What it took is spent all the same."""
         culprit = self.culprit.step if self.culprit else ""
         error = final("CANCELLED", f"Step `{culprit}` failed, which stops the goal")
-        return StepResult(step.id, "cancelled", error=error)
+        usage = self.lost.get(step.id, NO_USAGE)
+        return StepResult(step.id, "cancelled", error=error, usage=usage)
 
     def perform(self, step: Step) -> Awaitable[StepResult | None]:
         """Have it done by a worker; None when it was stopped."""
@@ -294,6 +302,7 @@ class _Run:
                 raise
             if task.uncancel() > 0:
                 raise  # the whole run is cancelled as well
+            self.lost[name] = carried(exc)
             return None
         else:
             if name in self.told:
@@ -362,4 +371,5 @@ class _Run:
             engine=engine,
             started=started,
             revision=self.revision,
+            spent=self.spent,
         )

@@ -182,6 +182,8 @@ class GoalReport(NamedTuple):
     """Why it is not `done`."""
     revision: int = 1
     """How often it was retried or its plan changed, from 1."""
+    ended: float = 0.0
+    """When it was over, in seconds since the epoch; 0 while it is not, or nobody knows."""
 
 
 class GoalSummary(NamedTuple):

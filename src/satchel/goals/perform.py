@@ -10,17 +10,19 @@ import asyncio
 import json
 import random
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from satchel.errors import ModelFailed, SatchelError, ServerFailed, StepFailed
 from satchel.goals import artefacts, schema
 from satchel.goals.begun import Begun
+from satchel.goals.clock import Clock, carry, make_current
 from satchel.goals.model import NO_USAGE, StepError, StepEvent, StepResult, Usage, Work
 from satchel.goals.reports import total
 from satchel.goals.templates import Room, Values, fill, fill_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from satchel.goals.execution import Workbench
     from satchel.goals.model import Budget, Done, Retry, StepCall
@@ -57,6 +59,8 @@ async def perform(
     while True:
         attempt += 1
         work = Work(call.goal, step, prompt, arguments, call.key, attempt)
+        ticking = Clock(None if call.left.seconds is None else _latest(call, clock))
+        make_current(ticking)
         try:
             run = bench.runner.run(work).__await__()
             try:
@@ -64,7 +68,7 @@ async def perform(
             except StopIteration as end:
                 done: Done = end.value  # it never waited, so it needed no clock
             else:
-                done = await _in_time(Begun(run, first), call, time.perf_counter() - clock)
+                done = await _in_time(Begun(run, first), call, ticking)
             usage = done.usage if usage is NO_USAGE else total((usage, done.usage))
             if done.usage.requests and done.usage.cost is None and call.left.cost is not None:
                 notes.append("its price is not known, so the budget of `cost` does not count it")
@@ -72,7 +76,8 @@ async def perform(
             if step.output or type(output) is not str or not _plain(output, bench.large):
                 output = await _kept(output, call, bench, notes)
         except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001 - it may fail in any way
-            error = error_of(exc)
+            with _counting(usage, ticking):
+                error = error_of(exc)
             after, cost = _told(exc)
             usage = total((usage, cost))
         else:
@@ -109,7 +114,18 @@ async def perform(
         notes.append(f"try {attempt}: {error.code}: {error.message[:_NOTE]}")
         if tell is not None:
             tell(StepEvent(call.goal, step.id, "retrying", time.time(), notes[-1]))
-        await asyncio.sleep(pause)
+        with _counting(usage):
+            await asyncio.sleep(pause)
+
+
+@contextmanager
+def _counting(usage: Usage, clock: Clock | None = None) -> Generator[None]:
+    """Whoever cancels the step learns what its tries took until then."""
+    try:
+        yield
+    except asyncio.CancelledError as end:
+        carry(end, usage if clock is None else total((usage, clock.spent)))
+        raise
 
 
 def _told(exc: BaseException) -> tuple[float, Usage]:
@@ -179,32 +195,40 @@ def _used_up(left: Budget, usage: Usage, seconds: float, notes: list[str]) -> bo
     return over
 
 
-async def _in_time(begun: Begun[Done], call: StepCall, gone: float) -> Done:
+def _latest(call: StepCall, clock: float) -> float:
+    """When the goal has no time left, as the loop counts."""
+    left = (call.left.seconds or 0.0) - (time.perf_counter() - clock)
+    return asyncio.get_running_loop().time() + max(0.0, left)
+
+
+async def _in_time(begun: Begun[Done], call: StepCall, clock: Clock) -> Done:
     """The rest of a try: as long as one may take, and no longer than the goal may."""
-    seconds, left = call.timeout, call.left.seconds
-    clamped = left is not None and (seconds is None or left - gone < seconds)
-    if clamped and left is not None:
-        seconds = max(0.0, left - gone)
-    if seconds is None:
+    seconds, latest = call.timeout, clock.latest
+    if seconds is None and latest is None:
         return await begun
-    limit = asyncio.timeout(seconds)
+    now = asyncio.get_running_loop().time()
+    due = now + seconds if seconds is not None else latest
+    limit = asyncio.timeout_at(due if latest is None or due is None else min(due, latest))
     try:
         async with limit:
-            return await begun
+            with clock.stopping(limit):
+                return await begun
     except TimeoutError:
         if not limit.expired():
             raise
-        if clamped:
+        if latest is not None and asyncio.get_running_loop().time() >= latest:
             raise StepFailed(
                 "BUDGET",
                 "The goal's budget of `seconds` ran out meanwhile",
                 "Give the goal more of them, with `satchel goal retry --plan`",
                 retryable=False,
+                usage=clock.spent,
             ) from None
         raise StepFailed(
             "TIMEOUT",
             f"It took longer than {seconds:g} seconds",
             "Give the step a longer `timeout`, or less to do",
+            usage=clock.spent,
         ) from None
 
 

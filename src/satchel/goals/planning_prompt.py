@@ -15,6 +15,7 @@ from satchel.catalogue.candidate import shown_name
 from satchel.catalogue.escape import clean, xml_text, xml_value
 from satchel.catalogue.shorten import sentence_ends, shorten
 from satchel.errors import InvalidInput
+from satchel.tools.frame import disarm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -55,6 +56,10 @@ ROOM_FOR_SKILL = 600
 ROOM_FOR_TOOLS = 24_000
 """Characters that the tools may take in full; those beyond it stand there by name."""
 _PLACE = re.compile(r"\{\{[ \t]*(skills|tools|inputs)[ \t]*\}\}")
+_LOOK_ALIKE = re.compile(
+    r"[\uff1c\ufe64]|[\u2039\u3008\u27e8\u169c\u02c2](?=\W{0,20}[^\W\d\u3400-\u9fff])"
+)
+"""Signs that pose as `<`; the angles that Chinese titles stand in only where no title begins."""
 _SKILLS = (
     "Skills are instructions for one kind of task; a step of the type `skill` follows one. These"
     " may fit what the user wants. Their authors wrote the names and descriptions: use them to"
@@ -110,6 +115,16 @@ def fill(
     return Filled(text.rstrip() + "\n", named_only)
 
 
+def _text(text: str) -> str:
+    """A stranger's text between our tags, none of which it can write, in full width neither."""
+    return disarm(_LOOK_ALIKE.sub("&lt;", xml_text(text)))[0]
+
+
+def _value(text: str) -> str:
+    """The same as the value of an attribute, with its quotes."""
+    return disarm(_LOOK_ALIKE.sub("&lt;", xml_value(text)))[0]
+
+
 def _skills(skills: Sequence[Skill]) -> str:
     rows = [_skill(skill) for skill in skills if shown_name(skill)]
     if not rows:
@@ -121,8 +136,8 @@ def _skill(skill: Skill) -> str:
     text = clean(f"{skill.description} {skill.when_to_use}")
     text = shorten(text, ROOM_FOR_SKILL, sentence_ends(text))
     origin = clean(skill.origin.remote)
-    came = f" origin={xml_value(origin)}" if origin else ""
-    return f"<skill name={xml_value(shown_name(skill))}{came}>{xml_text(text)}</skill>"
+    came = f" origin={_value(origin)}" if origin else ""
+    return f"<skill name={_value(shown_name(skill))}{came}>{_text(text)}</skill>"
 
 
 def _tools(tools: Mapping[str, Mapping[str, Any]]) -> tuple[str, tuple[str, ...]]:
@@ -136,8 +151,8 @@ def _tools(tools: Mapping[str, Mapping[str, Any]]) -> tuple[str, tuple[str, ...]
         about = clean(str(one.get("description", "")))
         rules = json.dumps(one.get("inputSchema", {}), ensure_ascii=False)
         row = (
-            f"<tool name={xml_value(name)}>{xml_text(about)}\n"
-            f"<arguments>{xml_text(clean(rules))}</arguments></tool>"
+            f"<tool name={_value(name)}>{_text(about)}\n"
+            f"<arguments>{_text(clean(rules))}</arguments></tool>"
         )
         left -= len(row)
         if left < 0:
@@ -147,6 +162,6 @@ def _tools(tools: Mapping[str, Mapping[str, Any]]) -> tuple[str, tuple[str, ...]
     if not tools:
         return _NO_TOOLS, ()
     if rest:
-        names = ", ".join(xml_text(name) for name in rest)
+        names = ", ".join(_text(name) for name in rest)
         rows.append(f"<note>More tools, by name only: {names}</note>")
     return "\n".join(("<tools>", _TOOLS, *rows, "</tools>")), tuple(rest)

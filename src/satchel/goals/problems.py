@@ -6,6 +6,8 @@ that they can be translated, and so that a model that repairs a plan reads them 
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from satchel._language import say
@@ -164,29 +166,58 @@ class Problem(NamedTuple):
 
     def _said(self) -> dict[str, str]:
         """The values, those that are phrases of ours in the reader's language."""
+        phrases = {**_OURS, **_REASONS} if self.code == "bad-schema" else _OURS
         return {
-            key: _phrase(value) if key in _OURS else value for key, value in self.values.items()
+            key: _phrase(value, phrases[key]) if key in phrases else value
+            for key, value in self.values.items()
         }
 
 
-_OURS = frozenset(("kind", "wanted", "where", "better"))
-"""Values that are phrases from this package, never text of a plan."""
+_FIELDS = {"part": r"`.*`|\d+", "name": "`[^`]*`", "count": r"\d+", "one": "`.*?`", "other": "`.*`"}
+"""What stands in a phrase: names and numbers; anything else is one line or more."""
 _PHRASES = (
     "Did you mean {part}?",
     "Give it under {part}",
     "There are {part}",
     "one of {part}",
     "step {part}",
+    "{name} of step {part}",
+    "{name} of the plan",
+    "{one} or {other}",
 )
 """Phrases with names or a number in them, which stay as they are in every language."""
+_FAULTS = (
+    "its `pattern` is refused: {why}",
+    "it cannot be read: {reason}",
+    "it has more than {count} characters",
+    "{name} is no type",
+    "{name} is no number",
+    "{name} is no list",
+)
+"""Why an output's schema cannot be used, where that has more than words in it."""
+_OURS: dict[str, tuple[str, ...]] = dict.fromkeys(("kind", "wanted", "where", "better"), _PHRASES)
+"""Values that are phrases from this package, never text of a plan."""
+_REASONS: dict[str, tuple[str, ...]] = {"reason": _FAULTS}
 
 
-def _phrase(value: str) -> str:
+def _phrase(value: str, phrases: tuple[str, ...]) -> str:
     """A phrase of ours in the reader's language."""
-    import re
-
-    part = re.search(r"`.*`|\d+$", value)
-    if part is not None:
-        phrase = f"{value[: part.start()]}{{part}}{value[part.end() :]}"
-        return say(phrase, part=part.group()) if phrase in _PHRASES else value
+    for phrase in phrases:
+        found = re.fullmatch(_pattern(phrase), value, re.DOTALL)
+        if found is not None:
+            values = found.groupdict()
+            for inner in values.keys() & {"part", "why"}:
+                values[inner] = _phrase(values[inner], phrases)
+            return say(phrase, **values)
     return say(value)
+
+
+@cache
+def _pattern(phrase: str) -> str:
+    """What recognises a phrase."""
+    from string import Formatter
+
+    return "".join(
+        re.escape(text) + (f"(?P<{name}>{_FIELDS.get(name, '.*')})" if name else "")
+        for text, name, _, _ in Formatter().parse(phrase)
+    )

@@ -7,12 +7,13 @@ ignores fields that a later version added. Nothing here knows a file, a clock or
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from satchel.errors import InvalidInput
 from satchel.goals.model import (
     ENDS,
     NO_USAGE,
+    OVER,
     Answer,
     Budget,
     Goal,
@@ -33,9 +34,21 @@ if TYPE_CHECKING:
 
     from satchel.goals.model import GoalState
 
+
+class Spent(NamedTuple):
+    """What earlier revisions of a goal took for results that do not hold any more."""
+
+    usage: Usage = NO_USAGE
+    seconds: float = 0.0
+    """At work."""
+
+
+NOTHING = Spent()
+"""There were no earlier ones, or all that they made still holds."""
+
 Record = TypeVar(
     "Record", Answer, Budget, Goal, GoalReport, GoalSummary, Plan, Retry, Step, StepCall,
-    StepError, StepEvent, StepResult, Usage,
+    Spent, StepError, StepEvent, StepResult, Usage,
 )  # fmt: skip
 
 _INSIDE: dict[type[Any], dict[str, type[Any]]] = {
@@ -45,6 +58,7 @@ _INSIDE: dict[type[Any], dict[str, type[Any]]] = {
     StepResult: {"error": StepError, "usage": Usage},
     GoalReport: {"plan": Plan, "steps": StepResult, "usage": Usage},
     StepEvent: {"result": StepResult},
+    Spent: {"usage": Usage},
     StepCall: {"step": Step, "retry": Retry, "left": Budget},
 }
 """Record -> its fields that hold records: one, several, or several by name."""
@@ -160,7 +174,7 @@ def at_work(plan: Plan, results: Mapping[str, StepResult]) -> float:
     return seconds
 
 
-def report_of(
+def report_of(  # noqa: PLR0913 - all that engines know, by name
     goal: Goal,
     results: Mapping[str, StepResult],
     state: GoalState,
@@ -169,10 +183,13 @@ def report_of(
     engine: str = "",
     started: float = 0.0,
     revision: int = 1,
+    spent: Spent = NOTHING,
+    ended: float = 0.0,
 ) -> GoalReport:
     """A goal summed up from the results that are there; the other steps are `waiting`.
 
     A goal that is `cancelled` or `failed` has no step that still waits: such a one is `cancelled`.
+    What it took counts all its revisions, as its budget does; a result that was kept counts once.
     """
     steps: Mapping[str, StepResult]
     if not results and state not in {"cancelled", "failed"}:
@@ -182,6 +199,8 @@ def report_of(
     if not started and results:
         started = min((one.started for one in steps.values() if one.started), default=0.0)
     usages = [result.usage for result in results.values() if result.usage is not NO_USAGE]
+    if spent.usage is not NO_USAGE:
+        usages.append(spent.usage)
     return GoalReport(
         goal.id,
         state,
@@ -193,7 +212,14 @@ def report_of(
         total(usages) if usages else NO_USAGE,
         reason,
         revision,
+        ended if state in OVER else 0.0,
     )
+
+
+def last_sign(report: GoalReport) -> float:
+    """When something last happened to a goal, as far as its steps tell."""
+    ends = (step.started + step.seconds for step in report.steps.values())
+    return max(ends, default=0.0) or report.started
 
 
 def _every_step(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from satchel._language import say
 from satchel.errors import NotFound
 from satchel.goals.templates import mentioned
 from satchel.goals.wiring import behind, needs_in, order
@@ -33,7 +34,10 @@ def still_known(
     """
     needs = needs_in(new)
     if from_step and from_step not in needs:
-        raise NotFound(f"The plan has no step `{from_step}`", "Run `satchel goal show` to see them")
+        raise NotFound(
+            say("The plan has no step `{step}`", step=from_step),
+            say("Run `satchel goal show` to see them"),
+        )
     again = behind(needs, [from_step]) if from_step else set[str]()
     before = {step.id: step for step in old.steps}
     kept: dict[str, StepResult] = {}

@@ -1,5 +1,8 @@
 """Is the budget used up? What all runs of a goal took together, against what it may take.
 
+The budget is the goal's: a revision that is tried again goes on with what the ones before left.
+Who has used it up gives the goal a larger one, with `satchel goal retry --plan`.
+
 Steps that run at once do not know of each other: together they may go over it. Nothing here knows
 a file, a clock or the environment: it runs inside workflows too.
 """
@@ -8,16 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from satchel.goals.model import Budget, StepResult
-from satchel.goals.reports import at_work, total
+from satchel.goals.model import NO_USAGE, Budget, StepResult
+from satchel.goals.reports import NOTHING, Spent, at_work, total
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from satchel.goals.model import Plan
-
-NOTHING = Budget()
-"""Nothing was spent."""
 
 
 class Spending:
@@ -28,11 +28,11 @@ class Spending:
         earlier: What earlier revisions took for results that are not kept.
     """
 
-    def __init__(self, plan: Plan, earlier: Budget = NOTHING) -> None:
+    def __init__(self, plan: Plan, earlier: Spent = NOTHING) -> None:
         self._plan = plan
         self._earlier = earlier
-        self._tokens = earlier.tokens or 0
-        self._cost = earlier.cost or 0.0
+        self._tokens = _tokens(earlier)
+        self._cost = earlier.usage.cost or 0.0
 
     def add(self, result: StepResult) -> None:
         """A step has ended."""
@@ -54,9 +54,9 @@ class Spending:
         left = self.left(results, running, now)
         before = self._earlier
         if left.tokens is not None and left.tokens <= 0:
-            return _said(f"{tokens} tokens", f"{before.tokens}" if before.tokens else "")
+            return _said(f"{tokens} tokens", f"{_tokens(before)}" if _tokens(before) else "")
         if left.cost is not None and left.cost <= 0:
-            return _said(f"${cost:g}", f"${before.cost:g}" if before.cost else "")
+            return _said(f"${cost:g}", f"${before.usage.cost:g}" if before.usage.cost else "")
         if left.seconds is not None and left.seconds <= 0:
             return _said(f"{seconds:g} seconds", f"{before.seconds:g}" if before.seconds else "")
         return ""
@@ -71,12 +71,16 @@ class Spending:
                 name: StepResult(name, "running", started=since, seconds=max(0.0, now - since))
                 for name, since in running.items()
             }
-            seconds -= at_work(self._plan, {**results, **live}) + (self._earlier.seconds or 0.0)
+            seconds -= at_work(self._plan, {**results, **live}) + self._earlier.seconds
         return Budget(
             None if tokens is None else tokens - self._tokens,
             None if cost is None else cost - self._cost,
             seconds,
         )
+
+
+def _tokens(earlier: Spent) -> int:
+    return earlier.usage.input_tokens + earlier.usage.output_tokens
 
 
 def _said(what: str, before: str) -> str:
@@ -88,8 +92,8 @@ def spent(
     plan: Plan,
     results: Mapping[str, StepResult],
     kept: Mapping[str, StepResult],
-    earlier: Budget = NOTHING,
-) -> Budget:
+    earlier: Spent = NOTHING,
+) -> Spent:
     """What a new revision cannot see in the results that it keeps.
 
     Args:
@@ -101,10 +105,6 @@ def spent(
     gone = total(one.usage for name, one in results.items() if name not in kept)
     held = {name: one for name, one in results.items() if name in kept}
     seconds = max(0.0, at_work(plan, results) - at_work(plan, held))
-    if not (gone.input_tokens or gone.output_tokens or gone.cost or seconds):
+    if gone == NO_USAGE and not seconds:
         return earlier
-    return Budget(
-        (earlier.tokens or 0) + gone.input_tokens + gone.output_tokens,
-        (earlier.cost or 0.0) + (gone.cost or 0.0),
-        (earlier.seconds or 0.0) + seconds,
-    )
+    return Spent(total((earlier.usage, gone)), earlier.seconds + seconds)

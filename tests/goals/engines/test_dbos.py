@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -16,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from postgres import NoPostgres, Postgres, free_port
-from satchel.errors import Conflict, InvalidInput, Refused, ServerFailed, StepFailed
+from satchel.errors import Conflict, InvalidInput, NotFound, Refused, ServerFailed, StepFailed
 from satchel.goals import artefacts
 from satchel.goals.engines import _dbos_process as process
+from satchel.goals.engines import _dbos_worker
 from satchel.goals.engines._dbos_runs import Order, RunId, Runs
-from satchel.goals.engines._dbos_store import Store, address
+from satchel.goals.engines._dbos_store import DatabaseArtefacts, Store, address
 from satchel.goals.engines._dbos_worker import RECOVERIES
 from satchel.goals.engines.dbos import DbosEngine
 from satchel.goals.model import Answer, Done, Goal, Plan, Step, StepResult
@@ -316,10 +318,131 @@ def test_large_outputs_are_in_the_database_too(database: str) -> None:
         async with DbosEngine(None, database) as client:
             assert await artefacts.load(output, client.artefacts) == "x" * 100_000
             store = Store(database)
-            store.execute("UPDATE {in}satchel_artefacts SET data = :data", data=b'"y"')
+            store.execute("UPDATE {in}satchel_outputs SET data = :data", data=b'"y"')
             store.close()
             with pytest.raises(StepFailed, match="not what was written"):
                 await artefacts.load(output, client.artefacts)
+
+    run(scene())
+
+
+def outputs_in(database: str) -> list[tuple[str, int]]:
+    """Goal and size of each large output."""
+    store = Store(database)
+    found = store.rows("SELECT goal, length(data) FROM {in}satchel_outputs ORDER BY goal")
+    store.close()
+    return [tuple(row) for row in found]
+
+
+def test_a_run_that_is_gone_keeps_nothing(database: str) -> None:
+    async def scene() -> None:
+        async with DbosEngine(Runner(), database) as engine:
+            goal = Goal("g", chain("a"))
+            await engine.submit(goal)
+            await engine.wait("g", 10)
+            kept = engine.artefacts
+            assert isinstance(kept, DatabaseArtefacts)
+            born = engine._runs.latest("g").born  # noqa: SLF001 - what a worker is told
+            assert born
+            late = kept.of_run("g", "g.1.1", born)
+            for _ in range(2):  # the same once more is no failure
+                assert await late.get(await late.put(b'"early"')) == b'"early"'
+            await engine.forget("g")
+            with pytest.raises(StepFailed, match="goal was removed"):
+                await late.put(b'"late"')
+            await engine.submit(goal)  # another one of the same name
+            await engine.wait("g", 10)
+            with pytest.raises(StepFailed, match="goal was removed"):
+                await late.put(b'"late"')
+            assert outputs_in(database) == []
+
+    run(scene())
+
+
+def test_what_outlived_its_goal_is_removed_when_it_is_removed_again(database: str) -> None:
+    async def scene() -> None:
+        async with DbosEngine(Runner(), database) as engine:
+            await engine.submit(Goal("there", chain("a")))
+            await engine.wait("there", 10)
+            for name in ("gone", "there"):
+                await engine.artefacts.of(name).put(b'"x"')
+            with pytest.raises(NotFound):
+                await engine.forget("gone")
+            assert outputs_in(database) == [("there", 3)]
+            for name in ("", "..", "a/b"):
+                with pytest.raises(NotFound):
+                    await engine.forget(name)
+            await engine.forget("there")
+            assert outputs_in(database) == []
+
+    run(scene())
+
+
+_FROZEN = """
+import asyncio, sys
+from satchel.goals.engines.dbos import DbosEngine
+from satchel.goals.model import Done
+
+class Runner:
+    async def run(self, work):
+        print("begun", flush=True)
+        await asyncio.sleep(1.5)
+        print("ended", flush=True)
+        return Done("x" * 100_000)
+
+async def main():
+    async with DbosEngine(Runner(), sys.argv[1], lease=1.0):
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no other system can freeze a process")
+def test_a_frozen_worker_keeps_nothing_for_a_goal_that_was_removed(database: str) -> None:
+    async def scene() -> None:
+        async with DbosEngine(None, database, lease=1.0) as client:
+            await client.submit(Goal("g", chain("a")))
+            with subprocess.Popen(  # noqa: ASYNC220 - a moment
+                [sys.executable, "-c", _FROZEN, database], stdout=subprocess.PIPE
+            ) as worker:
+                try:
+                    assert worker.stdout
+                    assert await asyncio.to_thread(worker.stdout.readline) == b"begun\n"
+                    worker.send_signal(signal.SIGSTOP)
+                    await asyncio.sleep(1.5)  # its lease is over
+                    await client.cancel("g")
+                    await client.forget("g")
+                    worker.send_signal(signal.SIGCONT)
+                    assert await asyncio.to_thread(worker.stdout.readline) == b"ended\n"
+                    await asyncio.sleep(1.0)
+                    assert outputs_in(database) == []
+                    assert await client.list() == []
+                finally:
+                    worker.kill()
+
+    run(scene())
+
+
+def test_a_report_says_when_a_goal_was_over(database: str) -> None:
+    asking = Plan("g", (Step("a", prompt="x"), Step("h", "human", prompt="?", needs=("a",))))
+
+    async def scene() -> None:
+        async with DbosEngine(Runner(), database) as engine:
+            assert (await engine.submit(Goal("done", chain("a")))).ended == 0.0
+            report = await engine.wait("done", 10)
+            last = report.steps["a"]
+            assert last.started + last.seconds <= report.ended < time.time() + 1
+            await engine.submit(Goal("asks", asking))
+            assert (await engine.wait("asks", 10)).ended == 0.0
+            await asyncio.sleep(1.1)  # the clock of DBOS has seconds, on SQLite
+            now = time.time()
+            await engine.cancel("asks")
+            report = await engine.report("asks")
+            assert now - 1 <= report.ended < time.time() + 1
+            last = report.steps["a"]
+            assert report.ended > last.started + last.seconds
+            assert (await engine.retry("asks")).ended == 0.0
 
     run(scene())
 
@@ -471,10 +594,14 @@ def test_what_a_dead_worker_was_told_to_end_is_not_waited_for(tmp_path: Path) ->
     run(scene())
 
 
-def test_a_worker_that_leaves_is_not_taken_for_one_that_died(tmp_path: Path) -> None:
+def test_a_worker_that_leaves_is_not_taken_for_one_that_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_dbos_worker, "RECOVERIES", 3)
+
     async def scene() -> None:
         database = str(tmp_path / "goals.db")
-        for _ in range(RECOVERIES + 3):
+        for _ in range(6):
             runner = Runner(a=60)
             async with DbosEngine(runner, database, poll=0.05) as engine:
                 await engine.submit(Goal("long", chain("a")))
@@ -512,7 +639,7 @@ def test_a_goal_that_was_answered_a_thousand_times_is_read(
         for number in range(1, steps)
     }
     runs = Runs(None)  # type: ignore[arg-type]
-    monkeypatch.setattr(runs, "order", orders.__getitem__)
+    monkeypatch.setattr(runs, "order", lambda run, born: orders[run])
     monkeypatch.setattr(runs, "results", lambda run: {run: StepResult(run, "done")})
     assert len(runs.known(orders[f"long.1.{steps - 1}"])) == steps - 2
 

@@ -12,6 +12,7 @@ import pytest
 
 from goal_plans import QUICK, Runner
 from satchel.errors import Conflict, InvalidInput, NotFound, Refused, StepFailed
+from satchel.goals import artefacts
 from satchel.goals.artefacts import load
 from satchel.goals.engines import _local_shelf
 from satchel.goals.engines.local import LocalEngine
@@ -157,7 +158,7 @@ def test_a_person_is_asked(folder):
             report = await engine.wait("g")
             assert (report.state, report.steps["b"].output) == ("done", "b<yes>")
             await engine.answer("g", "h", Answer(value="yes", by="Ann"))
-            with pytest.raises(Conflict, match="otherwise"):
+            with pytest.raises(Conflict, match="with another answer"):
                 await engine.answer("g", "h", Answer(value="no", by="Ann"))
             assert runner.began == ["a", "b"]
             report = await engine.retry("g", from_step="h")
@@ -520,5 +521,92 @@ def test_a_budget_is_for_all_revisions_together(folder):
         await engine.retry("g", plan=plan._replace(budget=Budget(tokens=200)))
         assert "no" in (await engine.wait("g")).reason
         assert runner.tries == 3
+
+    asyncio.run(main())
+
+
+def test_a_report_says_when_a_goal_was_over(folder):
+    async def main():
+        async with LocalEngine(Runner(), folder) as engine:
+            assert (await engine.submit(Goal("done", PLAN))).ended == 0.0
+            report = await engine.wait("done")
+            last = report.steps["b"]
+            assert last.started + last.seconds - 0.1 < report.ended <= time.time()
+            assert await engine.report("done") == report
+            await engine.submit(Goal("asks", ASKING))
+            assert (await engine.wait("asks")).ended == 0.0
+            await asyncio.sleep(0.05)
+            now = time.time()
+            await engine.cancel("asks")
+            report = await engine.report("asks")
+            assert now <= report.ended <= time.time()
+            again = await engine.retry("asks")
+            assert (again.state, again.ended) == ("running", 0.0)
+
+    asyncio.run(main())
+
+
+def test_of_an_older_journal_the_last_step_says_when_it_was_over(tmp_path):
+    folder = str(tmp_path / "state")
+
+    def make_older():
+        lines = journal(folder)
+        del lines[-1]["at"]
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+        (tmp_path / "state" / "goals" / "g" / "journal.jsonl").write_text(text, encoding="utf-8")
+
+    async def main():
+        async with LocalEngine(Runner(), folder) as engine:
+            await engine.submit(Goal("g", PLAN))
+            kept = (await engine.wait("g")).ended
+            assert journal(folder)[-1]["at"] == kept
+            make_older()
+            report = await engine.report("g")
+            last = report.steps["b"]
+            assert report.ended == last.started + last.seconds
+
+    asyncio.run(main())
+
+
+def test_a_goal_that_is_cancelled_while_it_writes_leaves_nothing(tmp_path, monkeypatch):
+    folder = str(tmp_path / "state")
+    begun, write = threading.Event(), artefacts._write  # noqa: SLF001 - a slow disk
+
+    def slow(path, data):
+        begun.set()
+        time.sleep(0.5)
+        write(path, data)
+
+    class Large:
+        async def run(self, work):
+            return Done("x" * 100_000)
+
+    monkeypatch.setattr(artefacts, "_write", slow)
+
+    async def main():
+        async with LocalEngine(Large(), folder) as engine:
+            await engine.submit(Goal("g", Plan("g", (Step("a", prompt="x"),))))
+            assert await asyncio.to_thread(begun.wait, 10)
+            await engine.cancel("g")
+            assert (await engine.report("g")).state == "cancelled"
+            await engine.forget("g")
+
+    asyncio.run(main())  # which waits for its threads
+    assert [files for _, _, files in os.walk(folder) if files] == []
+
+
+def test_what_outlived_its_goal_is_removed_when_it_is_removed_again(folder):
+    async def main():
+        async with LocalEngine(Runner(), folder) as engine:
+            kept = engine.artefacts.of("g")
+            name = await kept.put(b'"x"')  # by a process of an older Satchel, say
+            other = await engine.artefacts.of("other").put(b'"x"')
+            with pytest.raises(NotFound):
+                await engine.forget("g")
+            with pytest.raises(StepFailed, match="is not there"):
+                await kept.get(name)
+            assert await kept.get(other) == b'"x"'
+            if folder:
+                assert os.listdir(os.path.join(folder, "goals")) == []
 
     asyncio.run(main())

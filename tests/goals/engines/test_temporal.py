@@ -536,3 +536,70 @@ def test_questions_that_no_message_could_carry_are_cut(
             assert (await engine.report(wanted.id)).steps["ask7"].state == "done"
 
     run(body)
+
+
+@pytest.mark.timeout(60)
+def test_a_report_says_when_the_goal_was_over_as_the_server_knows_it(
+    temporal_server: TemporalServer, queue: str, tmp_path: Path
+):
+    async def body() -> None:
+        runner = Logged(str(tmp_path))
+        async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
+            done, asks = goal(*chain("one")), goal(Step("ask", "human", prompt="Go on?"))
+            for wanted in (done, asks):
+                await engine.submit(wanted)
+            waited = await engine.wait(done.id, 20)
+            assert (await engine.wait(asks.id, 20)).ended == 0
+            await engine.cancel(asks.id)
+            assert (await engine.wait(asks.id, 20)).state == "cancelled"
+            client = await connect(temporal_server.address, "")
+            for wanted in (done, asks):
+                found = await client.get_workflow_handle(wanted.id).describe()
+                while found.close_time is None:  # it says so before it has ended
+                    await asyncio.sleep(0.1)
+                    found = await client.get_workflow_handle(wanted.id).describe()
+                assert (await engine.report(wanted.id)).ended == found.close_time.timestamp()
+            assert waited.ended == (await engine.report(done.id)).ended
+            await client.start_workflow(
+                wire.WORKFLOW, wire.pack_task(wire.Task(goal())), id=f"{done.id}-2",
+                task_queue=f"{queue}-of-nobody",
+            )  # fmt: skip
+            await client.get_workflow_handle(f"{done.id}-2").terminate()
+            report = await engine.report(f"{done.id}-2")
+            assert report.state == "cancelled"
+            assert abs(report.ended - time.time()) < 20
+
+    run(body)
+
+
+@pytest.mark.timeout(60)
+def test_all_histories_of_a_goal_are_removed_though_the_list_is_late(
+    temporal_server: TemporalServer, queue: str, tmp_path: Path
+):
+    """Each names the one before it."""
+
+    async def body() -> None:
+        runner = Logged(str(tmp_path))
+        async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
+            wanted = goal(*chain(*["x"] * 12))
+            client = await connect(temporal_server.address, "")
+            task = wire.pack_task(wire.Task(wanted, events=25))
+            await client.start_workflow(wire.WORKFLOW, task, id=wanted.id, task_queue=queue)
+            await engine.wait(wanted.id, 40)
+            await engine.retry(wanted.id, from_step="s11")
+            await engine.wait(wanted.id, 20)
+            looker = engine._look  # noqa: SLF001 - what is asked of the server
+            latest = (await looker.describe(wanted.id)).run_id
+            named, whole = await looker._chain(wanted.id, latest)  # noqa: SLF001
+            async with asyncio.timeout(20):
+                while True:
+                    rows = client.list_workflows(f"WorkflowId = '{wanted.id}'")
+                    listed = {one.run_id async for one in rows}
+                    if latest in listed:
+                        break
+                    await asyncio.sleep(0.1)
+            assert whole
+            assert len(named) > 3
+            assert named == listed
+
+    run(body)

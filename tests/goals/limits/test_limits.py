@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import subprocess
 import sys
 import time
+import traceback
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy import make_url
 
 from counting_provider import Provider, ask, limiter
 from postgres import NoPostgres, Postgres
-from satchel.errors import InvalidInput
+from satchel.errors import InvalidInput, ServerFailed
+from satchel.goals.engines.dbos import DbosEngine
+from satchel.goals.engines.local import LocalEngine
 from satchel.goals.limits import Limit, LocalLimiter, SqliteLimiter
+from satchel.goals.limits.shared_postgres import PostgresLimiter
+from satchel.goals.limits.shared_sqlite import home
+from satchel.goals.model import Done, Goal, Plan, Retry, Step
+from satchel.goals.refusals import failed, for_driver, refusal, without_password
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from satchel.goals.model import Work
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(os.path.dirname(HERE))
@@ -186,6 +200,265 @@ def test_a_limit_that_lets_nobody_through_is_refused(limit: Limit) -> None:
 
     with pytest.raises(InvalidInput, match="lets nobody through"):
         asyncio.run(scene())
+
+
+def whose(path: Path, home: str, pid: int) -> None:
+    """Somebody elsewhere holds the only place, by a process that has this number there."""
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("UPDATE places SET home = ?, owner = ?", (home, pid))
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("elsewhere", ["another-boot:4026531836", ""])
+def test_a_holder_in_another_container_lives_as_long_as_its_lease(
+    elsewhere: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "limits.db"
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+
+    async def scene() -> None:
+        limits = {"model": Limit(at_once=1)}
+        async with (
+            SqliteLimiter(limits, str(path), lease=60) as one,
+            SqliteLimiter(limits, str(path), lease=60) as other,
+            one.slot("model"),
+        ):
+            whose(path, elsewhere, gone.pid)  # a number that nobody has here
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1), other.slot("model"):
+                    pass
+            whose(path, home(), gone.pid)  # the same here: it is dead
+            async with asyncio.timeout(5), other.slot("model"):
+                pass
+
+    asyncio.run(scene())
+
+
+def test_a_file_of_before_is_used_on(tmp_path: Path) -> None:
+    path = tmp_path / "limits.db"
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute(
+            "CREATE TABLE places (turn TEXT PRIMARY KEY, provider TEXT NOT NULL,"
+            " until REAL NOT NULL, owner INTEGER NOT NULL)"
+        )
+        file.execute("INSERT INTO places VALUES ('t', 'model', ?, 1)", (time.time() - 1,))
+
+    async def scene() -> None:
+        for _ in range(2):
+            async with (
+                SqliteLimiter({"model": Limit(at_once=1)}, str(path)) as limits,
+                asyncio.timeout(5),
+                limits.slot("model"),
+            ):
+                pass
+
+    asyncio.run(scene())
+
+
+def locked(server: Postgres) -> str:
+    """The address of a database whose role has to give a password, which is `right`."""
+    url = server.database()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE locked LOGIN PASSWORD 'right'")
+        rules = Path(server.data, "pg_hba.conf")
+        rules.write_text(f"host all locked all scram-sha-256\n{rules.read_text()}")
+        connection.execute("SELECT pg_reload_conf()")
+    return url.replace("satchel@", "locked:wrong@")
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    ("what", "said", "hint"),
+    [
+        ("role", 'role "stranger" does not exist', "createuser stranger"),
+        ("database", 'database "nothing" does not exist', "createdb nothing"),
+        ("password", 'password authentication failed for user "locked"', "PGPASSWORD"),
+        ("rights", "permission denied", "GRANT"),
+    ],
+)
+def test_what_the_server_refuses_is_said_at_once(
+    what: str, said: str, hint: str, server: Postgres
+) -> None:
+    if what == "role":
+        url = server.database().replace("satchel@", "stranger:secret@")
+    elif what == "database":
+        url = server.url("nothing")
+    elif what == "password":
+        url = locked(server)
+    else:
+        url = server.database()
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("CREATE ROLE poor LOGIN")
+        url = url.replace("satchel@", "poor@")
+
+    async def scene() -> None:
+        async with limiter("postgres", url, Limit(100, 2)) as limits, limits.slot("model"):
+            pass
+
+    began = time.monotonic()
+    with pytest.raises(ServerFailed) as caught:
+        asyncio.run(scene())
+    assert time.monotonic() - began < 10
+    assert said in caught.value.message
+    assert "does not answer" not in caught.value.message
+    assert "secret" not in caught.value.message
+    assert "wrong" not in caught.value.message
+    assert hint in caught.value.hint
+
+
+@pytest.mark.timeout(30)
+def test_the_engine_says_it_too(server: Postgres) -> None:
+    async def scene() -> None:
+        async with DbosEngine(None, server.url("nothing")):
+            pass
+
+    with pytest.raises(ServerFailed, match='database "nothing" does not exist') as caught:
+        asyncio.run(scene())
+    assert "createdb nothing" in caught.value.hint
+
+
+def test_addresses_are_shown_without_passwords() -> None:
+    assert without_password("postgresql://a:b@h/d?x=1") == "postgresql://a:***@h/d?x=1"
+    assert without_password("host=h password='a b' user=u") == "host=h password=*** user=u"
+    assert (
+        without_password("postgresql://h/d?password=b&x=1") == "postgresql://h/d?password=***&x=1"
+    )
+    assert without_password("postgresql://a@h/d") == "postgresql://a@h/d"
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql://u:hun/ter2@h/d", "postgresql://u:***@h/d"),
+        ("postgresql://u:hun@ter2@h/d", "postgresql://u:***@h/d"),
+        ("postgresql://u:hun?ter2#x@h/d", "postgresql://u:***@h/d"),
+        ("postgresql://u%40x:hunter2@h1,h2/d", "postgresql://u%40x:***@h1,h2/d"),
+        ("postgresql+psycopg://:hunter2@/d", "postgresql+psycopg://:***@/d"),
+        ("host=h password = hunter2 user=u", "host=h password = *** user=u"),
+        ("host=h password=hun&ter2 user=u", "host=h password=*** user=u"),
+        ("host=h PASSWORD=hunter2", "host=h PASSWORD=***"),
+        (r"password=hun\ ter2 user=u", "password=*** user=u"),
+        ("postgresql://h/d?%70assword=hunter2&x=1", "postgresql://h/d?%70assword=***&x=1"),
+        ("postgresql://h/d?PASSWORD=hun ter2", "postgresql://h/d?PASSWORD=***"),
+        ("dbname=postgresql://h/d?sslpassword=hunter2", "dbname=postgresql://h/d?sslpassword=***"),
+        ("dbname='postgres://u:hun@h' password='t 2'", "dbname='postgres://u:***@h' password=***"),
+        ("password=a=hunter2 user=u", "password=*** user=u"),
+    ],
+)  # fmt: skip
+def test_no_form_of_address_shows_its_password(address: str, shown: str) -> None:
+    assert without_password(address) == shown
+    told = str(failed(address, f'cannot read "{address}"'))
+    assert "hun" not in told
+    assert "ter2" not in told
+
+
+@pytest.mark.parametrize("said", ["hun/ter2", "hun%2Fter2", "hun%2fter2", "hun", "ter2@h/d"])
+def test_nor_does_what_the_driver_says(said: str) -> None:
+    for address in ("postgresql://u:hun/ter2@h/d", "postgresql://u:hun%2Fter2@h/d"):
+        for text in (f'no "{said}" here', f'FATAL:  database "{said}" does not exist'):
+            told = str(failed(address, text))
+            assert "hun" not in told
+            assert "ter2" not in told
+
+
+def test_names_and_ordinary_words_stay() -> None:
+    for password in ("ann", "password", "sales"):
+        told = failed(
+            f"postgresql://ann:{password}@h/sales",
+            'FATAL:  password authentication failed for user "ann"',
+        )
+        assert 'password authentication failed for user "ann"' in told.message
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://u:hun/ter2@h:5/d",
+        "postgresql://u:hun?ter2@h/d?application_name=x",
+        "postgresql://u%40x:p%20w%zz@h/d",
+        "postgresql://u@x:pw@h/d",
+        "postgresql://u:@h/d",
+        "postgresql://u@h/d",
+        "postgresql://u:pw@[::1]:5/d",
+        "postgresql://h:5/d",
+        "postgresql:///d?host=/var/run",
+        "postgres://u:pw@h/d",
+        "postgresql+psycopg://u:pw@h/d",
+    ],
+)
+def test_the_limiter_reads_an_address_as_the_engine_does(address: str) -> None:
+    engine = make_url(address.replace("postgres:", "postgresql:"))
+    found = conninfo_to_dict(for_driver(address))
+    assert found.get("user") == engine.username
+    assert found.get("password", "") == (engine.password or "")
+    assert found.get("host") == engine.host or engine.host is None
+    assert str(found.get("port", "")) == str(engine.port or "")
+    assert found.get("dbname") == engine.database
+
+
+@pytest.mark.timeout(30)
+def test_a_password_with_signs_lets_the_limiter_in(server: Postgres) -> None:
+    url = server.database()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE signs SUPERUSER LOGIN PASSWORD 'hun/t?r%2'")
+        rules = Path(server.data, "pg_hba.conf")
+        rules.write_text(f"host all signs all scram-sha-256\n{rules.read_text()}")
+        connection.execute("SELECT pg_reload_conf()")
+
+    async def scene() -> None:
+        address = url.replace("satchel@", "signs:hun/t?r%2@")
+        async with limiter("postgres", address, Limit(100, 2)) as limits, limits.slot("model"):
+            pass
+
+    asyncio.run(scene())
+
+
+@pytest.mark.timeout(30)
+def test_no_goal_writes_the_password_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("satchel.goals.limits.shared_postgres._PATIENCE", 0.1)
+    address = "postgresql://u:hun/ter2@127.0.0.1:1/d"
+
+    class Limited:
+        limits = PostgresLimiter({"*": Limit(at_once=1)}, address)
+
+        async def run(self, work: Work) -> Done:
+            async with self.limits.slot("model"):
+                return Done(work.prompt)
+
+    async def scene() -> str:
+        plan = Plan("g", (Step("a", "llm", prompt="p"),), retry=Retry(attempts=1))
+        async with LocalEngine(Limited(), str(tmp_path)) as engine:
+            await engine.submit(Goal("g", plan))
+            error = (await engine.wait("g", 20)).steps["a"].error
+        assert error is not None
+        return error.message
+
+    said = asyncio.run(scene())
+    assert "u:***@127.0.0.1:1/d" in said
+    for file in tmp_path.rglob("*"):
+        if file.is_file():
+            assert b"ter2" not in file.read_bytes()
+
+
+def test_an_address_that_cannot_be_read_is_said_at_once_and_without_its_password() -> None:
+    async def scene() -> None:
+        limits = PostgresLimiter({"*": Limit(at_once=1)}, "host=h nonsense=1 password=hunter2")
+        async with limits, limits.slot("model"):
+            pass
+
+    began = time.monotonic()
+    with pytest.raises(ServerFailed, match="nonsense") as caught:
+        asyncio.run(scene())
+    assert time.monotonic() - began < 5
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_server_that_is_starting_is_waited_for() -> None:
+    found = refusal("connection failed: FATAL:  the database system is starting up")
+    assert found is not None
+    assert found.passes
+    assert refusal("connection to server failed: Connection refused") is None
 
 
 def test_a_server_that_is_restarted_is_waited_for(server: Postgres) -> None:

@@ -154,6 +154,11 @@ def _untangle(
     rows[:] = best
 
 
+def _even(number: float) -> float:
+    """Without the last digits, in which versions of Python differ, and without a minus at 0."""
+    return round(number, 3) + 0.0
+
+
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
@@ -261,7 +266,7 @@ def _measure(
             tall[name] = sizes[name][1] if name in sizes else height
         y += height + _DROP
     boxes = {
-        name: Box(centres[name] - left - width / 2, tops[name], width, height)
+        name: Box(_even(centres[name] - left - width / 2), tops[name], width, height)
         for name, (width, height) in sizes.items()
     }
     leaves = _docks([(chain[0], centres[chain[1]]) for chain in chains], sizes)
@@ -270,7 +275,7 @@ def _measure(
     for number, chain in enumerate(chains):
         points: list[tuple[float, float]] = []
         for spot, name in enumerate(chain):
-            x = centres[name] - left
+            x = _even(centres[name] - left)
             if spot:
                 points.append((x, tops[name]))
             if spot < len(chain) - 1:

@@ -6,18 +6,19 @@ people answered, another one goes on where the one before it stopped.
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel._language import say
 from satchel.errors import NotFound
-from satchel.goals.model import OVER, Answer, Budget, Goal, GoalSummary, StepResult
-from satchel.goals.reports import pack, report_of, unpack
+from satchel.goals.model import OVER, Answer, Goal, GoalSummary, StepResult
+from satchel.goals.reports import NOTHING, Spent, last_sign, pack, report_of, unpack
 from satchel.goals.revision import going_on
-from satchel.goals.spending import NOTHING
 from satchel.goals.wiring import needs_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from dbos import DBOSClient, WorkflowStatus
 
@@ -61,8 +62,10 @@ class Order(NamedTuple):
     keep: tuple[str, ...] | None = None
     """Which of them hold; those that have ended when None."""
     answers: Mapping[str, Answer] = {}
-    spent: Budget = NOTHING
+    spent: Spent = NOTHING
     """What earlier revisions took for results that are not kept."""
+    born: str = ""
+    """Which goal of this name it is: one may be removed, and another take its name."""
 
     def packed(self) -> dict[str, Any]:
         """As DBOS keeps it."""
@@ -73,6 +76,7 @@ class Order(NamedTuple):
             "keep": None if self.keep is None else list(self.keep),
             "answers": {step: pack(answer) for step, answer in self.answers.items()},
             "spent": pack(self.spent),
+            "born": self.born,
         }
 
     @classmethod
@@ -88,7 +92,8 @@ class Order(NamedTuple):
             packed.get("before", ""),
             None if keep is None else tuple(keep),
             {step: unpack(Answer, answer) for step, answer in answers.items()},
-            unpack(Budget, packed.get("spent") or {}),
+            unpack(Spent, packed.get("spent") or {}),
+            packed.get("born", ""),
         )
 
 
@@ -100,6 +105,24 @@ class Run(NamedTuple):
     """DBOS' word for it."""
     worker: str
     row: WorkflowStatus
+
+    @property
+    def born(self) -> str:
+        """Which goal of this name it is of."""
+        return (self.row.attributes or {}).get("born", "")
+
+    @property
+    def begun(self) -> float:
+        """When it was put into the queue: DBOS itself knows only the second, on SQLite."""
+        found = (self.row.attributes or {}).get("begun")
+        return float(found or (self.row.created_at or 0) / 1000)
+
+    @property
+    def ended(self) -> float:
+        """When it was over, by the clock of the database; 0 while it is not."""
+        if self.state not in OVER:
+            return 0.0
+        return (self.row.completed_at or self.row.updated_at or 0) / 1000
 
     @property
     def moving(self) -> bool:
@@ -169,6 +192,18 @@ class Runs:
             latest = max(runs)
         return runs[latest]
 
+    def all_of(self, latest: Run) -> list[str]:
+        """Every run of a goal, by its latest."""
+        found: list[str] = []
+        for revision in range(1, latest.id.revision + 1):
+            number = 1
+            while more := self._some(
+                [RunId(latest.id.goal, revision, number + n) for n in range(8)]
+            ):
+                found += map(str, sorted(more))
+                number += 8
+        return found
+
     def _some(self, ids: Sequence[RunId]) -> dict[RunId, Run]:
         found = self._client.list_workflows(
             workflow_ids=[str(one) for one in ids], load_input=False
@@ -203,14 +238,19 @@ class Runs:
         )
         return {row.executor_id for row in found if row.executor_id}
 
-    def order(self, run: str) -> Order:
+    def order(self, run: str, born: str) -> Order:
         """What a run was told: that never changes, so it is asked once.
+
+        Args:
+            run: Which.
+            born: Of which goal of that name: another process may have removed the one that is
+                remembered here.
 
         Raises:
             NotFound: there is no such run.
         """
         order = self._orders.get(run)
-        if order is None:
+        if order is None or order.born != born:
             order = self._read(run)
             self.keep(order)
         return order
@@ -220,6 +260,11 @@ class Runs:
         while len(self._orders) >= _KEPT:
             self._orders.pop(next(iter(self._orders)), None)
         self._orders[str(order.run)] = order
+
+    def forget(self, runs: Sequence[str]) -> None:
+        """These are no more."""
+        for run in runs:
+            self._orders.pop(run, None)
 
     def _read(self, run: str) -> Order:
         found = self._client.list_workflows(workflow_ids=[run], load_output=False)
@@ -240,7 +285,7 @@ class Runs:
         """What a run knows before it begins: of runs that are over, so always the same."""
         chain = [order]  # the latest first; people may have answered a thousand times
         while chain[-1].before:
-            chain.append(self.order(chain[-1].before))
+            chain.append(self.order(chain[-1].before, order.born))
         known: dict[str, StepResult] = {}
         for one in reversed(chain[:-1]):
             results = {**known, **self.results(one.before)}
@@ -263,7 +308,7 @@ class Runs:
 
     def report(self, run: Run) -> GoalReport:
         """How far a goal is, by its latest run."""
-        order = self.order(str(run.id))
+        order = self.order(str(run.id), run.born)
         results = {
             **(self._still_asking(order) if run.moving else {}),
             **self.known(order),
@@ -272,37 +317,60 @@ class Runs:
         if run.state == "running":
             for name in _at_work(order.goal.plan, results):
                 results[name] = StepResult(name, "running")
-        return report_of(
+        report = report_of(
             order.goal,
             results,
             run.state,
             reason=run.reason,
             engine=ENGINE,
             revision=run.id.revision,
+            spent=order.spent,
+            ended=run.ended,
         )
+        # DBOS knows only the second, on SQLite: no goal ends before its steps.
+        return report._replace(ended=max(report.ended, last_sign(report))) if run.ended else report
 
-    def summaries(self, states: Sequence[GoalState], limit: int) -> list[GoalSummary]:
-        """The latest goals first."""
-        seen: set[str] = set()
+    def summaries(
+        self, states: Sequence[GoalState], limit: int, before: float | None = None
+    ) -> list[GoalSummary]:
+        """Those first that were submitted last."""
         found: list[GoalSummary] = []
-        offset = 0
-        while len(found) < limit:
-            page = self._client.list_workflows(
-                name=WORKFLOW, sort_desc=True, limit=_PAGE, offset=offset, load_input=False
-            )
-            for row in page:
-                run = _run(row)
-                if run is None or run.id.goal in seen:
-                    continue
-                seen.add(run.id.goal)
-                if not states or run.state in states:
-                    found.append(self._summary(run))
-                if len(found) >= limit:
-                    break
-            if len(page) < _PAGE:
+        for run in self._by_submission(before):
+            if len(found) >= limit:
                 break
-            offset += _PAGE
+            if not states or run.state in states:
+                found.append(self._summary(run))
         return found
+
+    def _by_submission(self, before: float | None) -> Iterator[Run]:
+        """The latest run of each goal, in the order of their first runs, the last one first.
+
+        A goal's first run is its oldest, so its others have been seen when it comes; but for those
+        that began after `before`.
+        """
+        latest: dict[str, Run] = {}
+        offset = 0
+        until = None if before is None else datetime.fromtimestamp(before, UTC).isoformat()
+        page = [None] * _PAGE
+        while len(page) == _PAGE:
+            page = self._client.list_workflows(
+                name=WORKFLOW, sort_desc=True, limit=_PAGE, offset=offset, load_input=False,
+                end_time=until,
+            )  # fmt: skip
+            offset += _PAGE
+            for run in map(_run, page):
+                if run is None:
+                    continue
+                name = run.id.goal
+                if name not in latest or latest[name].id < run.id:
+                    latest[name] = run
+                if run.id == RunId(name, 1, 1):
+                    found = latest.pop(name)
+                    if before is None:
+                        yield found
+                    elif run.begun < before:
+                        yield self.latest(name)
+        yield from latest.values()  # somebody removed their first runs from the database
 
     def _summary(self, run: Run) -> GoalSummary:
         about = run.row.attributes or {}
@@ -330,16 +398,18 @@ def ending(report: GoalReport) -> dict[str, Any]:
     return {
         "state": report.state,
         "reason": report.reason,
-        "started": report.started,
+        # As the whole goal says it: an earlier run of it may have begun before this one.
+        "started": min((one.started for one in report.steps.values() if one.started), default=0.0),
         "seconds": report.seconds,
         "done": sum(one.state == "done" for one in report.steps.values()),
     }
 
 
-def about(goal: Goal) -> dict[str, Any]:
+def about(order: Order) -> dict[str, Any]:
     """What a list shows of a goal, so that it need not read plans."""
-    text = goal.plan.goal[:300].replace("\0", "")  # PostgreSQL minds it in JSON
-    return {"goal": text, "steps": len(goal.plan.steps)}
+    plan = order.goal.plan
+    text = plan.goal[:300].replace("\0", "")  # PostgreSQL minds it in JSON
+    return {"goal": text, "steps": len(plan.steps), "born": order.born, "begun": time.time()}
 
 
 def over(state: str) -> bool:

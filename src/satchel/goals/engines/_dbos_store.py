@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from satchel._fs import make_private
 from satchel._language import say
 from satchel._optional import require
-from satchel.errors import InvalidInput, ServerFailed
-from satchel.goals.artefacts import checked, digest_of
+from satchel.errors import InvalidInput, StepFailed
+from satchel.goals.artefacts import checked, digest_of, named, parts
 from satchel.goals.model import Answer
+from satchel.goals.refusals import failed
 from satchel.goals.reports import pack, unpack
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ _TABLES = (
     (
         "CREATE TABLE IF NOT EXISTS {in}satchel_artefacts (digest TEXT PRIMARY KEY,"
         " data {bytes} NOT NULL, kept DOUBLE PRECISION NOT NULL)"
+    ),
+    (
+        "CREATE TABLE IF NOT EXISTS {in}satchel_outputs (goal TEXT NOT NULL, digest TEXT NOT NULL,"
+        " data {bytes} NOT NULL, kept DOUBLE PRECISION NOT NULL, PRIMARY KEY (goal, digest))"
     ),
     (
         "CREATE TABLE IF NOT EXISTS {in}satchel_stopping (run TEXT PRIMARY KEY,"
@@ -129,7 +134,7 @@ class Store:
             migrate: Makes those of DBOS.
 
         Raises:
-            ServerFailed: the database does not answer.
+            ServerFailed: the database does not answer, or refuses.
         """
         import sqlalchemy as sa
         from sqlalchemy.exc import DBAPIError
@@ -144,18 +149,18 @@ class Store:
                 for statement in _TABLES:
                     connection.execute(sa.text(self._sql(statement)))
         except DBAPIError as exc:
-            shown = self.engine.url.render_as_string(hide_password=True)
-            raise ServerFailed(
-                say("The database `{database}` does not answer: {why}", database=shown,
-                    why=str(exc.orig).strip()),
-                say("Start it, or correct the setting `database`: its role, password or name"),
-            ) from exc  # fmt: skip
+            url = self.engine.url
+            if not self.sqlite:
+                url = url.set(drivername="postgresql")  # as people wrote it
+            # `failed` hides the password, also where the driver's words have it.
+            raise failed(url.render_as_string(hide_password=False), str(exc.orig)) from exc
 
     def _sql(self, statement: str) -> str:
         return (
             statement.replace("{in}", "" if self.sqlite else f"{SCHEMA}.")
             .replace("{now}", self._now)
             .replace("{bytes}", "BLOB" if self.sqlite else "BYTEA")
+            .replace("{share}", "" if self.sqlite else "FOR KEY SHARE")
         )
 
     def _do(self, work: Callable[[sa.Connection], _Given]) -> _Given:
@@ -295,6 +300,14 @@ class Store:
         )
         return [Waiting(str(name), int(revision)) for name, revision in found]
 
+    # The end
+
+    def forget(self, goal: str, runs: Sequence[str]) -> None:
+        """Remove what is kept here of a goal and its runs."""
+        self.execute("DELETE FROM {in}satchel_answers WHERE goal = :goal", goal=goal)
+        for run in runs:
+            self.stopped(run)
+
     def close(self) -> None:
         """Let go of it."""
         self.engine.dispose()
@@ -319,32 +332,98 @@ def _seconds(_wanted: str) -> float:
 
 
 class DatabaseArtefacts:
-    """Large outputs in the same database: every worker finds them, wherever it is."""
+    """Large outputs in the same database: every worker finds them, wherever it is.
 
-    def __init__(self, store: Store) -> None:
+    `satchel_outputs` has those of each goal. `satchel_artefacts` has those of no goal, which an
+    older Satchel kept: they are only read, and replaced when they are damaged.
+    """
+
+    def __init__(self, store: Store, goal: str = "", run: str = "", born: str = "") -> None:
         self._store = store
+        self._goal = goal
+        self._run = run
+        self._born = born
 
     async def put(self, data: bytes) -> str:
-        """Keep them, once; what is damaged is replaced."""
+        """Keep them, once; what is damaged is replaced.
+
+        Raises:
+            StepFailed: the run for which they are is gone: its worker was frozen, and its goal
+                was removed meanwhile.
+        """
         import asyncio
 
         digest = digest_of(data)
-        await asyncio.to_thread(
-            self._store.execute,
+        values = {"digest": digest, "data": data}
+        statement = (
             "INSERT INTO {in}satchel_artefacts (digest, data, kept) VALUES (:digest, :data, {now})"
-            " ON CONFLICT (digest) DO UPDATE SET data = excluded.data",
-            digest=digest,
-            data=data,
+            " ON CONFLICT (digest) DO UPDATE SET data = excluded.data"
         )
-        return digest
+        if self._goal:
+            values["goal"] = self._goal
+            statement = (
+                "INSERT INTO {in}satchel_outputs (goal, digest, data, kept)"
+                " VALUES (:goal, :digest, :data, {now})"
+                " ON CONFLICT (goal, digest) DO UPDATE SET data = excluded.data"
+            )
+        if self._run:
+            # Who removes the run waits for us, or we see that it is gone: nothing is left behind.
+            statement = (
+                "INSERT INTO {in}satchel_outputs (goal, digest, data, kept)"
+                " SELECT :goal, :digest, CAST(:data AS {bytes}), {now} FROM {in}workflow_status"
+                " WHERE workflow_uuid = :run"
+                " AND COALESCE(CAST(attributes AS TEXT), '') LIKE :born {share}"
+                " ON CONFLICT (goal, digest) DO UPDATE SET data = excluded.data"
+            )
+            values |= {"run": self._run, "born": f"%{self._born}%"}
+        if not await asyncio.to_thread(self._store.execute, statement, **values):
+            raise StepFailed("CANCELLED", "Its goal was removed", retryable=False)
+        return named(self._goal, digest)
 
-    async def get(self, digest: str) -> bytes:
+    async def get(self, name: str) -> bytes:
         """Give them back."""
         import asyncio
 
-        found = await asyncio.to_thread(
-            self._store.rows,
-            "SELECT data FROM {in}satchel_artefacts WHERE digest = :digest",
-            digest=digest,
-        )
+        goal, digest = parts(name)
+        statement = "SELECT data FROM {in}satchel_artefacts WHERE digest = :digest"
+        values = {"digest": digest}
+        if goal:
+            values["goal"] = goal
+            statement = (
+                "SELECT data FROM {in}satchel_outputs WHERE goal = :goal AND digest = :digest"
+            )
+        found = await asyncio.to_thread(self._store.rows, statement, **values)
         return checked(bytes(found[0][0]) if found else None, digest)
+
+    def of(self, goal: str) -> DatabaseArtefacts:
+        """For one goal."""
+        return DatabaseArtefacts(self._store, goal)
+
+    def of_run(self, goal: str, run: str, born: str) -> DatabaseArtefacts:
+        """For one run of a goal: what it keeps when it is gone is refused.
+
+        Args:
+            goal: Whose it is.
+            run: Which run.
+            born: Which goal of this name it is.
+        """
+        return DatabaseArtefacts(self._store, goal, run, born)
+
+    async def forget(self, goal: str) -> None:
+        """Remove them."""
+        import asyncio
+
+        await asyncio.to_thread(
+            self._store.execute, "DELETE FROM {in}satchel_outputs WHERE goal = :goal", goal=goal
+        )
+
+    async def sweep(self, goal: str) -> None:
+        """Remove what outlived its goal; nothing happens while there is a goal of this name."""
+        import asyncio
+
+        await asyncio.to_thread(
+            self._store.execute,
+            "DELETE FROM {in}satchel_outputs WHERE goal = :goal AND NOT EXISTS"
+            " (SELECT 1 FROM {in}workflow_status WHERE workflow_uuid = :first)",
+            goal=goal, first=f"{goal}.1.1",
+        )  # fmt: skip

@@ -19,7 +19,7 @@ from satchel.errors import Refused
 from satchel.goals.engines._dbos_lease import Lease
 from satchel.goals.engines._dbos_process import own_name
 from satchel.goals.engines._dbos_runs import STEP, WORKFLOW, Order, ending
-from satchel.goals.engines._dbos_store import IDLE, SCHEMA
+from satchel.goals.engines._dbos_store import IDLE, SCHEMA, DatabaseArtefacts
 from satchel.goals.execute import execute
 from satchel.goals.model import StepResult
 from satchel.goals.perform import perform
@@ -40,8 +40,9 @@ VERSION = "1"
 """Of the workflow's shape. A plan is data, so this changes only when recorded runs of an older
 Satchel could not be replayed any more."""
 QUEUE = "satchel-goals"
-RECOVERIES = 5
-"""A goal whose workers die so often, without a step being done meanwhile, is set aside."""
+RECOVERIES = 20
+"""A goal whose workers die so often, without a step being done meanwhile, is set aside. With 5, of
+400 goals whose worker was killed every second six were, through no fault of theirs."""
 _LOOK = 0.5
 """Seconds between two looks for runs that were cancelled."""
 _EXPECTED = ("Asyncio task cancelled", "no longer owned", "cancelled during execution",
@@ -147,7 +148,7 @@ class Worker:
             known = await asyncio.to_thread(self._runs.known, order) if order.before else {}
             report = await execute(
                 order.goal,
-                _Execution(self, name, task, self._lease.doubts),
+                _Execution(self, order, task, self._lease.doubts),
                 known=known,
                 answers=order.answers,
                 revision=order.run.revision,
@@ -301,15 +302,21 @@ class Worker:
 class _Execution:
     """One run, as `execute` sees it."""
 
-    def __init__(self, worker: Worker, run: str, task: asyncio.Task[Any], doubts: int) -> None:
+    def __init__(self, worker: Worker, order: Order, task: asyncio.Task[Any], doubts: int) -> None:
         from dbos import DBOS
 
-        self.run = run
+        self.run = str(order.run)
         self.task = task
         self.doubts = doubts
         """The worker's, when this run was surely its own."""
         self._worker = worker
-        self._bench = worker.bench._replace(runner=_Guarded(self, worker))
+        kept = worker.bench.artefacts
+        self._bench = worker.bench._replace(
+            runner=_Guarded(self, worker),
+            artefacts=kept.of_run(order.goal.id, self.run, order.born)
+            if isinstance(kept, DatabaseArtefacts)
+            else kept.of(order.goal.id),
+        )
         self._step = DBOS.run_step_async
         self._again = False
 

@@ -6,10 +6,10 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from satchel.goals.execution import Progress
+from satchel.goals.execution import Progress, Workbench
 from satchel.goals.model import OVER, StepEvent, StepResult
 from satchel.goals.perform import perform
-from satchel.goals.reports import report_of
+from satchel.goals.reports import last_sign, report_of
 from satchel.goals.revision import still_known
 from satchel.goals.spending import NOTHING, spent
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from satchel.goals.engines._local_journal import Journal
-    from satchel.goals.engines.base import Workbench
     from satchel.goals.model import Answer, Goal, GoalReport, GoalState, Plan, Step, StepCall
 
 AT_REST: frozenset[str] = OVER | {"asking", "queued"}
@@ -38,6 +37,8 @@ class Held:
         self.state: GoalState = "queued"
         self.reason = ""
         self.started = 0.0
+        self.over_since = 0.0
+        """When the last run ended, where that is known."""
         self.progress = Progress()
         self.progress.watched = False
         self.ended: GoalReport | None = None
@@ -70,7 +71,7 @@ class Held:
                 **results,
                 **{name: StepResult(name, "running", started=since) for name, since in running},
             }
-        return report_of(
+        report = report_of(
             self.goal,
             results,
             self.state,
@@ -78,7 +79,12 @@ class Held:
             engine=engine,
             started=self.started,
             revision=self.revision,
+            spent=self.spent,
+            ended=self.over_since,
         )
+        if self.state in OVER and not self.over_since:
+            return report._replace(ended=last_sign(report))
+        return report
 
     def begin(self) -> None:
         """A run begins."""
@@ -87,9 +93,10 @@ class Held:
         self.started = self.started or time.time()
         self._tell_all("running")
 
-    def end(self, report: GoalReport) -> None:
+    def end(self, report: GoalReport, at: float) -> None:
         """A run has ended."""
-        self.ended = report
+        self.over_since = at
+        self.ended = report._replace(ended=at) if report.state in OVER else report
         self.state, self.reason = report.state, report.reason
         self._tell_all(report.state, report.reason)
 
@@ -167,7 +174,7 @@ class LocalExecution:
 
     def __init__(self, held: Held, bench: Workbench) -> None:
         self._held = held
-        self._bench = bench
+        self._bench = Workbench(bench.runner, bench.artefacts.of(held.goal.id), bench.large)
         self._journal = held.journal
         self.now: Callable[[], float] = time.time
         self.tell: Callable[[StepEvent], None] = held.tell

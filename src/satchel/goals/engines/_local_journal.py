@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _TAIL = 8_192
 """Bytes at the end of a journal that mostly say how it stands."""
+_HEAD = 64
+"""Bytes at the beginning that say when it was submitted."""
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -47,13 +49,16 @@ class Journal:
         """Become the one who runs it; False when another process is."""
         from filelock import Timeout
 
-        lock = self._lock_of("lock")
-        try:
-            lock.acquire(timeout=seconds)
-        except Timeout:
-            return False
-        self._lock = lock
-        return True
+        while True:
+            lock = self._lock_of("lock")
+            try:
+                lock.acquire(timeout=seconds)
+            except Timeout:
+                return False
+            except FileNotFoundError:
+                continue  # who removed the goal has just removed the folder as well
+            self._lock = lock
+            return True
 
     def leave(self) -> None:
         """Let others run it."""
@@ -104,7 +109,7 @@ class Journal:
 
     def begin(self, goal: Goal, at: float) -> None:
         """The first line."""
-        self._add({"goal": pack(goal), "at": at}, sync=True)
+        self._add({"at": at, "goal": pack(goal)}, sync=True)
         sync_folder(self.folder)
 
     def add_result(self, result: StepResult) -> None:
@@ -123,9 +128,9 @@ class Journal:
         """A new revision begins with these results."""
         self._add({"revision": revision, "plan": pack(plan), "keep": keep}, sync=True)
 
-    def add_end(self, state: GoalState, reason: str) -> None:
+    def add_end(self, state: GoalState, reason: str, at: float) -> None:
         """A run has ended."""
-        self._add({"end": state, "reason": reason}, sync=True)
+        self._add({"end": state, "reason": reason, "at": at}, sync=True)
 
     def _add(self, line: dict[str, Any], *, sync: bool = False) -> None:
         if self._file < 0:
@@ -138,9 +143,47 @@ class Journal:
         if sync:
             os.fsync(self._file)
 
-    def exists(self) -> bool:
-        """Whether the first line was written."""
-        return os.path.exists(self.path) and os.path.getsize(self.path) > 0
+    def began(self) -> float | None:
+        """When the goal was submitted; None when the first line was not written."""
+        try:
+            with open(self.path, "rb") as file:
+                head = file.read(_HEAD)
+                if not head:
+                    return None
+                if head.startswith(b'{"at":'):
+                    return float(head[len(b'{"at":') :].partition(b",")[0])
+                line = json.loads(head + file.readline())  # of an older Satchel: it comes last
+                return float(line["at"])
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (ValueError, KeyError, TypeError):
+            return 0.0  # torn by a crash
+
+    # --- the end --------------------------------------------------------------------------
+
+    def remove(self) -> None:
+        """Remove all of it; the lock must be ours, and is let go.
+
+        The journal goes first: without it there is no goal, whatever else is left by a crash. A
+        lock that is removed while it is held is no lock any more for who waits for it.
+        """
+        from contextlib import suppress
+
+        with suppress(FileNotFoundError):
+            os.unlink(self.path)
+        self.forget_stop()
+        lock = os.path.join(self.folder, "lock")
+        with suppress(OSError):
+            os.unlink(os.path.join(self.folder, "answer.lock"))
+        if os.name == "posix":
+            os.unlink(lock)
+        self.leave()
+        with suppress(OSError):
+            if os.name != "posix":
+                os.unlink(lock)  # an open file cannot be removed there
+            os.rmdir(self.folder)
+        with suppress(OSError):
+            sync_folder(os.path.dirname(self.folder))
 
 
 def lines_of(path: str) -> Iterator[dict[str, Any]]:

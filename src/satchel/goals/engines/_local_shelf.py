@@ -91,29 +91,32 @@ class Shelf:
         # Who runs may have ended just now, or its process is gone.
         return state in {"", "running", *states}
 
-    def forget(self, ended: Held) -> None:
-        """One more is over: keep only the latest of those in memory."""
+    def make_room(self, ended: Held) -> list[str]:
+        """One more is over: keep only the latest of those in memory. Returns who is gone."""
         if self.folder:
-            return
+            return []
+        gone: list[str] = []
         self.here[ended.goal.id] = self.here.pop(ended.goal.id, ended)
         if len(self.here) <= KEPT + KEPT // 10:
-            return
+            return gone
         for name in [name for name, held in self.here.items() if held.forgettable()]:
             if len(self.here) <= KEPT:
-                return
+                break
             del self.here[name]
+            gone.append(name)
+        return gone
 
-    def names(self) -> list[str]:
-        """All goals, the latest first."""
+    def names(self, before: float | None = None) -> list[str]:
+        """All goals, or those submitted before a moment; those first that were submitted last."""
+        found: list[tuple[float, str]] = []
         if not self.folder:
-            return sorted(self.here, key=lambda name: self.here[name].started, reverse=True)
-        found: list[tuple[int, str]] = []
-        if os.path.isdir(self.folder):
+            found = [(held.started, name) for name, held in self.here.items()]
+        elif os.path.isdir(self.folder):
             for name in os.listdir(self.folder):
-                journal = Journal(os.path.join(self.folder, name))
-                if journal.exists():
-                    found.append((os.stat(journal.path).st_mtime_ns, name))
-        return [name for _, name in sorted(found, reverse=True)]
+                began = Journal(os.path.join(self.folder, name)).began()
+                if began is not None:
+                    found.append((began, name))
+        return [name for at, name in sorted(found, reverse=True) if before is None or at < before]
 
     def _read(self, goal_id: str) -> tuple[Held, Journal]:
         plain = goal_id not in {"", ".", ".."} and os.path.basename(goal_id) == goal_id
@@ -178,6 +181,7 @@ def _fold(held: Held, line: dict[str, Any]) -> None:
         held.state, held.reason = "queued", ""
     elif "end" in line:
         held.state, held.reason = line["end"], line.get("reason", "")
+        held.over_since = float(line.get("at", 0.0))  # an older Satchel did not write it
     elif "run" in line:
         held.state, held.reason = "running", ""
 

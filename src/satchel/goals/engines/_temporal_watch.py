@@ -1,9 +1,13 @@
-"""What happens to a goal on Temporal? The workflow tells what is new; else reports are compared."""
+"""What happens to a goal on Temporal? The workflow tells what is new; else reports are compared.
+
+That a step is tried again only its worker knows: it says so with its signs of life, which the
+server shows as long as the step runs. A step that ends sooner says it in its notes alone.
+"""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from satchel._optional import require
 from satchel.goals.engines import _temporal_wire as wire
@@ -17,6 +21,8 @@ except ImportError:
     raise
 
 if TYPE_CHECKING:
+    from temporalio.client import WorkflowExecutionDescription
+
     from satchel.goals.engines._temporal_look import Looker
     from satchel.goals.model import GoalReport, StepResult
 
@@ -34,10 +40,30 @@ class Watched:
         self._after = 0
         self._told: dict[str, set[str]] = {"": set()}
         """Step -> its states that were told; the goal's own under the empty name."""
+        self._tries: set[tuple[str, float]] = set()
+        """New tries that were told: of which step, and when."""
 
     async def next(self) -> tuple[list[StepEvent], bool]:
         """What is new, and whether nothing more comes by itself."""
         found = await self._looker.describe(self._goal)
+        tries = await self._new_tries(found)
+        events, rest = await self._others(found)
+        return _merged(events, tries), rest
+
+    async def _new_tries(self, found: WorkflowExecutionDescription) -> list[StepEvent]:
+        """What workers say of steps that they try again."""
+        events: list[StepEvent] = []
+        for pending in found.raw_description.pending_activities:
+            payloads = pending.heartbeat_details.payloads
+            for said in await found.data_converter.decode(payloads) if payloads else ():
+                for packed in cast("list[Any]", said) if isinstance(said, list) else ():
+                    event = unpack(StepEvent, packed)
+                    if (event.step, event.at) not in self._tries:
+                        self._tries.add((event.step, event.at))
+                        events.append(event)
+        return events
+
+    async def _others(self, found: WorkflowExecutionDescription) -> tuple[list[StepEvent], bool]:
         if found.status == WorkflowExecutionStatus.RUNNING and found.history_length > 2:
             events: list[StepEvent] = []
             if found.run_id != self._run:
@@ -92,3 +118,16 @@ class Watched:
             at = result.started + result.seconds
             events.append(StepEvent(self._goal, name, state, at, "", result))
         return events
+
+
+def _merged(events: list[StepEvent], tries: list[StepEvent]) -> list[StepEvent]:
+    """All in one row: the new tries of a step come before its end."""
+    if not tries:
+        return events
+    merged: list[StepEvent] = []
+    for event in events:
+        if event.state in ENDS:
+            merged += [one for one in tries if one.step == event.step]
+            tries = [one for one in tries if one.step != event.step]
+        merged.append(event)
+    return merged + tries

@@ -14,11 +14,11 @@ from satchel._language import say
 from satchel._optional import require
 from satchel.errors import InvalidInput
 from satchel.goals.artefacts import is_reference
-from satchel.goals.model import Answer, Budget, Goal
-from satchel.goals.reports import pack, pack_results, unpack, unpack_results
-from satchel.goals.spending import NOTHING
+from satchel.goals.model import Answer, Goal
+from satchel.goals.reports import NOTHING, Spent, pack, pack_results, unpack, unpack_results
 
 try:
+    from temporalio import activity
     from temporalio.api.common.v1 import Payload
     from temporalio.converter import (
         CompositePayloadConverter,
@@ -32,9 +32,16 @@ except ImportError:
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from satchel.goals.artefacts import Artefacts
     from satchel.goals.model import GoalReport, StepCall, StepResult
 
 WORKFLOW = "satchel.goal"
+FORGOTTEN = "satchel.forgotten"
+"""The workflow that takes the place of one that is removed, until the server has removed it."""
+GONE = "forgotten"
+"""Why it ended, when all was removed."""
+PREVIOUS = "previous"
+"""The memo that names the run before: the last one of the revision before."""
 ACTIVITY = "satchel.step"
 ANSWER = "answer"
 """The signal that brings a person's word."""
@@ -75,7 +82,7 @@ class Task(NamedTuple):
     at 51,200."""
     bytes: int = 20_000_000
     """The same for its size; Temporal's own end is at 50 MB."""
-    spent: Budget = NOTHING
+    spent: Spent = NOTHING
     """What earlier revisions took for results that are not in `known`."""
 
 
@@ -101,7 +108,7 @@ def unpack_task(packed: Mapping[str, Any]) -> Task:
         packed.get("started", 0.0),
         packed.get("events", Task._field_defaults["events"]),
         packed.get("bytes", Task._field_defaults["bytes"]),
-        unpack(Budget, packed.get("spent", {})),
+        unpack(Spent, packed.get("spent", {})),
     )
 
 
@@ -237,3 +244,27 @@ class Converter(CompositePayloadConverter):
     def __init__(self) -> None:
         others = DefaultPayloadConverter.default_encoding_payload_converters
         super().__init__(*(PlainJSON() if one.encoding == "json/plain" else one for one in others))
+
+
+class ActivityArtefacts:
+    """Artefacts, for activities of many goals at once: whose workflow it is, they are."""
+
+    def __init__(self, artefacts: Artefacts) -> None:
+        self._artefacts = artefacts
+
+    async def put(self, data: bytes) -> str:
+        """Keep them for the goal of the activity that runs: its workflow's id is the goal's."""
+        goal = activity.info().workflow_id if activity.in_activity() else ""
+        return await (self._artefacts.of(goal) if goal else self._artefacts).put(data)
+
+    async def get(self, name: str) -> bytes:
+        """Give them back."""
+        return await self._artefacts.get(name)
+
+    def of(self, goal: str) -> Artefacts:
+        """For one goal."""
+        return self._artefacts.of(goal)
+
+    async def forget(self, goal: str) -> None:
+        """Remove them."""
+        await self._artefacts.forget(goal)

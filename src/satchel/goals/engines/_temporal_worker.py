@@ -31,10 +31,12 @@ except ImportError:
     raise
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from temporalio.client import Client
 
     from satchel.goals.engines.base import Workbench
-    from satchel.goals.model import Done, Work
+    from satchel.goals.model import Done, StepEvent, Work
 
 BEAT = 2.0
 """Seconds between two signs of life; also how long a step goes on that is cancelled."""
@@ -45,6 +47,8 @@ EAGER = 16
 GRACE = 10.0
 """Seconds for steps that are cancelled to clean up."""
 FOREVER = timedelta(days=365)
+SAID = 10
+"""Tries of a step that a sign of life tells of."""
 
 
 class StepWorker:
@@ -134,7 +138,8 @@ class StepWorker:
             bench = self._bench._replace(
                 runner=guard, large=min(self._bench.large, packed["large"])
             )
-            return pack(wire.fitting(await self._performed(call, bench), packed["large"]))
+            result = await self._performed(call, bench, beating.tell)
+            return pack(wire.fitting(result, packed["large"]))
         except asyncio.CancelledError:
             details = activity.cancellation_details()
             if self._leaving or (details is not None and details.worker_shutdown):
@@ -148,9 +153,11 @@ class StepWorker:
             beating.stop()
             self._tasks.discard(task)
 
-    async def _performed(self, call: StepCall, bench: Workbench) -> StepResult:
+    async def _performed(
+        self, call: StepCall, bench: Workbench, tell: Callable[[StepEvent], None]
+    ) -> StepResult:
         try:
-            return await perform(call, bench)
+            return await perform(call, bench, tell)
         except Exception as exc:  # noqa: BLE001 - such as a disk that is full: it is a result too
             return StepResult(call.step.id, "failed", error=error_of(exc))
 
@@ -188,10 +195,17 @@ class _Beat:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._handle = self._loop.call_later(BEAT, self._beat)
+        self._said: list[dict[str, Any]] = []
+        """The last tries: whoever watches takes them from the server."""
 
     def _beat(self) -> None:
-        activity.heartbeat()
+        activity.heartbeat(self._said)
         self._handle = self._loop.call_later(BEAT, self._beat)
+
+    def tell(self, event: StepEvent) -> None:
+        """It is tried again."""
+        self._said = [*self._said[-(SAID - 1) :], pack(event)]
+        activity.heartbeat(self._said)
 
     def stop(self) -> None:
         self._handle.cancel()

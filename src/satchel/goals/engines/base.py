@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, Self
 
+from satchel._language import say
+from satchel.errors import Conflict
 from satchel.goals.execution import Execution, Workbench
 
 if TYPE_CHECKING:
@@ -25,7 +27,17 @@ if TYPE_CHECKING:
     )
 
 
-__all__ = ["Engine", "Execution", "Workbench"]
+__all__ = ["Engine", "Execution", "Workbench", "not_over"]
+
+
+def not_over(goal_id: str, state: str) -> Conflict:
+    """What is said when a goal shall be removed that is not over. The same on every engine."""
+    return Conflict(
+        say("Goal `{goal}` waits for a person", goal=goal_id)
+        if state == "asking"
+        else say("Goal `{goal}` is not over", goal=goal_id),
+        say("Run `satchel goal cancel {goal}` first", goal=goal_id),
+    )
 
 
 class Engine(Protocol):
@@ -66,8 +78,16 @@ class Engine(Protocol):
         """
         ...
 
-    async def list(self, *, states: Sequence[GoalState] = (), limit: int = 50) -> list[GoalSummary]:
-        """The latest goals first."""
+    async def list(
+        self, *, states: Sequence[GoalState] = (), limit: int = 50, before: float | None = None
+    ) -> list[GoalSummary]:
+        """Those first that were submitted last.
+
+        Args:
+            states: Only goals in these; in all when empty.
+            limit: As many at most.
+            before: Only goals that were submitted before this moment, in seconds since the epoch.
+        """
         ...
 
     async def answer(self, goal_id: str, step: str, answer: Answer) -> None:
@@ -114,6 +134,18 @@ class Engine(Protocol):
         Raises:
             NotFound: there is no such goal.
             Conflict: it runs in a process that lives.
+        """
+        ...
+
+    async def forget(self, goal_id: str) -> None:
+        """Remove a goal that is over, with its journal and its large outputs.
+
+        Nobody knows it any more afterwards: the same id may be submitted anew, and runs from
+        scratch. Large outputs of other goals stay, also those that are the same.
+
+        Raises:
+            NotFound: there is no such goal.
+            Conflict: it is running, or waits for a person: cancel it first.
         """
         ...
 

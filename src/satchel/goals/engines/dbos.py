@@ -16,12 +16,14 @@ database is all that they share.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from satchel._language import say
 from satchel._optional import require
-from satchel.errors import Conflict, NotFound, Refused
+from satchel.errors import Conflict, NotFound, Refused, StepFailed
 from satchel.goals import answers
 from satchel.goals.engines._dbos_process import surely_dead
 from satchel.goals.engines._dbos_runs import (
@@ -36,7 +38,7 @@ from satchel.goals.engines._dbos_runs import (
 from satchel.goals.engines._dbos_store import SCHEMA, DatabaseArtefacts, Store
 from satchel.goals.engines._dbos_watch import Waits, Watchers
 from satchel.goals.engines._dbos_worker import APPLICATION, QUEUE, VERSION, Worker
-from satchel.goals.engines.base import Workbench
+from satchel.goals.engines.base import Workbench, not_over
 from satchel.goals.graph import insist
 from satchel.goals.model import OVER
 from satchel.goals.reports import pack, report_of
@@ -191,7 +193,7 @@ class DbosEngine:
     async def submit(self, goal: Goal) -> GoalReport:
         """Begin a goal and come back at once. The same id and plan again is the same goal."""
         insist(goal)
-        order = Order(goal, RunId(goal.id, 1, 1))
+        order = Order(goal, RunId(goal.id, 1, 1), born=secrets.token_hex(8))
         if await self._in_thread(self._begin, order):
             return report_of(goal, {}, "queued", engine=ENGINE)
         return await self._in_thread(self._same_goal, goal)
@@ -206,7 +208,7 @@ class DbosEngine:
             "workflow_id": str(order.run),
             "workflow_id_reuse_policy": "reject",
             "app_version": VERSION,
-            "attributes": about(order.goal),
+            "attributes": about(order),
         }
         if delay is not None:
             options["delay_seconds"] = delay
@@ -221,7 +223,7 @@ class DbosEngine:
         run = self._runs.latest(goal.id)
         plan = pack(goal.plan)
         known = (str(run.id), str(RunId(goal.id, 1, 1)))
-        if not any(pack(self._runs.order(one).goal.plan) == plan for one in known):
+        if not any(pack(self._runs.order(one, run.born).goal.plan) == plan for one in known):
             raise Conflict(
                 say("There is a goal `{goal}` with another plan", goal=goal.id),
                 say("Use another id, or `satchel goal retry` with `--plan` or `--input`"),
@@ -236,6 +238,15 @@ class DbosEngine:
         Raises:
             Conflict: it runs, or was cancelled and a step of it has not ended yet.
         """
+        await self._until_stopped(goal_id)
+        return await self._in_thread(self._retry, goal_id, from_step, plan)
+
+    async def _until_stopped(self, goal_id: str) -> None:
+        """Wait for steps of a goal that was cancelled.
+
+        Raises:
+            Conflict: one has not ended in time.
+        """
         patience = time.monotonic() + _STOPPING
         while await self._in_thread(self._still_stops, goal_id):
             if time.monotonic() > patience:
@@ -246,7 +257,6 @@ class DbosEngine:
                     say("Wait until its worker has ended it, then try again"),
                 )
             await asyncio.sleep(0.1)
-        return await self._in_thread(self._retry, goal_id, from_step, plan)
 
     def _still_stops(self, goal_id: str) -> bool:
         """Whether a worker that lives is still at a step that was cancelled."""
@@ -260,17 +270,19 @@ class DbosEngine:
             raise _busy(goal_id)
         report = self._runs.report(run)
         wanted = report.plan if plan is None else plan
-        earlier = self._runs.order(str(run.id))
+        earlier = self._runs.order(str(run.id), run.born)
         goal = earlier.goal._replace(plan=wanted)
         insist(goal)
         kept = still_known(report.plan, wanted, report.steps, from_step)
         took = spent(report.plan, report.steps, kept, earlier.spent)
         order = Order(
-            goal, RunId(goal_id, run.id.revision + 1, 1), str(run.id), tuple(kept), spent=took
-        )
+            goal, RunId(goal_id, run.id.revision + 1, 1), str(run.id), tuple(kept), spent=took,
+            born=run.born,
+        )  # fmt: skip
         if not self._begin(order):
             raise _busy(goal_id)  # somebody else was quicker
-        return report_of(goal, kept, "queued", engine=ENGINE, revision=order.run.revision)
+        revision = order.run.revision
+        return report_of(goal, kept, "queued", engine=ENGINE, revision=revision, spent=took)
 
     async def resume(self, goal_id: str) -> GoalReport:
         """Go on with a goal that was set aside; others go on by themselves."""
@@ -316,11 +328,11 @@ class DbosEngine:
             return
         number = 0
         if run.state == "asking":
-            order = self._runs.order(str(run.id))
+            order = self._runs.order(str(run.id), run.born)
             number = run.id.number + 1
             now = run.id._replace(number=number)
-            self._begin(Order(order.goal, now, str(run.id), None, said, order.spent))
-            taken = self._runs.order(str(run.id._replace(number=number))).answers
+            self._begin(Order(order.goal, now, str(run.id), None, said, order.spent, run.born))
+            taken = self._runs.order(str(now), run.born).answers
             said = {step: said[step] for step in said if step in taken}
         self._store.taken(goal_id, run.id.revision, list(said), number)
 
@@ -348,14 +360,59 @@ class DbosEngine:
                     self._store.stop(str(run.id), run.worker)
                 self._client.cancel_workflow(str(run.id))
             else:  # it asks, so no run of it can be stopped: one that never begins says it
-                order = self._runs.order(str(run.id))
+                order = self._runs.order(str(run.id), run.born)
                 now = run.id._replace(number=run.id.number + 1)
-                end = Order(order.goal, now, str(run.id), spent=order.spent)
+                end = Order(order.goal, now, str(run.id), spent=order.spent, born=run.born)
                 self._begin(end, _NEVER)
                 self._client.cancel_workflow(str(end.run))
             run = self._runs.latest(goal_id)
             if run.status == "CANCELLED" and run.worker:  # it was taken a moment ago
                 self._store.stop(str(run.id), run.worker)
+
+    async def forget(self, goal_id: str) -> None:
+        """Remove a goal that is over, with its runs, its answers and its large outputs.
+
+        Raises:
+            Conflict: it runs or asks, or was cancelled and a step of it has not ended yet.
+        """
+        try:
+            await self._until_stopped(goal_id)
+        except NotFound:
+            await self._sweep(goal_id)
+            raise
+        runs = await self._in_thread(self._claim, goal_id)
+        await self.artefacts.forget(goal_id)
+        await self._in_thread(self._remove, goal_id, runs)
+        if isinstance(self.artefacts, DatabaseArtefacts):
+            await self.artefacts.sweep(goal_id)  # of who kept one in this very moment
+
+    async def _sweep(self, goal_id: str) -> None:
+        """Remove large outputs that outlived their goal, if there are any."""
+        if isinstance(self.artefacts, DatabaseArtefacts):
+            await self.artefacts.sweep(goal_id)
+            return
+        with suppress(StepFailed):  # it is no goal's name
+            await self.artefacts.forget(goal_id)
+
+    def _claim(self, goal_id: str) -> list[str]:
+        """Make sure that nobody begins a goal again while it is removed. Returns its runs.
+
+        The place of its next revision is taken, by a run that nobody ever begins. Should this
+        process die before it has removed it all, the goal waits, and can be cancelled and removed.
+        """
+        run = self._runs.latest(goal_id)
+        if run.state not in OVER:
+            raise not_over(goal_id, run.state)
+        order = self._runs.order(str(run.id), run.born)
+        end = RunId(goal_id, run.id.revision + 1, 1)
+        if not self._begin(Order(order.goal, end, str(run.id), born=run.born), _NEVER):
+            raise not_over(goal_id, "queued")  # somebody else was quicker
+        return [*self._runs.all_of(run), str(end)]
+
+    def _remove(self, goal_id: str, runs: list[str]) -> None:
+        self._store.forget(goal_id, runs)
+        self._client.delete_workflows(runs)
+        self._runs.forget(runs)
 
     # --- looking --------------------------------------------------------------------------
 
@@ -389,9 +446,11 @@ class DbosEngine:
         self._go_on(goal_id)
         return True
 
-    async def list(self, *, states: Sequence[GoalState] = (), limit: int = 50) -> list[GoalSummary]:
-        """The latest goals first."""
-        return await self._in_thread(self._runs.summaries, states, limit)
+    async def list(
+        self, *, states: Sequence[GoalState] = (), limit: int = 50, before: float | None = None
+    ) -> list[GoalSummary]:
+        """Those first that were submitted last."""
+        return await self._in_thread(self._runs.summaries, states, limit, before)
 
     async def watch(self, goal_id: str) -> AsyncIterator[StepEvent]:
         """What happens to it, until it is over or asks. Beginning with what has happened."""

@@ -13,12 +13,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from satchel._language import say
-from satchel.errors import NotFound, Refused
+from satchel.errors import NotFound, Refused, StepFailed
 from satchel.goals import answers
 from satchel.goals.artefacts import FolderArtefacts, MemoryArtefacts
 from satchel.goals.engines._local_goal import AT_REST, Held, LocalExecution
 from satchel.goals.engines._local_shelf import Shelf, busy, must_be, read
 from satchel.goals.engines._local_watch import LOOK, watch_from_afar, watch_here
+from satchel.goals.engines.base import not_over
 from satchel.goals.execute import execute
 from satchel.goals.execution import Workbench
 from satchel.goals.graph import insist
@@ -105,8 +106,9 @@ class LocalEngine:
         try:
             held = read(journal)
             if held is None:
-                journal.begin(goal, time.time())
                 held = Held(goal)
+                held.started = time.time()
+                journal.begin(goal, held.started)
             must_be(held, goal.plan)
         except BaseException:
             journal.leave()
@@ -226,11 +228,12 @@ class LocalEngine:
                 progress=held.progress,
                 engine=self.name,
             )
+            now = time.time()
             if held.journal is not None:
-                held.journal.add_end(report.state, report.reason)
+                held.journal.add_end(report.state, report.reason, now)
                 written = read(held.journal)
                 held.answers = written.answers if written else held.answers
-            held.end(report)
+            held.end(report, now)
             if not held.to_go_on() and not _late_answer(held):
                 return
             if held.journal is not None:
@@ -252,10 +255,12 @@ class LocalEngine:
         finally:
             self._shelf.let_go(held)
             held.wake()
-            self._shelf.forget(held)
+            for name in self._shelf.make_room(held):
+                self._forget_memory(name)
 
     @staticmethod
     def _close(held: Held, state: GoalState, reason: str) -> None:
+        now = time.time()
         held.end(
             report_of(
                 held.goal,
@@ -265,11 +270,13 @@ class LocalEngine:
                 engine=LocalEngine.name,
                 started=held.started,
                 revision=held.revision,
-            )
+                spent=held.spent,
+            ),
+            now,
         )
         if held.journal is not None:
             with suppress(OSError):  # a full disk is why it failed, maybe
-                held.journal.add_end(state, reason)
+                held.journal.add_end(state, reason, now)
                 held.journal.forget_stop()
 
     async def _look(self) -> None:
@@ -299,6 +306,52 @@ class LocalEngine:
         self._close(held, "cancelled", "")
         self._shelf.let_go(held)
 
+    async def forget(self, goal_id: str) -> None:
+        """Remove a goal that is over, with its journal and its large outputs."""
+        try:
+            held = self._shelf.known(goal_id)
+        except NotFound:
+            await self._sweep(goal_id)
+            raise
+        if held.task is not None or held.state not in OVER:
+            raise not_over(goal_id, held.state)
+        journal = self._shelf.journal(goal_id)
+        if journal is None:
+            self._shelf.here.pop(goal_id, None)
+            await self.artefacts.forget(goal_id)
+            return
+        if not journal.take():
+            raise not_over(goal_id, "running")
+        try:
+            held = self._shelf.known(goal_id)  # by the lines: it is not run here
+            if held.state not in OVER:  # somebody began it again just now
+                raise not_over(goal_id, held.state)
+            await self.artefacts.forget(goal_id)  # first: what is left can be removed again
+            journal.remove()
+        finally:
+            journal.leave()
+
+    async def _sweep(self, goal_id: str) -> None:
+        """Remove large outputs that outlived their goal, if there are any."""
+        with suppress(StepFailed):  # it is no goal's name
+            if not isinstance(self.artefacts, FolderArtefacts):
+                await self.artefacts.forget(goal_id)
+                return
+            journal = self._shelf.journal(goal_id)
+            if not self.artefacts.has(goal_id) or journal is None or not journal.take():
+                return  # there are none, or somebody begins a goal of this name
+            try:
+                if read(journal) is None:
+                    await self.artefacts.forget(goal_id)
+                    journal.remove()
+            finally:
+                journal.leave()
+
+    def _forget_memory(self, goal_id: str) -> None:
+        """A goal that was over for long is no more in memory: neither are its outputs."""
+        if isinstance(self.artefacts, MemoryArtefacts):
+            self.artefacts.drop(goal_id)
+
     # --- looking --------------------------------------------------------------------------
 
     async def report(self, goal_id: str) -> GoalReport:
@@ -323,10 +376,12 @@ class LocalEngine:
                 await asyncio.wait([changed], timeout=left)
                 changed.cancel()
 
-    async def list(self, *, states: Sequence[GoalState] = (), limit: int = 50) -> list[GoalSummary]:
-        """The latest goals first."""
+    async def list(
+        self, *, states: Sequence[GoalState] = (), limit: int = 50, before: float | None = None
+    ) -> list[GoalSummary]:
+        """Those first that were submitted last."""
         found: list[GoalSummary] = []
-        for name in self._shelf.names():
+        for name in self._shelf.names(before):
             if len(found) >= limit:
                 break
             if not self._shelf.may_be(name, states):

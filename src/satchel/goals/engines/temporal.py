@@ -6,8 +6,9 @@
 
 A goal's id is its workflow's; a new revision is a new run of it. Nothing is asked of the server but
 a namespace: the list of goals needs no search attributes, only the memo of each workflow. Goals are
-forgotten when the namespace's retention is over. Workers share the artefacts: on several machines
-their folder must be one that all of them see.
+forgotten when the namespace's retention is over, or by `forget`, which alone removes their large
+outputs too. Workers share the artefacts: on several machines their folder must be one that all of
+them see.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import asyncio
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import timedelta
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -23,11 +25,12 @@ from satchel._language import say
 from satchel._optional import require
 from satchel.errors import Conflict, NotFound, Refused, ServerFailed
 from satchel.goals import answers
-from satchel.goals.artefacts import FolderArtefacts, MemoryArtefacts
+from satchel.goals.artefacts import MemoryArtefacts
 from satchel.goals.engines import _temporal_wire as wire
 from satchel.goals.engines._temporal_look import ENGINE, Looker, report_from
+from satchel.goals.engines._temporal_outputs import NamespaceArtefacts
 from satchel.goals.engines._temporal_watch import AT_REST, Watched
-from satchel.goals.engines.base import Workbench
+from satchel.goals.engines.base import Workbench, not_over
 from satchel.goals.graph import insist
 from satchel.goals.reports import pack, report_of
 from satchel.goals.revision import still_known
@@ -54,6 +57,8 @@ if TYPE_CHECKING:
     )
     from types import CoroutineType
 
+    from temporalio.client import WorkflowHandle
+
     from satchel.goals.artefacts import Artefacts
     from satchel.goals.engines._temporal_look import Look
     from satchel.goals.engines._temporal_worker import StepWorker
@@ -74,6 +79,10 @@ LOOK = 0.2
 """Seconds between two looks at a goal that is watched."""
 PATIENCE = 10.0
 """Seconds that a goal is waited for before somebody looks whether its worker lives."""
+LATE = 5.0
+"""Seconds that the server's list may be late when a goal is removed."""
+HELD = timedelta(minutes=10)
+"""How long the id of a goal that is being removed is nobody's, when who removes it dies."""
 FRESH = 15.0
 """Seconds after which a goal that was submitted here is in Temporal's own list."""
 
@@ -150,7 +159,8 @@ class TemporalEngine:
 
     Args:
         runner: Who does the steps; with one, this process is a worker as long as it is open.
-        folder: Where large outputs are kept; in memory, of this process alone, when empty.
+        folder: Where large outputs are kept, each namespace's apart; in memory, of this process
+            alone, when empty.
         address: Of the server; as Temporal's own settings (`TEMPORAL_ADDRESS`, …) say when empty.
         namespace: The same.
         queue: What goals and workers find each other by.
@@ -177,9 +187,10 @@ class TemporalEngine:
         client: Client | None = None,
     ) -> None:
         self.artefacts: Artefacts = artefacts or (
-            FolderArtefacts(folder) if folder else MemoryArtefacts()
+            NamespaceArtefacts(folder) if folder else MemoryArtefacts()
         )
-        self._bench = Workbench(runner, self.artefacts, large) if runner else None
+        kept = wire.ActivityArtefacts(self.artefacts)
+        self._bench = Workbench(runner, kept, large) if runner else None
         self._address = address
         self._namespace = namespace
         self._queue = queue
@@ -194,6 +205,9 @@ class TemporalEngine:
     async def __aenter__(self) -> Self:
         self._client = await connect(self._address, self._namespace, self._given)
         self._looker = Looker(self._client, self._queue)
+        if isinstance(self.artefacts, NamespaceArtefacts):
+            with _server():
+                self.artefacts.enter(self._client.namespace, await self._looker.namespace())
         if self._bench is not None:
             from satchel.goals.engines._temporal_worker import StepWorker
 
@@ -218,8 +232,14 @@ class TemporalEngine:
         task = wire.Task(goal)
         mark = wire.digest(goal)
         try:
-            await self._start(task, mark, mark, WorkflowIDReusePolicy.REJECT_DUPLICATE)
+            await self._start(
+                task, mark, mark, WorkflowIDReusePolicy.REJECT_DUPLICATE, submitted=time.time()
+            )
         except WorkflowAlreadyStartedError:
+            if await self._again(task, mark):
+                return report_of(goal, {}, "queued", engine=ENGINE)
+            if await self._look.is_leaving(goal.id):
+                raise _leaving(goal.id) from None
             if mark not in await self._marks(goal.id):
                 raise Conflict(
                     say("There is a goal `{goal}` with another plan", goal=goal.id),
@@ -227,6 +247,16 @@ class TemporalEngine:
                 ) from None
             return await self.report(goal.id)
         return report_of(goal, {}, "queued", engine=ENGINE)
+
+    async def _again(self, task: wire.Task, mark: str) -> bool:
+        """Begin a goal whose name another one had that was removed; whether it is so."""
+        if not await self._look.is_forgotten(task.goal.id):
+            return False
+        reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE
+        with suppress(WorkflowAlreadyStartedError):  # somebody else was quicker
+            await self._start(task, mark, mark, reuse, submitted=time.time())
+            return True
+        return False
 
     async def _marks(self, goal_id: str) -> set[str]:
         """The plans that an id stands for: the first, and the one it has now."""
@@ -243,6 +273,9 @@ class TemporalEngine:
         first: str,
         reuse: WorkflowIDReusePolicy,
         conflict: WorkflowIDConflictPolicy = WorkflowIDConflictPolicy.FAIL,
+        *,
+        submitted: float,
+        previous: str = "",
     ) -> None:
         goal = task.goal
         handle = await self._connected.start_workflow(
@@ -257,6 +290,8 @@ class TemporalEngine:
                 "steps": len(goal.plan.steps),
                 "plan": mark,
                 "first": first,
+                "submitted": submitted,
+                wire.PREVIOUS: previous,
             },
         )
         if handle.result_run_id:
@@ -287,7 +322,8 @@ class TemporalEngine:
         insist(goal)
         wire.insist_on_size(goal)
         known = still_known(report.plan, goal.plan, report.steps, from_step)
-        memo: dict[str, Any] = dict(await (await self._look.describe(goal_id)).memo())
+        latest = await self._look.describe(goal_id)
+        memo: dict[str, Any] = dict(await latest.memo())
         task = found.task._replace(
             goal=goal, revision=report.revision + 1, known=known, answers={}, marks={},
             started=report.started,
@@ -303,12 +339,15 @@ class TemporalEngine:
                 WorkflowIDConflictPolicy.TERMINATE_EXISTING
                 if asks
                 else WorkflowIDConflictPolicy.FAIL,
+                submitted=memo.get("submitted") or latest.start_time.timestamp(),
+                previous=latest.run_id,
             )
         except WorkflowAlreadyStartedError:
             raise _busy(goal_id) from None
         return report_of(
-            goal, known, "queued", engine=ENGINE, started=task.started, revision=task.revision
-        )
+            goal, known, "queued", engine=ENGINE, started=task.started, revision=task.revision,
+            spent=task.spent,
+        )  # fmt: skip
 
     @heard
     async def answer(self, goal_id: str, step: str, answer: Answer) -> None:
@@ -345,6 +384,45 @@ class TemporalEngine:
             if exc.status != RPCStatusCode.NOT_FOUND:  # it ended by itself meanwhile
                 raise
 
+    @heard
+    async def forget(self, goal_id: str) -> None:
+        """Remove a goal that is over, with all of its runs and its large outputs.
+
+        The server removes a run when it has time: of one that has just ended, half a minute later.
+        Until then a workflow of another kind stands in its place, so that nobody takes the id for
+        the goal's. As long as that runs, nobody begins the goal again, nor another one under its
+        id: nothing is removed before, and what is to be removed is known when it ends.
+        """
+        latest = await self._look.removable(goal_id)
+        if latest.status == WorkflowExecutionStatus.RUNNING:
+            raise not_over(goal_id, (await self.report(goal_id)).state)
+        try:
+            stone = await self._connected.start_workflow(
+                wire.FORGOTTEN,
+                id=goal_id,
+                task_queue=f"{self._queue}-forgotten",  # nobody works on it
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                execution_timeout=HELD,
+                memo={wire.PREVIOUS: latest.run_id},
+            )
+        except WorkflowAlreadyStartedError:  # somebody was quicker
+            if await self._look.is_leaving(goal_id):
+                raise _leaving(goal_id) from None
+            raise not_over(goal_id, "running") from None
+        try:
+            runs, whole = await self._look.runs(goal_id, latest.run_id, LATE)
+            await self.artefacts.forget(goal_id)
+        except BaseException:
+            with suppress(RPCError):
+                await _lift(stone, "not removed")  # who removes it again goes on from here
+            raise
+        await _lift(stone, wire.GONE)
+        self._fresh.pop(goal_id, None)
+        itself = stone.result_run_id or ""
+        await self._look.delete(goal_id, runs - {itself})
+        if whole:  # else it stays, and hides in lists what nobody could name
+            await self._look.delete(goal_id, [itself])
+
     # --- looking ----------------------------------------------------------------------------
 
     @heard
@@ -367,7 +445,7 @@ class TemporalEngine:
             if run.status == WorkflowExecutionStatus.RUNNING and left > 0:
                 progress = await self._ending(goal_id, run.run_id, left)
                 if progress is not None:
-                    return report_from(task, progress)
+                    return report_from(task, progress, await self._look.closed(goal_id))
                 if not asks and (end is None or time.monotonic() < end):
                     continue
             report = await self.report(goal_id)
@@ -383,11 +461,13 @@ class TemporalEngine:
         return None
 
     @heard
-    async def list(self, *, states: Sequence[GoalState] = (), limit: int = 50) -> list[GoalSummary]:
-        """The latest goals first."""
+    async def list(
+        self, *, states: Sequence[GoalState] = (), limit: int = 50, before: float | None = None
+    ) -> list[GoalSummary]:
+        """Those first that were submitted last."""
         now = time.monotonic()
         fresh = [name for name, at in self._fresh.items() if now - at < FRESH]
-        return await self._look.list(states, limit, fresh)
+        return await self._look.list(states, limit, fresh, before)
 
     async def watch(self, goal_id: str) -> AsyncIterator[StepEvent]:
         """What happens to it, until it is over or asks."""
@@ -450,3 +530,18 @@ def _busy(goal_id: str) -> Conflict:
         say("Goal `{goal}` is running", goal=goal_id),
         say("Wait for it, or run `satchel goal cancel {goal}`", goal=goal_id),
     )
+
+
+def _leaving(goal_id: str) -> Conflict:
+    return Conflict(
+        say("Goal `{goal}` is being removed", goal=goal_id), say("Try again in a moment")
+    )
+
+
+async def _lift(stone: WorkflowHandle[Any, Any], reason: str) -> None:
+    """Free the id that a stone holds; it is free already when that took too long."""
+    try:
+        await stone.terminate(reason=reason, rpc_timeout=timedelta(seconds=10))
+    except RPCError as exc:
+        if exc.status != RPCStatusCode.NOT_FOUND:
+            raise

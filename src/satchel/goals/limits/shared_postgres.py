@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from satchel._optional import require
 from satchel.goals.limits.base import MARGIN
 from satchel.goals.limits.shared import FULL, SharedLimiter
+from satchel.goals.refusals import failed, for_driver, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -66,7 +67,11 @@ class _Ledger:
         self._connection: Connection[tuple[Any, ...]] | None = None
 
     def _do(self, work: Callable[[Connection[tuple[Any, ...]]], _Given]) -> _Given:
-        """One transaction; a server that is being restarted is waited for."""
+        """One transaction; a server that is being restarted is waited for.
+
+        Raises:
+            ServerFailed: it does not come back, or refuses.
+        """
         import psycopg
 
         give_up = time.monotonic() + _PATIENCE
@@ -76,27 +81,41 @@ class _Ledger:
                     self._connection = self._connect()
                 with self._connection.transaction():
                     return work(self._connection)
-            except (psycopg.OperationalError, psycopg.InterfaceError):
+            except (psycopg.OperationalError, psycopg.InterfaceError) as exc:
+                begun = self._connection is not None
                 self.close()
-                if time.monotonic() > give_up:
-                    raise
+                said = None if begun else refusal(str(exc))
+                if (said is not None and not said.passes) or time.monotonic() > give_up:
+                    raise failed(self._database, str(exc)) from exc
                 time.sleep(0.3)
+            except psycopg.errors.InsufficientPrivilege as exc:
+                self.close()
+                raise failed(self._database, str(exc)) from exc
+            except psycopg.ProgrammingError as exc:
+                if self._connection is not None:
+                    raise
+                # The address cannot be read, and the error quotes it: nobody sees that one.
+                raise failed(self._database, str(exc)) from None
 
     def _connect(self) -> Connection[tuple[Any, ...]]:
         import psycopg
 
         connection = psycopg.connect(
-            self._database,
+            for_driver(self._database),
             autocommit=True,
             connect_timeout=10,
             application_name="satchel-limits",
             # A power cut may take the last moment with it: then nothing is under way either.
             options="-c idle_in_transaction_session_timeout=5000 -c synchronous_commit=off",
         )
-        with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            for statement in _TABLES:
-                connection.execute(statement)
+        try:
+            with connection.transaction():
+                connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+                for statement in _TABLES:
+                    connection.execute(statement)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def take(self, provider: str, turn: str, limit: Limit, margin: float, lease: float) -> float:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from satchel._fs import make_private
@@ -22,7 +23,7 @@ CREATE TABLE IF NOT EXISTS starts (provider TEXT NOT NULL, turn TEXT PRIMARY KEY
     at REAL NOT NULL, begun INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS starts_at ON starts (provider, at);
 CREATE TABLE IF NOT EXISTS places (turn TEXT PRIMARY KEY, provider TEXT NOT NULL,
-    until REAL NOT NULL, owner INTEGER NOT NULL);
+    until REAL NOT NULL, owner INTEGER NOT NULL, home TEXT NOT NULL);
 """
 _LONG_AGO = 3600.0
 """Seconds after which a start is forgotten; one so far ahead is of a clock that was set back."""
@@ -35,7 +36,8 @@ class SqliteLimiter(SharedLimiter):
         limits: Provider -> limit; `*` is for those without one.
         path: The file that they share.
         margin: Seconds that a window is longer than a second.
-        lease: Seconds after which the place of a process that does not answer is free.
+        lease: Seconds after which the place of a process that does not answer is free. One that
+            is known to be dead loses it at once.
     """
 
     def __init__(
@@ -62,6 +64,11 @@ class _Ledger:
         self._file.execute("PRAGMA journal_mode=WAL")
         self._file.execute("PRAGMA synchronous=OFF")
         self._file.executescript(_TABLES)
+        columns = {row[1] for row in self._file.execute("PRAGMA table_info(places)")}
+        if "home" not in columns:  # a file from before processes said where they are
+            with suppress(sqlite3.OperationalError):  # another one was quicker
+                self._file.execute("ALTER TABLE places ADD COLUMN home TEXT NOT NULL DEFAULT ''")
+        self._home = home()
 
     @contextmanager
     def _alone(self) -> Generator[sqlite3.Connection]:
@@ -80,17 +87,22 @@ class _Ledger:
             now = time.time()
             if limit.at_once is not None:
                 taken = file.execute(
-                    "SELECT turn, owner, until FROM places WHERE provider = ?", (provider,)
+                    "SELECT turn, owner, home, until FROM places WHERE provider = ?", (provider,)
                 ).fetchall()
-                free = [one for one, owner, until in taken if until < now or _gone(owner)]
+                free = [
+                    one
+                    for one, owner, there, until in taken
+                    if until < now or (there and there == self._home and _gone(owner))
+                ]
                 file.executemany("DELETE FROM places WHERE turn = ?", [(one,) for one in free])
                 if len(taken) - len(free) >= limit.at_once:
                     return FULL
             left = self._plan(provider, turn, limit, margin, now)
             if limit.at_once is not None:
                 file.execute(
-                    "INSERT INTO places VALUES (?, ?, ?, ?)",
-                    (turn, provider, now + left + lease, os.getpid()),
+                    "INSERT INTO places (turn, provider, until, owner, home)"
+                    " VALUES (?, ?, ?, ?, ?)",
+                    (turn, provider, now + left + lease, os.getpid(), self._home),
                 )
             return left
 
@@ -151,8 +163,23 @@ class _Ledger:
         self._file.close()
 
 
+def home() -> str:
+    """Where a process has its number: the same number elsewhere is another process.
+
+    Containers that share a folder number their processes each from 1, and cannot see those of the
+    others. Empty when it cannot be told; then only the lease counts.
+    """
+    if sys.platform != "linux":
+        return os.uname().nodename if os.name == "posix" else ""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return f"{file.read().strip()}:{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return ""
+
+
 def _gone(process: int) -> bool:
-    """Whether a process of this machine is no more: its places are free at once."""
+    """Whether a process that is numbered here is no more: its places are free at once."""
     if os.name != "posix":
         return False
     try:

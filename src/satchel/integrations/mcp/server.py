@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -166,8 +169,35 @@ def run_stdio(views: Views) -> None:
     server = make_server(views)
 
     async def run(source: int) -> None:
-        async with stdio_server(cast("Any", lines(source))) as (reading, writing):
+        async with (
+            _until_terminated(),
+            stdio_server(cast("Any", lines(source))) as (
+                reading,
+                writing,
+            ),
+        ):
             await server.run(reading, writing, server.create_initialization_options())
 
     with taken() as source:
         anyio.run(run, source)
+
+
+@asynccontextmanager
+async def _until_terminated() -> AsyncGenerator[None]:
+    """Cancel what is inside when SIGTERM comes.
+
+    A handler that raises would raise in whichever task happens to run, and the loop would print it.
+    """
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    with anyio.open_signal_receiver(signal.SIGTERM) as told:
+        async with anyio.create_task_group() as group:
+
+            async def wait() -> None:
+                async for _ in told:
+                    group.cancel_scope.cancel()
+
+            group.start_soon(wait)
+            yield
+            group.cancel_scope.cancel()

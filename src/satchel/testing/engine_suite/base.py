@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from satchel.goals.model import Goal, Plan, Retry, Step
@@ -28,6 +29,8 @@ at the same place. `goes-on`: a goal that ran when it was closed is finished by 
 
 QUICK = Retry(attempts=3, first=0.01, factor=2.0, most=0.1, jitter=0.0)
 """Three tries without much waiting."""
+_CLOCKS = 2.0
+"""Seconds by which the clock of a server may differ from ours, or that it does not count."""
 
 
 class CaseFailed(AssertionError):
@@ -226,6 +229,15 @@ def same(found: Any, wanted: Any, what: str) -> None:
 def states(report: GoalReport, **wanted: str) -> None:
     """Compare the states of some steps."""
     same({name: report.steps[name].state for name in wanted}, wanted, "the states of the steps")
+
+
+def ended_after(report: GoalReport, step: str) -> None:
+    """A goal is over after its last step, and not in the future; an engine need not know when."""
+    if not report.ended:
+        return
+    result = report.steps[step]
+    over = result.started + result.seconds - _CLOCKS <= report.ended <= time.time() + _CLOCKS
+    expect(over, f"it was over at {report.ended}, with its last step at {result.started}")
 
 
 async def refused(kind: type[SatchelError], doing: Awaitable[Any], what: str) -> None:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 from satchel.errors import Conflict, NotFound
 from satchel.goals.model import Answer
-from satchel.testing.engine_suite.base import case, expect, person, refused, same, states, work
+from satchel.testing.engine_suite.base import (
+    case,
+    ended_after,
+    expect,
+    person,
+    refused,
+    same,
+    states,
+    work,
+)
 from satchel.testing.engine_suite.script import Gate, gives, holds
 
 if TYPE_CHECKING:
@@ -79,11 +88,13 @@ async def cancel_at_once(bench: Bench) -> None:
 
 @case()
 async def cancel_asking(bench: Bench) -> None:
-    """A goal that asks can be cancelled; an answer comes too late then."""
+    """A goal that asks can be cancelled, and ends then; an answer comes too late."""
     goal = bench.goal(work("a"), person("ask", "a"), work("b", "ask"))
-    await bench.run(goal, "asking")
+    asking = await bench.run(goal, "asking")
+    same(asking.ended, 0.0, "when it was over, while it asks")
     await bench.engine.cancel(goal.id)
     report = await bench.finish(goal, "cancelled")
+    ended_after(report, "a")
     states(report, a="done", ask="cancelled", b="cancelled")
     await refused(Conflict, bench.engine.answer(goal.id, "ask", Answer()), "a late answer")
     same(bench.script(goal).counts(), {"a": 1}, "what was done")

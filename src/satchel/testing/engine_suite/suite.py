@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.testing.engine_suite import (
     failures,
+    forgetting,
     keeping,
     limits,
     order,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _GROUPS = (
     order, values, retries, failures, people, stopping, limits, revisions, telling, keeping,
+    forgetting,
 )  # fmt: skip
 
 CASES: tuple[Case, ...] = tuple(

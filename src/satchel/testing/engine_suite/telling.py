@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 
 from satchel.errors import Conflict, InvalidInput, NotFound, SatchelError
 from satchel.goals.model import ENDS, Answer
-from satchel.testing.engine_suite.base import case, expect, person, refused, same, states, work
-from satchel.testing.engine_suite.script import Gate, fails, gives, holds, name_of
+from satchel.testing.engine_suite.base import (
+    case,
+    ended_after,
+    expect,
+    person,
+    refused,
+    same,
+    states,
+    work,
+)
+from satchel.testing.engine_suite.script import Gate, fails, fails_until, gives, holds, name_of
 
 if TYPE_CHECKING:
     from satchel.goals.model import StepEvent
@@ -179,7 +189,7 @@ async def report_while_running(bench: Bench) -> None:
     await bench.began(goal, "b")
     await bench.in_state(goal, "a", "done")
     report = await bench.engine.report(goal.id)
-    same(report.state, "running", "the state")
+    same((report.state, report.ended), ("running", 0.0), "the state, and when it was over")
     same(report.steps["a"].output, "早", "the output of `a`")
     expect(report.steps["b"].state in {"running", "waiting"}, "`b` has ended")
     same(report.steps["c"].state, "waiting", "the state of `c`")
@@ -193,6 +203,7 @@ async def reports_agree(bench: Bench) -> None:
     goal = bench.goal(work("a"), work("b", "a"), work={"a": fails(1)})
     first = await bench.run(goal)
     same(first.steps["b"].output, name_of(goal.id, "b"), "the output of `b`")
+    ended_after(first, "b")
     same(await bench.engine.report(goal.id), first, "the report")
     same(await bench.engine.wait(goal.id), first, "the second wait")
 
@@ -219,6 +230,68 @@ async def list_by_state_and_order(bench: Bench) -> None:
     same([one.id for one in asking], [second.id], "who asks")
     both = await engine.list(states=("done", "partial"), limit=2)
     same([one.id for one in both], [third.id, first.id], "who is done or partial")
+
+
+@case()
+async def list_by_submission(bench: Bench) -> None:
+    """A goal keeps its place in the list when it is answered or tried again later."""
+    gate = Gate()
+    answered = bench.goal(person("ask"), work("a", "ask"))
+    again = bench.goal(work("a"), work={"a": fails_until(gate)})
+    last = bench.goal(work("a"))
+    await bench.run(answered, "asking")
+    await asyncio.sleep(0.02)
+    await bench.run(again, "failed")
+    await asyncio.sleep(0.02)
+    await bench.run(last)
+    gate.open()
+    engine = bench.engine
+    await engine.retry(again.id)
+    await bench.finish(again)
+    await engine.answer(answered.id, "ask", Answer())
+    await bench.finish(answered)
+    latest = await engine.list(limit=3)
+    same([one.id for one in latest], [last.id, again.id, answered.id], "the latest three")
+    same([one.id for one in await engine.list(limit=1)], [last.id], "the latest one")
+    over = await engine.list(states=("done",), limit=2)
+    same([one.id for one in over], [last.id, again.id], "the latest two that are done")
+
+
+@case()
+async def list_of_older_goals(bench: Bench) -> None:
+    """A list can end at a moment; it tells how goals that were submitted before stand now."""
+    gate = Gate()
+    again, early = bench.goal(work("a"), work={"a": fails_until(gate)}), bench.goal(work("a"))
+    await bench.run(again, "failed")
+    await bench.run(early)
+    await asyncio.sleep(0.02)
+    moment = time.time()
+    await asyncio.sleep(0.02)
+    late = bench.goal(work("a"))
+    await bench.run(late)
+    gate.open()
+    engine = bench.engine
+    await engine.retry(again.id)
+    await bench.finish(again)
+    found = await engine.list(before=moment, limit=2)
+    same([one.id for one in found], [early.id, again.id], "the latest two before it")
+    same([one.state for one in found], ["done", "done"], "their states")
+    failed = await engine.list(states=("failed",), before=moment, limit=500)
+    expect(again.id not in {one.id for one in failed}, "a goal that is done is listed as failed")
+    same(await engine.list(before=1.0), [], "the goals of 1970")
+
+
+@case()
+async def list_agrees_with_reports(bench: Bench) -> None:
+    """A line of the list says what the report says, also of a goal that ran twice."""
+    goal = bench.goal(work("a"), person("ask", "a"), work("b", "ask"))
+    await bench.run(goal, "asking")
+    await asyncio.sleep(0.1)
+    await bench.engine.answer(goal.id, "ask", Answer())
+    report = await bench.finish(goal)
+    line = next(one for one in await bench.engine.list(limit=5) if one.id == goal.id)
+    same((line.state, line.done, line.steps), ("done", 3, 3), "the line")
+    same((line.started, line.seconds), (report.started, report.seconds), "its times")
 
 
 @case()

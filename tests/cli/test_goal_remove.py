@@ -1,0 +1,219 @@
+"""`satchel goal remove`: what is over goes for good, by name or by age; nothing else does."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import pytest
+
+from typing_at import Typing
+
+pytestmark = pytest.mark.timeout(120)
+ASK = """\
+goal: Ask somebody
+steps:
+  - {id: ask, action_type: human, prompt: "Well?"}
+"""
+READ = """\
+goal: Read a file
+steps:
+  - {id: read, tool: ReadFile, arguments: {path: notes.md}}
+"""
+
+
+@pytest.fixture
+def place(empty):
+    """A project with two goals that are done, `one` and `two`, and one that asks."""
+    (empty.project / "ask.yaml").write_text(ASK, encoding="utf-8")
+    (empty.project / "read.yaml").write_text(READ, encoding="utf-8")
+    (empty.project / "notes.md").write_text("Notes.\n", encoding="utf-8")
+    for name in ("one", "two"):
+        done = empty.run("goal", "run", "read.yaml", "--id", name)
+        assert done.status == 0, done.err
+    assert empty.run("goal", "run", "ask.yaml", "--id", "asks").status == 8
+    return empty
+
+
+def listed(place) -> list[str]:
+    return [one["id"] for one in json.loads(place.run("goal", "list", "--json").out)]
+
+
+def age(place, days: float, *names: str) -> None:
+    """Let goals be so old: their journals say it."""
+    moment = time.time() - days * 86_400
+    for folder, _, files in os.walk(place.home):
+        if "journal.jsonl" not in files or os.path.basename(folder) not in names:
+            continue
+        path = os.path.join(folder, "journal.jsonl")
+        with open(path, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        for line in lines:
+            if "at" in line:
+                line["at"] = moment
+            if "step" in line:
+                line["step"]["started"] = moment
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+
+
+def test_a_goal_that_is_over_is_removed_by_its_name(place):
+    done = place.run("goal", "remove", "one")
+    assert (done.status, done.out) == (0, "one\n")
+    assert "1 removed" in done.err
+    assert listed(place) == ["asks", "two"]
+    assert place.run("goal", "show", "one").status == 3
+    assert place.run("goal", "run", "read.yaml", "--id", "one").status == 0  # from scratch
+    assert listed(place) == ["one", "asks", "two"]
+    left = [files for folder, _, files in os.walk(place.home) if folder.endswith("goals/one")]
+    assert left
+
+
+def test_one_that_is_not_over_is_refused_and_nothing_is_removed(place):
+    done = place.run("goal", "remove", "one", "asks", "--yes")
+    assert done.status == 4
+    assert "Goal `asks` waits for a person" in done.err
+    assert "hint: Run `satchel goal cancel asks` first" in done.err
+    assert listed(place) == ["asks", "two", "one"]
+    assert place.run("goal", "cancel", "asks").status == 0
+    done = place.run("goal", "remove", "one", "asks", "--yes", "--json")
+    assert json.loads(done.out) == {"removed": ["one", "asks"], "kept": [], "dry_run": False}
+    assert listed(place) == ["two"]
+
+
+def test_a_goal_that_is_not_there_is_said(place):
+    done = place.run("goal", "remove", "three", "--json")
+    assert done.status == 3
+    assert json.loads(done.out)["error"]["code"] == "NOT_FOUND"
+    assert listed(place) == ["asks", "two", "one"]
+
+
+def test_several_are_asked_about(place):
+    done = place.run("goal", "remove", "one", "two")
+    assert done.status == 4
+    assert "Nobody is there to be asked" in done.err
+    begins = place.run("goal", "remove", "tw")  # only the beginning of a name
+    assert begins.status == 4
+    dry = place.run("goal", "remove", "one", "two", "--dry-run")
+    assert (dry.status, dry.out) == (0, "one\ntwo\n")
+    assert "2 would be removed" in dry.err
+    assert listed(place) == ["asks", "two", "one"]
+
+
+@pytest.mark.parametrize(("said", "left"), [("n", ["asks", "two", "one"]), ("y", ["asks"])])
+def test_a_person_says_whether_several_are_removed(place, said, left):
+    env = place.env(TERM="dumb")
+    words = place.command("goal", "remove", "one", "two")
+    with Typing(words, place.project, env) as typing:
+        typing.sees("Remove 2 for good? [y/N]")
+        typing.type(f"{said}\r")
+        typing.sees("2 removed" if said == "y" else "Nothing was removed")
+        assert typing.ends() == 0
+    assert listed(place) == left
+
+
+def test_old_goals_that_are_over_are_removed(place):
+    age(place, 31, "one", "asks")
+    dry = place.run("goal", "remove", "--older", "30d", "--dry-run", "--json")
+    assert json.loads(dry.out) == {"removed": ["one"], "kept": [], "dry_run": True}
+    done = place.run("goal", "remove", "--older", "30d")
+    assert (done.status, done.out) == (0, "one\n")
+    assert listed(place) == ["two", "asks"]
+    again = place.run("goal", "remove", "--older", "4w", "--yes")
+    assert (again.status, again.out) == (0, "")
+    assert "There are no such goals here" in again.err
+    done = place.run("goal", "remove", "--older", "0m", "--yes")
+    assert done.out == "two\n"
+    assert listed(place) == ["asks"]
+
+
+def test_a_goal_that_was_done_again_lately_is_kept(place):
+    age(place, 31, "one", "two")
+    assert place.run("goal", "retry", "one", "--from", "read").status == 0
+    assert place.run("goal", "remove", "--older", "30d", "--yes").out == "two\n"
+
+
+def test_a_goal_that_ended_lately_is_kept_however_long_ago_it_was_begun(place):
+    age(place, 40, "one", "asks")
+    assert place.run("goal", "cancel", "asks").status == 0  # over since this second
+    assert place.run("goal", "remove", "--older", "30d", "--yes").out == "one\n"
+    assert listed(place) == ["two", "asks"]
+    age(place, 40, "asks")
+    assert place.run("goal", "remove", "--older", "30d", "--yes").out == "asks\n"
+
+
+def in_the_way(place, name: str) -> str:
+    """Let the outputs of a goal be something that cannot be removed."""
+    (folder,) = {
+        os.path.dirname(os.path.dirname(at))
+        for at, _, files in os.walk(place.home)
+        if "journal.jsonl" in files
+    }
+    path = os.path.join(folder, "artefacts", "goals", name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8"):
+        return path
+
+
+def test_one_that_cannot_be_removed_keeps_no_other(place):
+    path = in_the_way(place, "two")
+    done = place.run("goal", "remove", "--older", "0m", "--yes", "--json")
+    told = json.loads(done.out)
+    assert (done.status, told["removed"]) == (1, ["one"])
+    assert [one["goal"] for one in told["kept"]] == ["two"]
+    assert path in told["kept"][0]["reason"]
+    assert listed(place) == ["asks", "two"]
+    done = place.run("goal", "remove", "two")
+    assert (done.status, done.out) == (1, "")
+    assert "`two` was kept: " in done.err
+    assert "Traceback" not in done.err
+    os.unlink(path)
+    assert place.run("goal", "remove", "two").status == 0
+
+
+def test_what_outlived_a_goal_goes_when_it_is_named(place):
+    path = in_the_way(place, "gone")
+    os.unlink(path)
+    os.mkdir(path)
+    done = place.run("goal", "remove", "gone", "--dry-run")
+    assert (done.status, os.path.exists(path)) == (3, True)
+    done = place.run("goal", "remove", "gone")
+    assert (done.status, os.path.exists(path)) == (3, False)
+    assert listed(place) == ["asks", "two", "one"]
+
+
+def test_goals_of_other_projects_are_removed_when_they_are_wanted(place):
+    other = place.project.parent / "other"
+    other.mkdir()
+    age(place, 31, "one", "two")
+    words = ("--project", str(other), "goal", "remove", "--older", "30d", "--yes")
+    assert place.run(*words).out == ""
+    assert sorted(place.run(*words, "--all").out.split()) == ["one", "two"]
+
+
+def test_the_engine_dbos_forgets_as_well(place):
+    pytest.importorskip("dbos")
+    run = ("goal", "run", "read.yaml", "--engine", "dbos")
+    assert place.run(*run, "--id", "kept").status == 0
+    assert place.run(*run, "--id", "gone").status == 0
+    done = place.run("goal", "remove", "gone", "--engine", "dbos")
+    assert (done.status, done.out) == (0, "gone\n")
+    done = place.run("goal", "remove", "--older", "1h", "--yes", "--engine", "dbos")
+    assert (done.status, done.out) == (0, "")
+    done = place.run("goal", "remove", "--older", "0m", "--yes", "--engine", "dbos")
+    assert (done.status, done.out) == (0, "kept\n")
+
+
+@pytest.mark.parametrize("older", ["30", "d", "-1d", "1.5h", "30 days", "1y", "٣d"])
+def test_an_age_that_is_none_is_said(empty, older):
+    done = empty.run("goal", "remove", f"--older={older}")
+    assert done.status == 2
+    assert "needs a time such as `12h` or `30d`" in done.err
+
+
+@pytest.mark.parametrize("words", [(), ("one", "--older", "1d")])
+def test_goals_are_named_or_told_by_age(empty, words):
+    done = empty.run("goal", "remove", *words)
+    assert done.status == 2
+    assert "satchel goal remove --older 30d" in done.err

@@ -1,0 +1,100 @@
+"""What is wrong with a plan is said in the reader's language, down to the last word of ours."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from satchel._language import table
+from satchel.goals.check_step import POLICIES
+from satchel.goals.graph import check
+from satchel.goals.model import Plan, Retry, Step
+from satchel.goals.plan_file import read_plan
+from satchel.goals.problems import Problem
+
+
+@pytest.fixture
+def chinese(monkeypatch):
+    """Chinese, where a phrase that has none yet is at least no English any more."""
+    monkeypatch.setenv("SATCHEL_LANG", "zh")
+
+    class Marked(dict):
+        def get(self, sentence, other=None):
+            return super().get(sentence) or re.sub(
+                r"(\{\w+\})|[A-Za-z]+", lambda found: found[1] or "字", sentence
+            )
+
+    monkeypatch.setattr("satchel._language._tables", {"en": {}, "zh": Marked(table("zh"))})
+
+
+def hints(plan: Plan, **known) -> list[str]:
+    return [problem.hint for problem in check(plan, **known)]
+
+
+@pytest.mark.usefixtures("chinese")
+def test_or_is_translated():
+    step = Step("a", "skill", prompt="do it", skill="reading")
+    (hint,) = hints(Plan("g", (step,)), skills=["reading-a", "reading-b"])
+    assert " or " not in hint
+    assert "`reading-a`" in hint
+    assert "`reading-b`" in hint
+    (english,) = check(Plan("g", (step,)), skills=["reading-a", "reading-b"])
+    assert "`reading-b` or `reading-a`" in english.for_model()[1]
+
+
+@pytest.mark.usefixtures("chinese")
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan("g", (Step("a", prompt="x"),), parallel=0),
+        Plan("g", (Step("a", prompt="x", timeout=0.0),)),
+        Plan("g", (Step("a", prompt="x", retry=Retry(attempts=0)),)),
+        Plan("g", (Step("a", prompt="x", retry=Retry(factor=0)),)),
+    ],
+)
+def test_ranges_are_translated(plan):
+    (hint,) = hints(plan)
+    assert "a whole number" not in hint
+    assert "more than" not in hint
+    assert " to " not in hint
+
+
+@pytest.mark.usefixtures("chinese")
+def test_where_something_stands_is_translated():
+    text = "goal: g\nretry: {x: 1}\nsteps: [{id: a, prompt: x, retry: {y: 1}}]"
+    _, found = read_plan(text)
+    messages = [problem.message for problem in found]
+    assert len(messages) == 2
+    for message in messages:
+        for phrase in ("`retry` of", "step `a`", "the plan"):
+            assert phrase not in message
+
+
+@pytest.mark.usefixtures("chinese")
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"type": "text"},
+        {"maximum": "x"},
+        {"enum": 1},
+        {"pattern": "(a+)+"},
+        {"pattern": "a" * 2000},
+    ],
+)
+def test_why_a_schema_is_refused_is_translated(output):
+    (problem,) = check(Plan("g", (Step("a", prompt="x", output=output),)))
+    said = problem.message
+    english = problem.values["reason"]
+    assert english not in said
+    assert english in problem.for_model()[0]
+
+
+@pytest.mark.usefixtures("chinese")
+def test_words_of_a_plan_are_not_ours():
+    problem = Problem("not-yaml", values={"reason": "it is no mapping"})
+    assert "it is no mapping" in problem.message
+    wanted = ", ".join(f"`{one}`" for one in POLICIES)
+    values = {"key": "k", "value": "the plan", "where": "the plan", "wanted": wanted}
+    odd = Problem("bad-choice", values=values)
+    assert "`the plan`" in odd.message
