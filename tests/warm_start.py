@@ -1,6 +1,7 @@
 """Commands that start without importing a provider's packages anew.
 
-    python warm_start.py DESCRIPTOR       the process that has them; it forks for each command
+    python warm_start.py serve DESCRIPTOR       the process that has them; it forks for each command
+    python warm_start.py run SOCKET WORD...     one such command, with the streams of this process
 
 Importing them takes seconds, and hundreds of tests run a command that needs them. So one process
 imports them, and nothing of Satchel; each command is a fork of it that goes on as `python -m
@@ -21,6 +22,7 @@ import io
 import json
 import os
 import runpy
+import shlex
 import signal
 import socket
 import struct
@@ -42,7 +44,7 @@ PACKAGES = (
 )  # fmt: skip
 AT_START = ("PYTHON", "LC_", "LANG", "LD_")
 """How variables begin that only count when a process starts."""
-HEAVY = {"goal", "worker", "chat", "run"}
+HEAVY = {"goal", "chat", "run"}
 """Commands that import much; the others start in no time."""
 _LENGTH = struct.Struct("!I")
 
@@ -60,15 +62,15 @@ class WarmStart:
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="warm-")
-        self._address = os.path.join(self._folder.name, "socket")
+        self.address = os.path.join(self._folder.name, "socket")
         self._env = dict(os.environ)
         listening = socket.socket(socket.AF_UNIX)
         with listening:
-            listening.bind(self._address)
+            listening.bind(self.address)
             listening.listen(16)
             number = listening.fileno()
             self._process = subprocess.Popen(
-                [sys.executable, os.path.abspath(__file__), str(number)],
+                [sys.executable, os.path.abspath(__file__), "serve", str(number)],
                 pass_fds=[number],
                 stdin=subprocess.PIPE,  # it ends when this one does
             )
@@ -93,22 +95,8 @@ class WarmStart:
         *,
         terminal: bool = False,
     ) -> Started:
-        """`python -m satchel WORDS` with these as its three streams.
-
-        Args:
-            words: What follows the command's name.
-            folder: Where it runs.
-            env: Its environment.
-            streams: Descriptors; they stay open here.
-            terminal: The first stream is a terminal, and becomes that of a session of its own.
-        """
-        talk = socket.socket(socket.AF_UNIX)
-        talk.connect(self._address)
-        given = {"words": list(words), "folder": folder, "env": dict(env), "terminal": terminal}
-        head = json.dumps(given).encode()
-        socket.send_fds(talk, [_LENGTH.pack(len(head))], list(streams))
-        talk.sendall(head)
-        return Started(talk)
+        """`python -m satchel WORDS` with these as its three streams, which stay open here."""
+        return start(self.address, words, folder, env, streams, terminal=terminal)
 
     def run(
         self, words: Sequence[str], folder: str, env: Mapping[str, str], said: str
@@ -146,6 +134,40 @@ class WarmStart:
         self._process.kill()
         self._process.communicate()
         self._folder.cleanup()
+
+
+def start(
+    address: str,
+    words: Sequence[str],
+    folder: str,
+    env: Mapping[str, str],
+    streams: Sequence[int],
+    *,
+    terminal: bool = False,
+) -> Started:
+    """Ask the process that listens at an address for a command.
+
+    Args:
+        address: Of its socket.
+        words: What follows the command's name.
+        folder: Where it runs.
+        env: Its environment.
+        streams: Descriptors; they stay open here.
+        terminal: The first stream is a terminal, and becomes that of a session of its own.
+    """
+    talk = socket.socket(socket.AF_UNIX)
+    talk.connect(address)
+    given = {"words": list(words), "folder": folder, "env": dict(env), "terminal": terminal}
+    head = json.dumps(given).encode()
+    socket.send_fds(talk, [_LENGTH.pack(len(head))], list(streams))
+    talk.sendall(head)
+    return Started(talk)
+
+
+def warm_command() -> str:
+    """What a shell runs instead of `python -m satchel`."""
+    here = os.path.abspath(__file__)
+    return shlex.join([sys.executable, "-S", "-E", here, "run", warm_start().address])
 
 
 class Started:
@@ -300,4 +322,7 @@ def _become(given: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    if sys.argv[1] == "serve":
+        serve(socket.socket(fileno=int(sys.argv[2])))
+    status = start(sys.argv[2], sys.argv[3:], os.getcwd(), os.environ, (0, 1, 2)).wait()
+    sys.exit(status if status >= 0 else 128 - status)

@@ -133,12 +133,12 @@ def test_pipes_and_ci_get_lines(screen, monkeypatch):
 def test_json_has_all_its_keys_always():
     found = report_dict(report_of(GOAL, {}, "queued"))
     assert set(found) == {
-        "id", "state", "goal", "engine", "revision", "started", "seconds", "usage", "reason",
-        "steps",
+        "id", "state", "goal", "engine", "revision", "started", "ended", "seconds", "usage",
+        "reason", "steps",
     }  # fmt: skip
     assert set(found["steps"][0]) == {
         "id", "title", "action_type", "needs", "state", "output", "error", "attempts", "started",
         "seconds", "usage", "skills", "tools", "notes",
     }  # fmt: skip
     assert found["steps"][1]["needs"] == ["fetch"]
-    assert found["started"] is None
+    assert (found["started"], found["ended"]) == (None, None)
