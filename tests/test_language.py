@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import re
@@ -26,7 +27,12 @@ from satchel.store.archive.rules import RULES as ARCHIVE_RULES
 SRC = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src", "satchel")
 
 
-def _trees(*left_out: str):
+@functools.cache
+def _trees(*left_out: str) -> list[ast.Module]:
+    return list(_parsed(*left_out))
+
+
+def _parsed(*left_out: str):
     for here, folders, files in os.walk(SRC):
         folders[:] = set(folders) - {"system_skills", "locale", "__pycache__", *left_out}
         for name in files:
