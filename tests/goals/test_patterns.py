@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pattern_search import longest
 from satchel.goals.patterns import LONGEST, fault, fits
 
 
@@ -96,18 +97,6 @@ def test_no_text_takes_long(pattern):
         assert time.process_time() - began < 3
 
 
-def longest(pattern: str) -> int:
-    """Of how many characters a text is that is just let through."""
-    shortest, most = 0, LONGEST
-    while shortest < most:
-        middle = (shortest + most + 1) // 2
-        if "too long" in fits(pattern, "\0" * middle):
-            most = middle - 1
-        else:
-            shortest = middle
-    return shortest
-
-
 @pytest.mark.parametrize(
     ("pattern", "unit"),
     [
@@ -136,9 +125,9 @@ def test_the_longest_text_that_is_let_through_takes_no_second(pattern, unit):
 
 
 @pytest.mark.timeout(120)
-def test_no_pattern_that_is_found_by_chance_takes_long():
+def test_no_pattern_that_is_found_by_chance_takes_long(root):
     """Tried by another process: one that takes for ever is stopped, and named."""
-    search = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pattern_search.py")
+    search = os.path.join(root, "tests", "pattern_search.py")
     done = subprocess.run(
         [sys.executable, search, "5", "3"],
         capture_output=True, text=True, encoding="utf-8", timeout=100, check=False,

@@ -126,6 +126,7 @@ def parts(tree) -> list:
 
 
 def longest(pattern: str) -> int:
+    """Of how many characters a text is that is just let through."""
     shortest, most = 0, LONGEST
     while shortest < most:
         middle = (shortest + most + 1) // 2
