@@ -95,7 +95,7 @@ def test_a_slip_of_the_users_own_is_an_error_with_a_hint(tmp_path, env, text):
     assert "config.toml" in caught.value.message
 
 
-@pytest.mark.timeout(5)
+@pytest.mark.timeout(20)
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder", "large", "deep"])
 def test_a_strangers_file_is_not_waited_for_nor_followed(tmp_path, env, kind):
     file = tmp_path / "satchel.toml"

@@ -25,9 +25,10 @@ def test_the_example_of_the_check_list_meets_its_own_rules_for_texts(tmp_path):
 
 
 def _timed(folder) -> float:
-    began = time.perf_counter()
+    """The processor's seconds: others may use the machine too."""
+    began = time.process_time()
     check_folder(str(folder))
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 @pytest.mark.parametrize(

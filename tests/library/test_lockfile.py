@@ -135,7 +135,7 @@ def test_no_lockfile_locks_nothing(tmp_path):
     assert read_lock(str(tmp_path / "none" / "satchel.lock")) == {}
 
 
-@pytest.mark.timeout(5)
+@pytest.mark.timeout(20)
 def test_a_pipe_in_its_place_makes_nobody_wait(tmp_path):
     path = str(tmp_path / "satchel.lock")
     os.mkfifo(path)
