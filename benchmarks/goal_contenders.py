@@ -86,15 +86,14 @@ async def ours(opened: AbstractAsyncContextManager[Engine], given: dict[str, Any
     """Any engine of ours, through what a user calls."""
     async with opened as engine:
 
-        async def one(made: Plan) -> int:
-            goal = Goal(f"bench-{os.urandom(6).hex()}", made)
+        async def one(shape: Wires) -> int:
+            goal = Goal(f"bench-{os.urandom(6).hex()}", plan(shape))
             await engine.submit(goal)
             report = await engine.wait(goal.id)
             return sum(result.output == name for name, result in report.steps.items())
 
         async def run(goals: int, shape: Wires) -> int:
-            made = plan(shape)  # one for all, as the shape is for the bare ones
-            return sum(await asyncio.gather(*(one(made) for _ in range(goals))))
+            return sum(await asyncio.gather(*(one(shape) for _ in range(goals))))
 
         await timed(run, given)
 

@@ -2,8 +2,7 @@
 
     python benchmarks/goal_overhead.py --rounds 3 --out benchmarks/results/goal-overhead.json
     python benchmarks/goal_overhead.py --quick            # tiny sizes; the figures mean nothing
-    python benchmarks/goal_overhead.py --only temporal    # also: local, sqlite, postgres, ideal;
-                                                          # others stay in --out FILE
+    python benchmarks/goal_overhead.py --only temporal    # also: local, sqlite, postgres, ideal
 
 Empty work: one goal with 1,000 steps at once, and 200 goals of 10 steps (one, eight at once, one).
 Bare and ours in turns, each in a process of its own, who begins changing each round. A ratio is
@@ -213,16 +212,6 @@ def scaled(scale: float) -> dict[str, tuple[int, int]]:
     }
 
 
-def joined(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """Earlier figures, with those that were taken again in their place."""
-    for part, keys in (("overhead", ("engine", "shape")), ("ideal", ("engine",))):
-        new = {tuple(line[key] for key in keys): line for line in after[part]}
-        for line in new.values():
-            line["machine"] = after["machine"]
-        before[part] = [new.get(tuple(line[key] for key in keys), line) for line in before[part]]
-    return before
-
-
 def main() -> None:
     """Measure in rounds, print the table, write the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -257,8 +246,6 @@ def main() -> None:
         "seconds": round(time.time() - began), "sizes": sizes, **summed(rounds, shares),
     }  # fmt: skip
     print(shown(results))
-    if options.out and options.out.exists() and options.only != parser.get_default("only"):
-        results = joined(json.loads(options.out.read_text("utf-8")), results)
     if options.out:
         options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     verdicts = [line["verdict"] for part in ("overhead", "ideal") for line in results[part]]

@@ -10,7 +10,6 @@ from satchel._language import say
 from satchel.errors import InvalidInput
 from satchel.goals import check_step
 from satchel.goals.problems import MAX_STEPS, Problem
-from satchel.goals.seen import Seen
 from satchel.goals.templates import mentioned
 from satchel.goals.wiring import circle, dependents_of, needs_in, needs_of, order
 
@@ -23,7 +22,6 @@ __all__ = ["Problem", "check", "errors_in", "insist", "needs_in", "needs_of", "o
 
 GOAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 """What a goal may be called: engines make names of files, rows and workflows of it."""
-_SOUND: Seen[bool] = Seen()
 _GUESSES = 20
 """Problems after which nothing is guessed any more."""
 _CIRCLES = 10
@@ -50,10 +48,7 @@ def check(
         return [*found, Problem("many-steps", values=values)]
     found += check_step.numbers(plan)
     found += _unused(plan)
-    if _SOUND.get(plan.steps):
-        return found
     if check_step.plainly_sound(plan.steps):
-        _SOUND.keep(plan.steps, found=True)
         return found
     steps = {step.id: step for step in plan.steps}
     if len(steps) < len(plan.steps):

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.errors import InvalidInput
-from satchel.goals.seen import Seen
 from satchel.goals.templates import steps_mentioned
 
 if TYPE_CHECKING:
@@ -18,16 +17,13 @@ if TYPE_CHECKING:
 
 
 class Wiring(NamedTuple):
-    """A plan's steps in order, and who waits for whom. Runs share it: it is only read."""
+    """A plan's steps in order, and who waits for whom."""
 
     steps: tuple[Step, ...]
     needs: dict[str, tuple[str, ...]]
     """Step id -> those that must end before it."""
     behind: dict[str, list[str]]
     """Step id -> those that wait for it."""
-
-
-_WIRED: Seen[Wiring] = Seen()
 
 
 def needs_of(step: Step) -> tuple[str, ...]:
@@ -65,12 +61,9 @@ def wire(plan: Plan) -> Wiring:
     Raises:
         InvalidInput: the steps wait for each other in a circle, or two have the same id.
     """
-    found = _WIRED.get(plan.steps)
-    if found is not None:
-        return found
     found = _as_it_stands(plan.steps)
     if found is not None:
-        return _WIRED.keep(plan.steps, found)
+        return found
     needs = needs_in(plan)
     if len(needs) != len(plan.steps):
         raise InvalidInput("Two steps have the same id", "Give each step an id of its own")
