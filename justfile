@@ -54,6 +54,14 @@ pictures:
 pictures-check:
     python scripts/pictures.py --check
 
+# Put htmx, which is not part of the sources, where the pages look for it
+assets *folder:
+    python scripts/assets.py {{ folder }}
+
+# Take the pictures of the browser: all of them into a folder; `just screens --docs` those of the docs
+screens *options:
+    python scripts/screens.py {{ options }}
+
 # Build the documentation; a broken link fails
 docs:
     zensical build --strict
@@ -73,7 +81,7 @@ requirements:
     {{ compile }} --upgrade --constraints requirements/dev.txt -o requirements/runtime.txt
 
 # Build the source archive and the wheel
-build:
+build: assets
     python -m build --no-isolation
 
 # Gather the changelog for a release: `just changelog 0.2.0`

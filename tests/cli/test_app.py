@@ -22,7 +22,7 @@ COMMANDS = {
     name: cli.get_command(click.Context(cli), name)
     for name in cli.list_commands(click.Context(cli))
 }
-WITHOUT_JSON = {"chat", "completion", "help", "mcp serve"}
+WITHOUT_JSON = {"chat", "completion", "help", "mcp serve", "ui"}
 
 
 def _below(group: click.Group, before: str = "") -> dict[str, click.Command]:
@@ -215,6 +215,16 @@ def test_every_example_of_the_help_can_be_run(line, stage, warm):
     elif said == "mcp serve --http":
         assert "End it with Ctrl-C" in _served(terminal, *words, "--port", "0", lines=3, **env)
         return
+    elif words[0] == "ui":
+        if "--password-file" in said:
+            file = terminal.home / ".satchel-password"
+            file.write_text("a long password\n")
+            file.chmod(0o600)
+            words[words.index("--password-file") + 1] = str(file)
+        # A port of its own: others may run at the same time.
+        told = _served(terminal, *words, "--no-browser", "--port", "0", lines=1, **env)
+        assert "Ctrl-C" in told or "network" in told
+        return
     elif said == "worker --engine dbos":
         known = {**env, **warm, "SATCHEL_MODEL": "openai:gpt-5", "OPENAI_API_KEY": "none"}
         assert "is ready" in _served(terminal, *words, lines=1, **known)
@@ -352,7 +362,7 @@ def test_the_commands_are_those_that_were_promised():
         "list show load read search which catalogue why doctor locations tools agents index "
         "vectors "
         "init new add import update remove rename undo export link "
-        "chat run goal worker mcp "
+        "chat run goal worker mcp ui "
         "trust scan check try test overlap validate verify lock install sandbox sign signers "
         "completion"
     )

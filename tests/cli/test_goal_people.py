@@ -261,3 +261,37 @@ def test_an_answer_that_was_given_is_not_taken_back(writing, engine):
         assert "Step `ask` was answered already, with another answer" in done.err
         assert f"`satchel goal retry w --from ask --engine {engine} --yes`" in done.err
     assert _followed(writing, done.err).status == 8
+
+
+# --- without the extra `agent` ------------------------------------------------------------
+
+BLOCKER = """\
+import sys
+
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"pydantic_ai", "pydantic_ai_slim"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+sys.meta_path.insert(0, Blocked())
+"""
+
+
+def test_a_plan_that_asks_no_model_needs_no_package_of_models(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("WARM_START", "0")  # processes of their own, where the package is not there
+    (tmp_path / "sitecustomize.py").write_text(BLOCKER, encoding="utf-8")
+    path = os.pathsep.join((str(tmp_path), place.env()["PYTHONPATH"]))
+    env = {"PYTHONPATH": path}
+    asked = place.run("goal", "run", "ask.yaml", "--id", "week", **env)
+    assert asked.status == 8, asked.err
+    done = place.run("goal", "approve", "week", "ask", **env)
+    assert done.status == 0, done.err
+    assert "Notes." in done.out
+    (place.project / "ask.yaml").write_text(
+        "goal: Write\nsteps:\n  - {id: a, prompt: Write}\n", encoding="utf-8"
+    )
+    refused = place.run("goal", "run", "ask.yaml", SATCHEL_MODEL="test", **env)
+    assert refused.status == 6
+    assert "satchel[agent]" in refused.err

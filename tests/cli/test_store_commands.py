@@ -189,10 +189,14 @@ def test_an_export_of_a_skill_at_the_top_leaves_the_project_out(terminal):
 
 @pytest.mark.req("B6")
 def test_a_name_that_becomes_another_is_said(terminal):
-    for given, became in (("单词", "my-skill"), ("Word_Tools", "word-tools")):
-        done = terminal.run("add", given)
-        assert done.status == 0
-        assert f"The name became `{became}`" in done.err
+    done = terminal.run("add", "Word_Tools")
+    assert done.status == 0
+    assert "The name became `word-tools`" in done.err
+    refused = terminal.run("add", "单词")
+    assert refused.status == 2
+    assert "no letter from a to z" in refused.err
+    assert "Give it a name such as" in refused.err
+    assert not (terminal.project / ".agents/skills/my-skill").exists()
     assert "became" not in terminal.run("add", "plain-name").err
 
 

@@ -19,6 +19,7 @@ from satchel.goals.templates import (
     fill_value,
     mentioned,
     parse,
+    pieces,
     places,
     steps_mentioned,
 )
@@ -168,3 +169,17 @@ def test_braces_that_never_close_take_no_time():
     assert list(places(text)) == []
     assert fill(text, VALUES) == text
     assert fill("{{goal}}" + text, VALUES) == "the goal" + text
+
+
+def test_pieces_are_the_text_as_far_as_it_can_be_filled():
+    text = r"Since {{inputs.since}}: {{steps.one.output}}, \{{raw}}, {{steps.later.output}} {{?}}"
+    found = list(pieces(text, VALUES))
+    assert [one.text for one in found if not one.reference] == [
+        "Since ", ": ", ", ", "{{raw}}", ", ", " ",
+    ]  # fmt: skip
+    assert [(one.reference, one.text) for one in found if one.reference and one.known] == [
+        ("inputs.since", "Monday"),
+        ("steps.one.output", "text of one"),
+    ]
+    assert [one.text for one in found if not one.known] == ["{{steps.later.output}}", "{{?}}"]
+    assert "".join(one.text for one in pieces("plain }} text", VALUES)) == "plain }} text"

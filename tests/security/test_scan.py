@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import date
 
 import pytest
@@ -245,6 +246,17 @@ def test_the_scanner_works_without_yara():
     assert "yara" in scan({"run.sh": BAD}).engines
 
 
+def test_every_thread_may_scan():
+    """A server scans in whichever thread is free."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    here = scan({"run.sh": BAD})
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: scan({"run.sh": BAD}), range(6)))
+    assert {report.verdict for report in found} == {here.verdict}
+    assert all(names(report) == names(here) for report in found)
+
+
 def test_rules_of_ones_own_are_used(tmp_path):
     path = tmp_path / "own.yar"
     path.write_text(
@@ -263,3 +275,21 @@ def test_rules_that_are_none_are_refused(tmp_path):
         scan({"a.md": "x"}, rules=[str(path)])
     with pytest.raises(InvalidInput, match="cannot be read"):
         scan({"a.md": "x"}, rules=[str(tmp_path / "none.yar")])
+
+
+def test_threads_that_come_at_once_wait_for_one_set_of_rules(tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    from satchel.security import yara
+
+    rules = tmp_path / "own.yar"
+    rules.write_text("rule own_at_once { condition: false }\n")
+    gate = threading.Barrier(4)
+
+    def load(_: int) -> object:
+        gate.wait(5)
+        return yara.load((str(rules),))
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(load, range(4)))
+    assert all(one is found[0] for one in found)

@@ -625,3 +625,111 @@ def test_the_list_tells_whose_each_skill_is(bench):
     shown = {(row["id"], row["name"], row["source"], row["is_system"]) for row in rows}
     assert shown == {("greet", "greet", "user", False), ("shipped", "shipped", "system", True)}
     assert all(row["description"] for row in rows)
+
+
+# --- edit -----------------------------------------------------------------------------------
+
+
+def edited(text: bytes, old: bytes, new: bytes) -> dict[str, bytes]:
+    assert old in text
+    return {"SKILL.md": text.replace(old, new)}
+
+
+def test_an_edit_of_ones_own_skill_keeps_its_trust_and_can_be_undone(bench):
+    store = bench.store
+    with store.plan_add("notes", "Writes notes. Use when asked.", "First.") as plan:
+        store.carry_out(plan)
+    path = bench.skills / "notes/SKILL.md"
+    before = path.read_bytes()
+    store = bench.store
+    with store.plan_edit("notes", edited(before, b"First.", b"Second.")) as plan:
+        assert [(step.kind, step.difference.changed) for step in plan.steps] == [
+            ("replace", ("SKILL.md",))
+        ]
+        store.carry_out(plan)
+    assert "Second." in bench.loads("notes")
+    path.write_bytes(path.read_bytes() + b"By hand.\n")
+    assert "By hand." in bench.loads("notes")  # it is still the author's own
+    entry = bench.store.history()[0]
+    assert (entry.op, entry.ids) == ("edit", ("notes",))
+    bench.store.undo()
+    assert path.read_bytes() == before
+    assert "First." in bench.loads("notes")
+
+
+def test_an_edit_of_a_locked_skill_shows_as_edited_and_is_loaded(bench):
+    bench.bring(bench.folder("greet"))
+    lock = bench.lockfile.read_bytes()
+    text = (bench.skills / "greet/SKILL.md").read_bytes()
+    store = bench.store
+    with store.plan_edit("greet", edited(text, b"Say hello.", b"Say good day.")) as plan:
+        store.carry_out(plan)
+    assert bench.lockfile.read_bytes() == lock
+    (found,) = bench.store.verify(["greet"])
+    assert (found.state, found.changed) == ("edited", ("SKILL.md",))
+    assert "Say good day." in bench.loads("greet")
+
+
+def test_an_edit_approves_nothing_that_was_not_approved(bench):
+    make_skill(bench.skills, "came-along", "A stranger's.", body="One.")
+    text = (bench.skills / "came-along/SKILL.md").read_bytes()
+    store = bench.store
+    with store.plan_edit("came-along", edited(text, b"One.", b"Two.")) as plan:
+        store.carry_out(plan)
+    assert bench.loads("came-along") == "PERMISSION_DENIED"
+
+
+def test_an_edit_that_changes_nothing_or_breaks_the_skill_is_not_made(bench):
+    bench.bring(bench.folder("greet"))
+    text = (bench.skills / "greet/SKILL.md").read_bytes()
+    store = bench.store
+    with store.plan_edit("greet", {"SKILL.md": text}) as plan:
+        assert [step.kind for step in plan.steps] == ["same"]
+    with store.plan_edit("greet", {"SKILL.md": b"no skill"}) as plan:
+        assert [step.kind for step in plan.steps] == ["refused"]
+    with pytest.raises(NotFound):
+        store.plan_edit("nobody", {})
+    assert (bench.skills / "greet/SKILL.md").read_bytes() == text
+
+
+def test_an_edit_does_not_overwrite_what_somebody_wrote_meanwhile(bench):
+    bench.bring(bench.folder("greet", notes_md="one"))
+    path = bench.skills / "greet"
+    text = (path / "SKILL.md").read_bytes()
+    store = bench.store
+    with store.plan_edit("greet", edited(text, b"Say hello.", b"Mine.")) as plan:
+        (path / "notes.md").write_text("theirs")
+        with pytest.raises(Conflict):
+            store.carry_out(plan)
+    assert (path / "notes.md").read_text() == "theirs"
+    assert (path / "SKILL.md").read_bytes() == text
+
+
+def test_undo_takes_back_only_the_change_that_was_looked_at(bench):
+    store = bench.store
+    numbers = []
+    for name in ("one", "two"):
+        with store.plan_add(name) as plan:
+            numbers.append(store.carry_out(plan).number)
+    with pytest.raises(Conflict):
+        store.undo(number=numbers[0])
+    assert (bench.skills / "two").is_dir()
+    assert store.undo(number=numbers[1]).ids == ("two",)
+
+
+def test_skills_of_an_open_source_are_picked_with_ids_of_ones_own(bench):
+    from satchel.store.choose import choose
+    from satchel.store.sources import source_of
+
+    for name in ("greet", "wave"):
+        bench.folder(name)
+    archive = bench.zip("greet", "wave")
+    store = bench.store
+    with source_of(str(archive), base=store.scope.root).fetch() as bundle:
+        picks = choose(bundle, ids={"wave": "goodbye"})
+        with store.plan_picked(bundle, picks) as plan:
+            store.carry_out(plan)
+        for ids in ({"wave": "No Good"}, {"wave": "same", "greet": "same"}, {}):
+            with pytest.raises(InvalidInput):
+                choose(bundle, ids=ids)
+    assert os.listdir(bench.skills) == ["goodbye"]

@@ -7,8 +7,8 @@ Reading order: `agent` (the object hosts hold), `toolset` (what a model may call
 (sub-agents, and skills that run in one), `trimming` (what stays of a long conversation),
 `records` (what comes back). The loop itself is pydantic-ai's; the rules are `tools.session`'s.
 
-For goals: `steps` (who does them), `planner` (who asks a model for a plan), `limited` (how a
-provider is kept from being asked too often).
+For goals: `tool_steps` and `steps` (who does them, without and with a model), `planner` (who asks
+a model for a plan), `limited` (how a provider is kept from being asked too often).
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pydantic_ai import Agent as Loop
@@ -38,6 +37,7 @@ from satchel.agent.delegation import Crew, resolve
 from satchel.agent.failures import translate
 from satchel.agent.limited import limited, passes
 from satchel.agent.records import Limits
+from satchel.agent.tool_steps import ToolSteps, no_model, refused
 from satchel.agent.turn import Turn
 from satchel.errors import ModelFailed, StepFailed
 from satchel.goals.clock import spent, stopping
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
     from satchel.agent.records import SubAgent
-    from satchel.envelope import Envelope
     from satchel.facade import Satchel
     from satchel.goals.limits.base import Limiter
     from satchel.goals.model import Step, Work
@@ -66,13 +65,6 @@ _STEP = (
 )
 _FOLLOW = "Do it as this skill says."
 _GO = "Do what the skill says."
-_PERMANENT = frozenset((
-    "NOT_FOUND", "ACCESS_DENIED", "PERMISSION_DENIED", "INVALID_PARAM", "CONFLICT",
-    "IS_DIRECTORY", "BINARY_FILE", "INTERNAL_ERROR",
-))  # fmt: skip
-"""Codes of envelopes after which the same call fails again."""
-_UNPREPARED = frozenset(("missing-secret", "missing-runtime", "build-failed"))
-"""What only a person can put right."""
 _VALUE = "value"
 _LONGEST = 400
 
@@ -85,7 +77,7 @@ class _Part(NamedTuple):
     model: Model | None
 
 
-class AgentSteps:
+class AgentSteps(ToolSteps):
     """Does `llm`, `skill` and `tool` steps; what waits for people is the engine's business."""
 
     def __init__(  # noqa: PLR0913 - one keyword for each part
@@ -126,7 +118,9 @@ class AgentSteps:
             only: Patterns of the tools that may be called; all of them when None. Skill steps need
                 `Skill` among them.
         """
-        self.satchel = satchel
+        super().__init__(
+            satchel, approve=approve, ask=ask, include=include, exclude=exclude, only=only
+        )
         self.instructions = instructions
         self.limits = limits or Limits()
         self._given = model
@@ -135,19 +129,8 @@ class AgentSteps:
         self._models = dict(models or {})
         self._settings = settings
         self._limiter = limiter
-        self._approve: Approve = approve
-        self._ask = ask
-        self._scope = {"include": include, "exclude": exclude, "tools": only}
         self._made: Crew | None = None
         self._others: dict[str, Model] = {}
-        self._making = threading.Lock()
-
-    def session(self) -> Session:
-        """A new conversation with what steps may use; also for `decompose`."""
-        scope = cast("Any", self._scope)
-        with self._making:  # steps begin at once, in threads, and share what is made lazily
-            _ = self.satchel.detector
-            return self.satchel.session(approve=self._approve, ask=self._ask, **scope)
 
     async def run(self, work: Work) -> Done:
         """Do one try of a step.
@@ -156,35 +139,13 @@ class AgentSteps:
             StepFailed: it cannot be done; `retryable` says whether to try again.
         """
         kind = work.step.action_type
-        if kind == "tool":
-            return await self._call(work)
         if kind == "llm":
             return await self._question(work)
         if kind == "skill":
             return await self._skill(work)
-        raise StepFailed(
-            "INVALID_PARAM",
-            say("A step of type `{kind}` is not done by an agent", kind=kind),
-            say("Answer it with `satchel goal approve`"),
-            retryable=False,
-        )
+        return await super().run(work)
 
-    def close(self) -> None:
-        """End the processes that are kept for tool skills."""
-        self.satchel.close()
-
-    # --- the three kinds ------------------------------------------------------------------
-
-    async def _call(self, work: Work) -> Done:
-        """One call of a tool."""
-        step = work.step
-        session = await asyncio.to_thread(self.session)
-        reply = await session.acall(step.tool, dict(work.arguments), key=work.key)
-        if reply.error is not None:
-            raise _refused(reply)
-        notes = (one_line(reply.text.rpartition("\n")[2], _LONGEST),) if _is_cut(reply) else ()
-        skills = tuple(session.loaded)
-        return Done(_output_of(reply, step), Usage(), skills, (step.tool,), notes)
+    # --- with a model ---------------------------------------------------------------------
 
     async def _question(self, work: Work) -> Done:
         """One question, without tools."""
@@ -226,7 +187,7 @@ class AgentSteps:
         if await asyncio.to_thread(session.wants_fork, given):
             refusal = await session.apermit(SKILL, given)
             if refusal is not None:
-                raise _refused(refusal)
+                raise refused(refusal)
             fork = await asyncio.to_thread(self._crew.forked, session, given)
             if fork is None:
                 raise StepFailed(
@@ -240,7 +201,7 @@ class AgentSteps:
         else:
             reply = await session.acall(SKILL, given)
         if reply.error is not None:
-            raise _refused(reply)
+            raise refused(reply)
         for name in session.loaded:
             turn.loaded(name)
         system = _joined(self.instructions, own, _STEP, _FOLLOW, reply.text)
@@ -306,12 +267,7 @@ class AgentSteps:
         """What conversations are made from; made when a step first needs a model."""
         if self._made is None:
             if self._given is None:
-                raise StepFailed(
-                    "INVALID_PARAM",
-                    say("No model is set, and this step needs one"),
-                    say("Name one as `provider:model`"),
-                    retryable=False,
-                )
+                raise no_model()
             subs = {
                 name: one if one.model is None else one._replace(model=self._behind(one.model))
                 for name, one in self._sub_agents.items()
@@ -422,36 +378,3 @@ class _Shape:
         if not self._schema or self._plain or not isinstance(output, dict):
             return output
         return cast("dict[str, Any]", output).get(_VALUE)
-
-
-def _refused(reply: Envelope) -> StepFailed:
-    """A call that came to nothing, as the step's failure."""
-    assert reply.error is not None  # noqa: S101 - only those come here
-    code, message = reply.error
-    hint = reply.text.removeprefix(message).removeprefix(". ") if reply.text != message else ""
-    fixed = reply.data.get("failure") in _UNPREPARED or code in _PERMANENT
-    return StepFailed(code, message, "" if hint.startswith("<") else hint, retryable=not fixed)
-
-
-def _is_cut(reply: Envelope) -> bool:
-    return reply.status == "partial"
-
-
-def _output_of(reply: Envelope, step: Step) -> Any:
-    """What a tool gave: its data where the step promises a shape, else its text.
-
-    A program's text is taken without the frame that a model would see: it is the next step's
-    input, and may be a tool's.
-    """
-    data = reply.data
-    program = "tier" in data and isinstance(data.get("output"), str)
-    if not step.output:
-        return data["output"] if program else reply.text
-    if not program:
-        return data
-    if "data" in data:
-        return data["data"]
-    try:
-        return json.loads(data["output"])
-    except ValueError:
-        return data["output"]  # whoever checks it says what is wrong

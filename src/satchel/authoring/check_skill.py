@@ -13,9 +13,10 @@ from satchel.authoring.sheet import Sheet
 from satchel.skill.interpret import MAX_DESCRIPTION, NAME, slug
 from satchel.skill.load import load_document
 from satchel.skill.tree import skill_file
-from satchel.skill.validate import validate_folder
+from satchel.skill.validate import validate_draft, validate_folder
 
 if TYPE_CHECKING:
+    from satchel.authoring.rules import Verdict
     from satchel.skill.model import Document
     from satchel.skill.problems import Problem
 
@@ -62,12 +63,13 @@ _PERSON = re.compile(
 )
 
 
-def check_skill_md(folder: str, *, language: str = "") -> Sheet:
+def check_skill_md(folder: str, *, language: str = "", data: bytes | None = None) -> Sheet:
     """Fill in the list.
 
     Args:
         folder: The skill's folder, absolute.
         language: `en` or `zh`, when the description must be in that language.
+        data: What the SKILL.md would be; what it is on the disk when None.
 
     Raises:
         SatchelError: there is no SKILL.md, or it cannot be read.
@@ -76,8 +78,10 @@ def check_skill_md(folder: str, *, language: str = "") -> Sheet:
     file = skill_file(os.listdir(folder))
     path = os.path.join(folder, file)
     sheet = Sheet("skill", path)
-    document = load_document(folder, file)
-    problems = validate_folder(path)
+    if data is None:
+        document, problems = load_document(folder, file), validate_folder(path)
+    else:
+        document, problems = validate_draft(data, folder, file)
     own = [problem for problem in problems if problem.code in _OWN_BOX]
     for rule, severity in (
         ("skill-valid", "error"),
@@ -98,8 +102,27 @@ def check_skill_md(folder: str, *, language: str = "") -> Sheet:
     _judge_head(sheet, document, os.path.basename(folder))
     _judge_body(sheet, document, own)
     _judge_triggers(sheet, folder)
-    judge_line_ends(sheet, folder, file)
+    if data is None:
+        judge_line_ends(sheet, folder, file)
     return sheet
+
+
+def check_description(text: str) -> list[Verdict]:
+    """What is to be said about a description before there is a skill: its length, what, when."""
+    import json
+
+    from satchel.skill.load import parse_document
+
+    line = json.dumps(" ".join(text.split()), ensure_ascii=False)
+    document = parse_document(
+        f"---\nname: a\ndescription: {line}\n---\n".encode("utf-8", "replace"),
+        "a",
+        "SKILL.md",
+        (0, 0, 0),
+    )
+    sheet = Sheet("skill", "")
+    _judge_head(sheet, document, "a")
+    return [one for one in sheet.report("", "").verdicts if one.state == "fail"]
 
 
 def _judge_triggers(sheet: Sheet, folder: str) -> None:

@@ -99,6 +99,22 @@ def build_catalogue(
     )
 
 
+def entry_of(
+    skill: Skill, *, budget: int | Budget = DEFAULT_BUDGET, form: Form = "xml"
+) -> tuple[str, str]:
+    """How one skill is listed when there is room: its entry, and `full`, `shortened` or `named`.
+
+    Both are empty when it cannot be listed at all.
+    """
+    scale = (Budget(budget) if isinstance(budget, int) else budget).checked()
+    choice = Chooser([skill], [], 1, FORMS[form](), scale).choose()
+    if choice is None:
+        return "", ""
+    if choice.entries:
+        return choice.entries[0], "full" if choice.full else "shortened"
+    return (choice.names[0], "named") if choice.names else ("", "")
+
+
 def _find_pinned(
     skills: Sequence[Skill], pin: Sequence[str], get: Callable[[str], Skill | None] | None
 ) -> list[Skill]:

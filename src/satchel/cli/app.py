@@ -171,6 +171,7 @@ cli.places = {
     "goal": "goals:goal",
     "worker": "workers:worker",
     "mcp": "serving:mcp",
+    "ui": "browsing:ui",
     "trust": "trusting:trust",
     "scan": "scanning:scan",
     "check": "checking:check",
@@ -207,6 +208,9 @@ cli.synonyms = {
     "reindex": "index",
     "goals": "goal",
     "workers": "worker",
+    "web": "ui",
+    "browser": "ui",
+    "dashboard": "ui",
 }
 cli.headings = {
     "list": say("See what there is"),

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from satchel import standing
 from satchel._language import listed, say
 from satchel.cli.asking import offered, overruled, read_goal, repeated
 from satchel.cli.bars import EMPTY, bar, bar_width, share_of
 from satchel.cli.output import cut, one_line, width_of, write_json
-from satchel.cli.retelling import retell, retell_reason
 from satchel.cli.session import command, complete_names
 from satchel.cli.values import AnyPath, WholeNumber
 from satchel.errors import NotFound
+from satchel.retelling import retell
+from satchel.standing import EXPLICIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,8 +29,6 @@ NONE_FITS = NotFound.exit_code
 """What a script sees when no skill fits."""
 GOAL_SHOWN = 200
 """Characters of the goal that are repeated to scripts, as in the trace."""
-EXPLICIT = "explicit"
-"""Who hears a skill called by its name."""
 NO_REASON = "–"
 """What stands in a table where a detector gave no reason."""
 _RUNNERS = 5
@@ -343,7 +343,7 @@ def show_notes(err: Screen, notes: Iterable[str], style: str = "dim") -> None:
 
 def told_reason(match: Match) -> str:
     """Why a skill fits, on one line for a person; nothing when its detector gave no reason."""
-    return one_line(retell_reason(match.reason)).strip() if match.reason.strip() else ""
+    return one_line(standing.told_reason(match))
 
 
 def _bill(cost: dict[str, float]) -> str:
@@ -358,13 +358,7 @@ def _bill(cost: dict[str, float]) -> str:
 
 def decider(match: Match, answer: Answer) -> str:
     """Who chose it, in a word or two."""
-    name = match.detector or answer.detector
-    if name == EXPLICIT:
-        return say("called by name")
-    if name in ("hybrid", "lexical", "minimal", "words"):
-        by_vectors = any(item.startswith(("meaning: ", "vectors: ")) for item in match.evidence)
-        return say("words and vectors") if by_vectors else say("words")
-    return say("a model") if name == "model" else one_line(name)
+    return one_line(standing.decider(match, answer))
 
 
 def _most(answer: Answer, detector: str) -> float:

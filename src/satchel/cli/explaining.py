@@ -10,23 +10,23 @@ import click
 from satchel._fs import is_inside
 from satchel._language import say
 from satchel.cli.counting import checked, count_problems, counted
-from satchel.cli.listing import find_broken
 from satchel.cli.output import SEVERITIES, clean, one_line, write_json
 from satchel.cli.progress import with_progress
-from satchel.cli.retelling import retell
 from satchel.cli.session import command, complete_names
 from satchel.cli.showing import show_problems
 from satchel.cli.values import WholeNumber
+from satchel.library.broken import find_broken
+from satchel.retelling import retell
 from satchel.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from satchel.cli.output import Screen
-    from satchel.cli.placing import Standing
     from satchel.cli.session import Session
     from satchel.library import Location
     from satchel.skill.problems import Problem
+    from satchel.standing import Standing
     from satchel.why import Story
 
 MANY = 3
@@ -120,7 +120,7 @@ def tell_story(session: Session, story: Story, standing: Standing | None = None)
         _advise(out, story.advice)
         return
     from satchel.cli.choosing import show_notes
-    from satchel.cli.placing import advise
+    from satchel.standing import advise
 
     # Where nothing is to mend, the story only says: ask about a request.
     steps = (*(() if story.sound else story.advice), *advise(standing))

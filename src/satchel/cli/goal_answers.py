@@ -101,15 +101,12 @@ def needs_yes(session: Session, report: GoalReport, from_step: str = "") -> bool
     """Whether a retry does steps that somebody has to allow, here and not where workers are."""
     from satchel.cli.goal_engines import is_shared
     from satchel.cli.goal_permission import must_be_allowed
-    from satchel.goals.revision import still_known
+    from satchel.goals.permission import done_again
 
     if is_shared(session.satchel.settings, report.engine):
         return False
-    plan = report.plan
-    kept = still_known(plan, plan, report.steps, from_step)
-    left = tuple(step for step in plan.steps if step.id not in kept)
     try:
-        must_be_allowed(session, plan._replace(steps=left))
+        must_be_allowed(session, done_again(report, from_step))
     except Refused:
         return True
     return False

@@ -10,27 +10,28 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from satchel._language import listed, say
-from satchel._optional import require
+from satchel._optional import must_be_installed
 from satchel.cli.output import one_line
 from satchel.cli.values import OneOf
 from satchel.errors import InvalidInput, SettingsError
+from satchel.goals.engines import opening
+from satchel.goals.engines.opening import ENGINES, goals_folder, is_shared, other_projects
+from satchel.goals.permission import asks_model, needs_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from satchel.agent.steps import AgentSteps
+    from satchel.agent.tool_steps import ToolSteps
     from satchel.cli.session import Session
     from satchel.goals.engines.base import Engine
     from satchel.goals.limits.base import Limit, Limiter
     from satchel.goals.model import Done, Plan, Work
     from satchel.settings import Settings
 
-ENGINES = ("local", "dbos", "temporal")
-QUEUE = "satchel"
-"""Where workers and goals of `temporal` find each other, unless the setting says otherwise."""
-_PORT = "7233"
-_NOTE = "project"
-"""The file that says whose goals a folder has."""
+__all__ = [
+    "LateSteps", "engine_option", "is_shared", "limits_of", "make_limiter", "make_runner",
+    "model_of", "model_options", "open_engine", "other_projects", "read_inputs",
+]  # fmt: skip
 
 
 def engine_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,21 +45,6 @@ def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--model` and `--yes`, for commands that do steps."""
     function = click.option("--yes", is_flag=True, help=say("Let every tool be called."))(function)
     return click.option("--model", metavar="PROVIDER:NAME", help=say("Who answers."))(function)
-
-
-def goals_folder(settings: Settings) -> str:
-    """Where this machine keeps goals: `local` in `goals` below it, `dbos` in a file of its own.
-
-    Raises:
-        SettingsError: there is no state folder.
-    """
-    if not settings.paths.state:
-        raise SettingsError(
-            say("There is no folder to keep goals in: `HOME` is not set"),
-            say("Set the variable: `export {variable}=…`", variable="SATCHEL_HOME"),
-        )
-    os.makedirs(settings.paths.state, mode=0o700, exist_ok=True)
-    return settings.paths.state
 
 
 def open_engine(
@@ -77,109 +63,7 @@ def open_engine(
         MissingExtra: its extra is not installed.
         SettingsError: its settings cannot be used.
     """
-    settings = session.satchel.settings
-    chosen = name or settings.engine
-    if chosen == "dbos":
-        require("dbos", "dbos")
-        from satchel.goals.engines.dbos import DbosEngine
-
-        return DbosEngine(runner, database_of(settings), only=(only,) if only else None)
-    if chosen == "temporal":
-        require("temporalio", "temporal")
-        from satchel.goals.engines.temporal import TemporalEngine
-
-        address, namespace, queue = temporal_of(settings)
-        folder = os.path.join(goals_folder(settings), "artefacts")
-        made = TemporalEngine(runner, folder, address=address, namespace=namespace, queue=queue)
-        return cast("Engine", made)
-    from satchel.goals.engines.local import LocalEngine
-
-    return LocalEngine(runner, folder=local_folder(settings))
-
-
-def local_folder(settings: Settings) -> str:
-    """Where the goals of this project are, and a line that says which project it is.
-
-    One for each project: the skills, tools and approvals of a goal are those of the project that
-    it was begun in.
-    """
-    folder = os.path.join(goals_folder(settings), f"goals-{_project_name(settings)}")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    note = os.path.join(folder, _NOTE)
-    if not os.path.exists(note):
-        from satchel._fs import write_atomic
-
-        write_atomic(note, os.path.realpath(settings.project).encode())
-    return folder
-
-
-def other_projects(settings: Settings) -> dict[str, str]:
-    """Path of each other project that has goals of `local` -> the folder of those."""
-    found: dict[str, str] = {}
-    with os.scandir(goals_folder(settings)) as entries:
-        for entry in sorted(entries, key=lambda one: one.name):
-            try:
-                with open(os.path.join(entry.path, _NOTE), "rb") as stream:
-                    project = stream.read(4096).decode("utf-8", "replace")
-            except OSError:  # something else
-                continue
-            if project != os.path.realpath(settings.project):
-                found[project] = entry.path
-    return found
-
-
-def _project_name(settings: Settings) -> str:
-    from hashlib import sha256
-
-    return sha256(os.path.realpath(settings.project).encode()).hexdigest()[:12]
-
-
-def database_of(settings: Settings) -> str:
-    """The address of the database of `dbos`.
-
-    Raises:
-        SettingsError: it is none that DBOS knows.
-    """
-    url = settings.database
-    if not url:
-        # One for each project: whoever opens it does the steps that wait in it, with the skills
-        # of the project that it is in.
-        name = f"goals-{_project_name(settings)}.sqlite"
-        return f"sqlite:///{os.path.join(goals_folder(settings), name)}"
-    if not url.startswith(("sqlite:", "postgresql:", "postgresql+psycopg:", "postgres:")):
-        raise SettingsError(
-            say("`database` is no address of a SQLite file or of PostgreSQL"),
-            say("Write `sqlite:///FILE` or `postgresql://USER@HOST/NAME`"),
-        )
-    return url
-
-
-def is_shared(settings: Settings, engine: str | None) -> bool:
-    """Whether workers of other machines, with skills of their own, do the steps.
-
-    There a command only submits and looks: it would else take the steps of other people's goals,
-    and do them with the skills and the approvals of whoever typed it.
-    """
-    chosen = engine or settings.engine
-    return chosen == "temporal" or (chosen == "dbos" and settings.database.startswith("postgres"))
-
-
-def temporal_of(settings: Settings) -> tuple[str, str, str]:
-    """Address, namespace and queue of the Temporal server; the first two empty where unsaid.
-
-    Raises:
-        SettingsError: the setting has more or less than these.
-    """
-    if not settings.temporal:
-        return "", "", QUEUE
-    address, *rest = settings.temporal.split("/")
-    if not address or len(rest) > 2 or not all(rest):
-        raise SettingsError(
-            say("`temporal` is `{value}`", value=settings.temporal),
-            say("Write `HOST:PORT/NAMESPACE/QUEUE`; the last two may be left out"),
-        )
-    namespace, queue = (*rest, *("default", QUEUE)[len(rest) :])
-    return address if ":" in address else f"{address}:{_PORT}", namespace, queue
+    return opening.open_engine(session.satchel.settings, name, runner, only=only)
 
 
 def make_runner(
@@ -192,24 +76,25 @@ def make_runner(
         model: What `--model` says.
         engine: What `--engine` says: all of its workers share the limits of providers.
         yes: Whether tools that write or use the network may be called.
-        plan: What is to be done: when no step of it asks a model, none need be chosen.
+        plan: What is to be done: when no step of it asks a model, none need be chosen, and the
+            extra `agent` is not needed.
 
     Raises:
-        MissingExtra: the extra `agent` is not installed.
+        MissingExtra: the extra `agent` is needed, and not installed.
         InvalidInput: no model is chosen, and one is needed.
     """
-    from importlib.util import find_spec
-
+    if plan is not None and not asks_model(plan) and not model:
+        limits_of(session.satchel.settings.limits)  # a slip in them is said whoever is asked
+        return LateSteps(lambda: _tools_alone(session, yes=yes))
     os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")  # the screen is the person's
-    if find_spec("pydantic_ai") is None:
-        require("pydantic_ai", "agent")
+    must_be_installed("pydantic_ai", "agent")
     name = model_of(session, model, plan)
     if name is not None:
         _must_be_there(session, name)
         _tell_others(session, name, plan)
     limiter = make_limiter(session.satchel.settings, engine)
 
-    def make() -> AgentSteps:
+    def make() -> ToolSteps:
         from satchel.agent.delegation import resolve
         from satchel.agent.steps import AgentSteps
 
@@ -218,6 +103,12 @@ def make_runner(
         return AgentSteps(session.satchel, name, approve=True if yes else None, limiter=limiter)
 
     return LateSteps(make)
+
+
+def _tools_alone(session: Session, *, yes: bool) -> ToolSteps:
+    from satchel.agent.tool_steps import ToolSteps
+
+    return ToolSteps(session.satchel, approve=True if yes else None)
 
 
 def _must_be_there(session: Session, model: str) -> None:
@@ -249,12 +140,12 @@ def _tell_others(session: Session, model: str, plan: Plan | None) -> None:
 class LateSteps:
     """Who does the steps, made when the first one comes: people see the plan before that."""
 
-    def __init__(self, make: Callable[[], AgentSteps]) -> None:
+    def __init__(self, make: Callable[[], ToolSteps]) -> None:
         self._make = make
-        self._made: AgentSteps | None = None
+        self._made: ToolSteps | None = None
         self._lock = threading.Lock()
 
-    def ready(self) -> AgentSteps:
+    def ready(self) -> ToolSteps:
         """Who it is, made now at the latest."""
         with self._lock:
             if self._made is None:
@@ -284,10 +175,7 @@ def model_of(session: Session, given: str | None, plan: Plan | None) -> str | No
     """
     from satchel.cli.chat.models import choose_model
 
-    needed = plan is None or any(
-        step.action_type in {"llm", "skill"} and not step.model for step in plan.steps
-    )
-    if needed or given or session.satchel.settings.model:
+    if plan is None or needs_model(plan) or given or session.satchel.settings.model:
         return choose_model(session, given)
     return None
 

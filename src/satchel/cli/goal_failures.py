@@ -72,7 +72,7 @@ def with_options(text: str, options: Sequence[str]) -> str:
 
 def _complete(exc: SatchelError, options: dict[str, Any]) -> None:
     """Give the commands that an error names the options of the command that failed."""
-    from satchel.cli.retelling import retell
+    from satchel.retelling import retell
 
     given = ["--engine", options["engine"]] if options.get("engine") else []
     if options.get("yes") and "model" in options:  # where it allows tools, and no removal
@@ -83,7 +83,7 @@ def _complete(exc: SatchelError, options: dict[str, Any]) -> None:
 
 
 def _told_failure(exc: Exception) -> dict[str, str]:
-    from satchel.cli.retelling import retell
+    from satchel.retelling import retell
 
     if isinstance(exc, SatchelError):
         return {"code": exc.code, "message": retell(exc.message), "hint": retell(exc.hint)}

@@ -355,21 +355,6 @@ def _leave(
 
 def _go_on_in_background(session: Session, goal_id: str, again: Sequence[str]) -> str:
     """Start a process that resumes a goal and outlives us; returns the path of its log."""
-    import os
-    import subprocess
+    from satchel.goals.background import go_on
 
-    from satchel.cli.goal_engines import local_folder
-
-    folder = os.path.join(local_folder(session.satchel.settings), "goals", goal_id)
-    log = os.path.join(folder, "log.txt")
-    words = ["--project", os.path.abspath(os.path.expanduser(session.project))]
-    words += ["goal", "resume", goal_id, *again]
-    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as stream:
-        subprocess.Popen(  # noqa: S603 - our own program, with words of ours
-            [sys.executable, "-m", "satchel", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=stream,
-            start_new_session=True,
-        )
-    return log
+    return go_on(session.satchel.settings, goal_id, again, project=session.project).log

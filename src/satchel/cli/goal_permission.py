@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from satchel._language import say
 from satchel.cli.output import one_line
 from satchel.errors import Refused
+from satchel.goals.permission import unallowed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from satchel.cli.session import Session
-    from satchel.goals.model import GoalReport, Plan, Step
+    from satchel.goals.model import GoalReport, Plan
 
 
 def must_be_allowed(session: Session, plan: Plan) -> None:
@@ -21,7 +20,7 @@ def must_be_allowed(session: Session, plan: Plan) -> None:
     Raises:
         Refused: a step calls a tool that writes or uses the network.
     """
-    step = _unallowed(session, plan.steps)
+    step = unallowed(session.satchel, plan.steps)
     if step is not None:
         raise Refused(
             say("Step `{step}` calls `{tool}`, which may write or use the network",
@@ -30,15 +29,8 @@ def must_be_allowed(session: Session, plan: Plan) -> None:
         )  # fmt: skip
 
 
-def _unallowed(session: Session, steps: Iterable[Step]) -> Step | None:
-    """The first step that calls what needs somebody's word; None when nothing does."""
-    tools = [step for step in steps if step.action_type == "tool"]
-    allowed = session.satchel.session().within_reach().tools if tools else ()
-    return next((step for step in tools if step.tool not in allowed), None)
-
-
 def worker_command(session: Session, report: GoalReport) -> str:
     """What starts a worker that can do all that is left of a goal."""
     left = (step for step in report.plan.steps if report.steps[step.id].state != "done")
-    yes = "" if _unallowed(session, left) is None else " --yes"
+    yes = "" if unallowed(session.satchel, left) is None else " --yes"
     return f"satchel worker --engine {report.engine}{yes}"

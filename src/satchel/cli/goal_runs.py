@@ -30,6 +30,7 @@ from satchel.cli.session import command, yes_or_no
 from satchel.cli.values import AnyPath
 from satchel.errors import Conflict, InvalidInput, Refused
 from satchel.goals.model import OVER
+from satchel.goals.permission import done_again, not_done
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -257,7 +258,7 @@ def approve(
         name = _asking(report, step)
         asks = report.steps[name].state == "asking"
         # A no lets nothing begin that waits for it; where nobody asks, the engine says so.
-        return _not_done(report) if asks and not refused else report.plan._replace(steps=())
+        return not_done(report) if asks and not refused else report.plan._replace(steps=())
 
     return _bring_on(
         session, goal_id, engine, model, begin, left, detach=detach, yes=yes, as_json=as_json
@@ -342,8 +343,6 @@ def retry(
     as_json: bool,
 ) -> int:
     """A new revision, to its end."""
-    from satchel.goals.revision import still_known
-
     given = None if path is None else read_plan_file(session, path, known=True, inputs=inputs)
 
     def changed(report: GoalReport) -> Plan | None:
@@ -361,9 +360,7 @@ def retry(
         return plan
 
     def again(report: GoalReport) -> Plan:
-        plan = changed(report) or report.plan
-        kept = still_known(report.plan, plan, report.steps, from_step)
-        return plan._replace(steps=tuple(step for step in plan.steps if step.id not in kept))
+        return done_again(report, from_step, changed(report))
 
     async def begin(place: Engine) -> GoalReport:
         report = await find(place, goal_id)
@@ -377,20 +374,13 @@ def retry(
     )
 
 
-def _not_done(report: GoalReport) -> Plan:
-    """What is left of a goal's plan; nothing when it is over."""
-    plan, over = report.plan, report.state in OVER
-    left = (one for one in plan.steps if not over and report.steps[one.id].state != "done")
-    return plan._replace(steps=tuple(left))
-
-
 def _bring_on(
     session: Session,
     goal_id: str,
     engine: str | None,
     model: str | None,
     begin: Callable[[Engine], Awaitable[GoalReport]],
-    left: Callable[[GoalReport], Plan] = _not_done,
+    left: Callable[[GoalReport], Plan] = not_done,
     *,
     detach: bool,
     yes: bool,

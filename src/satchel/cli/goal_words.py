@@ -194,14 +194,14 @@ def told_end(screen: Screen, report: GoalReport, *, already: bool = False) -> No
     # That it was cancelled is said; engines may know more than that.
     told = report.state == "cancelled" and report.reason == say("It was cancelled")
     if report.reason and report.state != "asking" and not told:
-        from satchel.cli.retelling import retell
+        from satchel.retelling import retell
 
         screen.line(one_line(retell(report.reason)), style, "  ")
 
 
 def told_error(error: StepError) -> str:
     """Why a step ended, in the reader's language where the sentence is ours."""
-    from satchel.cli.retelling import retell
+    from satchel.retelling import retell
 
     return one_line(retell(error.message))
 
@@ -226,7 +226,7 @@ def told_note(note: str) -> str:
     """A note about a step, in the reader's language where the words are ours."""
     import re
 
-    from satchel.cli.retelling import retell
+    from satchel.retelling import retell
 
     tried = re.fullmatch(r"try (\d+): (?:[A-Z_]+: )?(.*)", note, re.DOTALL)
     if tried is None:
@@ -246,7 +246,7 @@ def told_step(screen: Screen, report: GoalReport, step: str) -> None:
     if result.error is not None:
         words.append(told_error(result.error))
     elif report.reason and report.state in {"failed", "cancelled"}:
-        from satchel.cli.retelling import retell
+        from satchel.retelling import retell
 
         words.append(one_line(retell(report.reason)))
     elif result.state == "cancelled":
@@ -257,7 +257,7 @@ def told_step(screen: Screen, report: GoalReport, step: str) -> None:
 
 def told_hint(error: StepError, *, shared: bool = False) -> str:
     """What a person can do about a step's error; tools tell what a model can do."""
-    from satchel.cli.retelling import retell
+    from satchel.retelling import retell
 
     if _is_unallowed(error):
         if shared:

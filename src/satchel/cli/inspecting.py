@@ -46,7 +46,7 @@ def load(session: Session, name: str, arguments: str, as_json: bool) -> int:
         reason = _why_not(session, name)
         if reason is not None:
             from satchel.cli.output import complain
-            from satchel.cli.retelling import retell
+            from satchel.retelling import retell
 
             complain(retell(reason.message), retell(reason.hint), session.colour)
             return reason.exit_code

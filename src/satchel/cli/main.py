@@ -76,7 +76,7 @@ def guarded(call: Callable[[], int]) -> int:
         return status
     except SatchelError as exc:
         from satchel.cli.output import complain
-        from satchel.cli.retelling import retell
+        from satchel.retelling import retell
 
         _flush()
         complain(retell(exc.message), retell(exc.hint))

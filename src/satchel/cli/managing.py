@@ -170,6 +170,7 @@ def _doing(op: str) -> str:
         "rename": say("renaming"),
         "install": say("installing"),
         "lock": say("locking"),
+        "edit": say("editing"),
         "rebuild": say("rebuilding"),
     }
     return words.get(op, op)

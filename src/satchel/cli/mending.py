@@ -10,8 +10,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from satchel._language import say
-from satchel.cli.retelling import retell
 from satchel.cli.session import short_path
+from satchel.retelling import retell
 
 if TYPE_CHECKING:
     from satchel.envelope import Envelope

@@ -86,7 +86,7 @@ def run(
 
 
 def _write_error(code: str, message: str, hint: str) -> None:
-    from satchel.cli.retelling import retell
+    from satchel.retelling import retell
 
     write_json({"error": {"code": code, "message": retell(message), "hint": retell(hint)}})
 

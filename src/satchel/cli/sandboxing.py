@@ -88,7 +88,7 @@ def _verdict(session: Session, settings: Settings, chosen: str, *, asked: bool) 
 
 def _sum_up(session: Session, control: Standing, found: list[Standing], chosen: str) -> None:
     """How each tier did."""
-    from satchel.cli.retelling import retell
+    from satchel.retelling import retell
 
     err = session.err
     count = sum(outcome == _OUT for outcome in control.rows.values())

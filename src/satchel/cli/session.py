@@ -176,7 +176,7 @@ def answer_with(session: Session, reply: Envelope, *, as_json: bool) -> int:
     if as_json:
         write_json(reply.to_dict())
     elif reply.error is not None:
-        from satchel.cli.retelling import retell
+        from satchel.retelling import retell
 
         # The text is the message and then the next step.
         hint = reply.text.removeprefix(reply.error.message).lstrip(". ").rstrip(".")

@@ -27,8 +27,6 @@ FAILED = 1
 _WORDS = 4
 _NOTES = 3
 _EXPLICIT = "explicit"
-_OTHERS = ("builtin", "system", "global")
-"""Places whose skills are not the project's."""
 
 
 class Bounds(NamedTuple):
@@ -42,7 +40,10 @@ def run_trigger_tests(
     session: Session, names: Sequence[str], bounds: Bounds, *, everything: bool, as_json: bool
 ) -> int:
     """Run the prompts of some skills, and say who passed; returns the exit code."""
-    subjects = _known(session, _subjects(session, names, everything=everything))
+    from satchel.authoring.subjects import with_known_names
+
+    chosen = _subjects(session, names, everything=everything)
+    subjects = with_known_names(chosen, session.satchel.library.every())
     broken = [(skill, triggers) for skill, triggers in subjects if triggers.broken]
     if broken and len(subjects) == 1:
         raise _broken(*broken[0])
@@ -118,7 +119,8 @@ def _subjects(
     Raises:
         NotFound: there is no such skill, or nothing to run.
     """
-    from satchel.skill.triggers import FILE, has_triggers, load_triggers
+    from satchel.authoring.subjects import subjects
+    from satchel.skill.triggers import FILE, load_triggers
 
     hint = say("Write `{file}` beside its SKILL.md, in this form:", file=FILE) + _example()
     if names:
@@ -131,18 +133,7 @@ def _subjects(
                 raise NotFound(text, hint)
             found[skill.path] = (skill, triggers)
         return list(found.values())
-    every = [
-        skill
-        for skill in session.satchel.library.every()
-        if (everything or skill.source not in _OTHERS)
-        and skill.for_model
-        and not skill.is_tool
-        and skill.state in ("active", "untrusted")
-        and not skill.origin.remote
-        and has_triggers(skill.base_dir)
-    ]
-    read = [(skill, load_triggers(skill.base_dir)) for skill in every]
-    chosen = [(skill, triggers) for skill, triggers in read if triggers is not None]
+    chosen = subjects(session.satchel.library.every(), everything=everything)
     if not chosen:
         raise NotFound(say("No skill of this project has trigger tests"), hint)
     return chosen
@@ -152,31 +143,6 @@ def _example() -> str:
     """A file to copy, with prompts in the reader's language."""
     should, should_not = say("Look over my pull request"), say("Write the release notes")
     return f"\nshould:\n  - {should}\nshould_not:\n  - {should_not}"
-
-
-def _known(
-    session: Session, subjects: Sequence[tuple[Skill, Triggers]]
-) -> list[tuple[Skill, Triggers]]:
-    """The same, where an `instead` that names nobody is a problem of its file."""
-    from difflib import get_close_matches
-
-    from satchel.authoring.triggers import strangers
-    from satchel.skill.problems import Problem
-
-    names = {skill.name for skill in session.satchel.library.every()}
-    names.update(skill.name for skill, _ in subjects)
-    found: list[tuple[Skill, Triggers]] = []
-    for skill, triggers in subjects:
-        problems = list(triggers.problems)
-        for prompt in strangers(triggers.prompts, names):
-            near = get_close_matches(prompt.instead, sorted(names), 1, cutoff=0.6)
-            better = f"`{near[0]}`" if near else say("a name that `satchel list` shows")
-            values = {"name": prompt.instead, "better": better}
-            problem = Problem("triggers-instead", triggers.path, prompt.line, values=values)
-            problems.append(problem)
-        problems.sort(key=lambda problem: problem.line)
-        found.append((skill, triggers._replace(problems=tuple(problems))))
-    return found
 
 
 def _run(

@@ -175,7 +175,7 @@ def _show_trial(session: Session, trial: Trial) -> None:
 def _complain(session: Session, trial: Trial) -> None:
     from satchel.cli.mending import next_step
     from satchel.cli.output import complain
-    from satchel.cli.retelling import retell
+    from satchel.retelling import retell
 
     if trial.reply.error is not None:
         hint = next_step(session.satchel, trial.tool, trial.reply)
@@ -373,7 +373,7 @@ def _test_calls(session: Session, name: str, *, as_json: bool) -> int:
 
 
 def _show_cases(out: Screen, outcomes: list[Outcome]) -> None:
-    from satchel.cli.retelling import retell
+    from satchel.retelling import retell
 
     several = len({one.case.tool for one in outcomes}) > 1
     rows: list[list[str]] = []

@@ -147,7 +147,7 @@ class _Ends:
 
     def _tell(self, report: GoalReport) -> None:
         from satchel.cli.goal_words import STYLES, goal_state
-        from satchel.cli.retelling import retell
+        from satchel.retelling import retell
 
         if self._as_json:
             _json_line({"event": "goal", "goal": report.id, "state": report.state,

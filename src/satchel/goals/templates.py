@@ -173,6 +173,37 @@ def fill(text: str, values: Values, room: Room | None = None) -> str:
     return _PLACE.sub(put, text[:end]) + text[end:]
 
 
+class Piece(NamedTuple):
+    """A part of a text that was filled in as far as that was possible."""
+
+    text: str
+    reference: str = ""
+    """Where it comes from; empty for what the plan's author wrote."""
+    known: bool = True
+    """False when there is nothing for it yet: the text is the place as it was written."""
+
+
+def pieces(text: str, values: Values) -> Iterator[Piece]:
+    """A text as `fill` makes it, piece by piece; what is not there yet stays as it is written."""
+    at = 0
+    for found in _PLACE.finditer(text, 0, _end(text)) if "{{" in text else ():
+        if found.start() > at:
+            yield Piece(text[at : found.start()])
+        at = found.end()
+        reference = None if found[1] else parse(found[2])
+        if found[1]:
+            yield Piece(found[0][1:])
+            continue
+        try:
+            if reference is None:
+                raise _missing(found[2])
+            yield Piece(as_text(look_up(reference, values)), reference.text)
+        except StepFailed:
+            yield Piece(found[0], found[2].strip(), known=False)
+    if at < len(text):
+        yield Piece(text[at:])
+
+
 def fill_value(value: Any, values: Values, room: Room | None = None) -> Any:
     """The same for a whole tree of arguments; a text that is one place alone keeps its type."""
     room = room or Room()

@@ -13,7 +13,7 @@ from satchel.goals.templates import steps_mentioned
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from satchel.goals.model import Plan, Step
+    from satchel.goals.model import Plan, Step, StepResult
 
 
 class Wiring(NamedTuple):
@@ -42,6 +42,16 @@ def needs_in(plan: Plan) -> dict[str, tuple[str, ...]]:
                 needs[name] = tuple(one for one in found if one in needs)
                 break
     return needs
+
+
+def at_work(plan: Plan, results: Mapping[str, StepResult]) -> list[str]:
+    """Steps that are at work, as far as can be seen from outside: nothing holds them up."""
+    return [
+        name
+        for name, needs in needs_in(plan).items()
+        if name not in results
+        and all(need in results and results[need].state in {"done", "failed"} for need in needs)
+    ]
 
 
 def dependents_of(needs: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:

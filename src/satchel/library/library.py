@@ -101,8 +101,12 @@ class Library:
         self._tools_at = (-1, self._trusted)
 
     def snapshot(self) -> Snapshot:
-        """What the library holds, as of the last look; the first call reads the disk."""
-        return self._snapshot or self.refresh()
+        """What the library holds, as of the last look; the first call reads the disk.
+
+        Nobody waits here for a look that is under way, once there was one.
+        """
+        kept = self._snapshot
+        return kept if kept is not None else self.refresh()
 
     def discover(self) -> Snapshot:
         """Look at every location now. The same as `refresh`, under the name some hosts expect."""
@@ -147,12 +151,26 @@ class Library:
 
     refresh_if_stale = refresh
 
+    def doubt(self) -> None:
+        """Let the next `refresh` look, also where a watcher has noticed nothing yet.
+
+        For whoever has just changed something: a watcher hears of it a moment later.
+        """
+        with self._lock:
+            if self._watcher is not None:
+                self._watcher.doubt()
+
     def tools(self, *, refresh: bool = False) -> ToolSnapshot:
         """The tool skills (folders with a `skill.yaml`) as of the last look; the first call looks.
 
         Args:
-            refresh: Look for changes; the very same object comes back when there are none.
+            refresh: Look for changes; the very same object comes back when there are none. Without
+                it nobody waits here for a look that is under way, once there was one.
         """
+        kept = self._tools
+        last = kept.last if kept is not None else None
+        if last is not None and not refresh:
+            return last
         with self._lock:
             kept = self._tools
             if kept is not None and kept.last is not None and not refresh:
@@ -217,6 +235,34 @@ class Library:
         except SatchelError as exc:
             return _asks_for_trust(exc)
         return False
+
+    def by_ref(self, ref: str) -> Skill | None:
+        """The very skill of a ref as of the last look, offered or not, one with tools alone too.
+
+        How many skills there are costs something at the first question after a change only.
+        """
+        found = self.snapshot().by_ref(ref)
+        if found is None:
+            tool = self.tools().by_ref(ref)
+            found = tool.skill if tool is not None else None
+        return found
+
+    def at_path(self, path: str) -> Skill | None:
+        """The skill of an absolute folder or of its own file, as `by_ref` finds it."""
+        for location in self.locations:
+            if location.supplier is not None or not is_inside(path, location.path):
+                continue
+            below = path[len(location.path) :].strip(os.sep).replace(os.sep, "/")
+            for skill_id in (below, below.rpartition("/")[0]):
+                skill = self.by_ref(f"{location.origin.label}/{skill_id}")
+                if skill is not None and path.rstrip(os.sep) in (skill.base_dir, skill.path):
+                    return skill
+        return None
+
+    def named(self, name: str) -> list[Skill]:
+        """All skills of that name, the offered one first; as `by_ref` finds them."""
+        only = (one.skill for one in self.tools().only())
+        return [*self.snapshot().named(name), *(one for one in only if one.head.name == name)]
 
     def find(self, reference: str) -> list[Skill]:
         """Skills by name, id, ref or path, offered or not, those that have tools alone too."""

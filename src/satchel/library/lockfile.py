@@ -31,7 +31,8 @@ class Place(NamedTuple):
     """Where a skill came from."""
 
     kind: str
-    """`new`, `folder`, `archive`, `git`; a hub's client adds its own."""
+    """`new`, `folder`, `archive`, `git`; `upload` came through a browser and cannot be fetched
+    again; a hub's client adds its own."""
     url: str = ""
     """A path or address without any password; relative to the lockfile when it is near."""
     ref: str = ""

@@ -42,6 +42,8 @@ class Snapshot:
         self._digest = ""
         self._for_model: Sequence[Skill] | None = None
         self._by_id: dict[str, list[Skill]] | None = None
+        self._by_place: dict[str, dict[str, Skill]] | None = None
+        self._namesakes: dict[str, list[Skill]] | None = None
 
     def __len__(self) -> int:
         return len(self.skills)
@@ -66,6 +68,36 @@ class Snapshot:
     def get(self, name: str) -> Skill | None:
         """The offered skill of that name, in constant time."""
         return self._by_name.get(name)
+
+    def by_ref(self, ref: str) -> Skill | None:
+        """The very skill of a ref, offered or not, in constant time after the first question."""
+        if self._by_place is None:
+            # By label and id, which are there already: a text for each ref takes longer, and room.
+            table: dict[str, dict[str, Skill]] = {}
+            for skill in (*self.skills, *self.hidden):
+                here = table.get(skill.origin.label)
+                if here is None:
+                    here = table[skill.origin.label] = {}
+                here.setdefault(skill.head.id, skill)
+            self._by_place = table
+        places = self._by_place
+        for label, here in places.items():
+            if ref.startswith(label) and ref[len(label) : len(label) + 1] == "/":
+                found = here.get(ref[len(label) + 1 :])
+                if found is not None:
+                    return found
+        return None
+
+    def named(self, name: str) -> list[Skill]:
+        """All skills of that name, the offered one first."""
+        if self._namesakes is None:
+            table: dict[str, list[Skill]] = {}
+            for skill in self.hidden:
+                table.setdefault(skill.head.name, []).append(skill)
+            self._namesakes = table
+        offered = self._by_name.get(name)
+        behind = self._namesakes.get(name, [])
+        return [offered, *behind] if offered is not None else list(behind)
 
     def find(self, reference: str, *, hidden: bool = True) -> list[Skill]:
         """Skills by name, id, ref or path; offered ones first."""

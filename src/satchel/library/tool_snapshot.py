@@ -88,6 +88,8 @@ class ToolSnapshot:
         """Skills that were approved once and ask again: ref -> why. Among `problems` too."""
         self.refused = refused
         """Skills that are not what was locked or approved: ref -> the error that says so."""
+        self._by_ref: dict[str, ToolSkill] | None = None
+        self._by_place: dict[tuple[str, str], ToolSkill] | None = None
 
     def __len__(self) -> int:
         return len(self.skills)
@@ -112,11 +114,19 @@ class ToolSnapshot:
 
     def of(self, skill: Skill) -> ToolSkill | None:
         """What a skill brings beside its instructions; None when it brings no tools."""
-        where = (skill.origin.root, skill.head.id)
-        for one in (*self.skills, *self.hidden):
-            if (one.skill.origin.root, one.skill.head.id) == where:
-                return one
-        return None
+        table = self._by_place
+        if table is None:
+            every = (*self.hidden[::-1], *self.skills[::-1])  # the first of two counts
+            table = {(one.skill.origin.root, one.skill.head.id): one for one in every}
+            self._by_place = table
+        return table.get((skill.origin.root, skill.head.id))
+
+    def by_ref(self, ref: str) -> ToolSkill | None:
+        """The very one of a ref that has no SKILL.md beside it, offered or not."""
+        table = self._by_ref
+        if table is None:
+            table = self._by_ref = {one.skill.ref: one for one in reversed(self.only())}
+        return table.get(ref)
 
     def only(self) -> list[ToolSkill]:
         """Those that have no SKILL.md beside it, offered or not: no other list has them."""

@@ -49,6 +49,11 @@ class Watcher:
         self._thread.start()
         self._ready.wait(5)
 
+    @property
+    def is_alive(self) -> bool:
+        """False once the system gave it up: from then on everything counts as changed."""
+        return self._thread.is_alive()
+
     def changed(self) -> bool:
         """Whether to look; asking clears the mark."""
         appeared = [folder for folder in self._missing if os.path.isdir(folder)]
@@ -71,6 +76,10 @@ class Watcher:
             self._dirty.clear()
             return True
         return False
+
+    def doubt(self) -> None:
+        """Look the next time, whatever was noticed: who changes something need not wait for us."""
+        self._dirty.set()
 
     def touched(self) -> set[str] | None:
         """The paths that changed since this was last asked; None when they are not all known."""
@@ -98,15 +107,19 @@ class Watcher:
             yield_on_timeout=True,
             watch_filter=None,
         )
-        for change in changes:
+        try:
+            for change in changes:
+                self._ready.set()
+                if change:
+                    with self._hold:
+                        if len(self._paths) < _MOST_PATHS:
+                            self._paths.update(path for _, path in change)
+                        else:
+                            self._lost = True
+                    self._dirty.set()
+        except RuntimeError:
+            # The system has no watchers left, or lost this one. `changed` says so from now on.
             self._ready.set()
-            if change:
-                with self._hold:
-                    if len(self._paths) < _MOST_PATHS:
-                        self._paths.update(path for _, path in change)
-                    else:
-                        self._lost = True
-                self._dirty.set()
 
 
 def _stamp(file: str) -> tuple[int, int] | None:

@@ -8,6 +8,7 @@ reports; its sentences are in `rules/yara.toml`. Rules from a user's file are ca
 from __future__ import annotations
 
 import os
+import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,24 +18,40 @@ from satchel.security.report import Finding
 from satchel.security.rules import RULES, SEVERITIES, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _SECONDS = 5
 _WORDS = "rule words {{ strings: {} condition: any of them }}"
 _LIMIT = 4 << 20
 """Bytes of a user's file of rules."""
 _loaded: dict[tuple[str, ...], Yara | None] = {}
+_loading = threading.Lock()
+"""To compile takes a second and some memory: whoever comes meanwhile waits for the first."""
+
+
+class PerThread(threading.local):
+    """A scanner for each thread: one that another thread made ends the process's work at once."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._scanner: Any = None
+
+    def get(self) -> Any:
+        """This thread's."""
+        if self._scanner is None:
+            self._scanner = self._make()
+        return self._scanner
 
 
 class Yara:
     """Compiled rules, and the scanner that runs them."""
 
-    def __init__(self, scanner: Any) -> None:
-        self._scanner = scanner
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._scanner = PerThread(make)
 
     def look(self, path: str, data: bytes) -> Iterator[Finding]:
         """What the rules find in a file."""
-        for rule in self._scanner.scan(data).matching_rules:
+        for rule in self._scanner.get().scan(data).matching_rules:
             name = rule.identifier.replace("_", "-")
             if rule.namespace != "default":
                 name = f"yara:{rule.identifier}"
@@ -56,12 +73,18 @@ class Words:
         names = {f"$w{at}": word for at, word in enumerate(words)}
         lines = (f"{name} = {{ {word.encode().hex(' ')} }}" for name, word in names.items())
         self._names = names
-        self._scanner = module.Scanner(module.compile(_WORDS.format(" ".join(lines))))
-        self._scanner.max_matches_per_pattern(1)
+        rules = module.compile(_WORDS.format(" ".join(lines)))
+
+        def make() -> Any:
+            scanner = module.Scanner(rules)
+            scanner.max_matches_per_pattern(1)
+            return scanner
+
+        self._scanner = PerThread(make)
 
     def present(self, text: str) -> set[str]:
         """The words that `text`, in lower case, holds."""
-        found = self._scanner.scan(text.encode("utf-8", "replace")).matching_rules
+        found = self._scanner.get().scan(text.encode("utf-8", "replace")).matching_rules
         names = self._names
         return {names[one.identifier] for rule in found for one in rule.patterns if one.matches}
 
@@ -80,13 +103,15 @@ def load(files: tuple[str, ...]) -> Yara | None:
         MissingExtra: files are given, and YARA is not installed.
         InvalidInput: a file is not made of YARA rules.
     """
-    if files not in _loaded:
-        module = require("yara_x", "scan") if files else available("yara_x")
-        _loaded[files] = None if module is None else Yara(_compiled(module, files))
-    return _loaded[files]
+    with _loading:
+        if files not in _loaded:
+            module = require("yara_x", "scan") if files else available("yara_x")
+            _loaded[files] = None if module is None else Yara(_compiled(module, files))
+        return _loaded[files]
 
 
-def _compiled(module: Any, files: tuple[str, ...]) -> Any:
+def _compiled(module: Any, files: tuple[str, ...]) -> Callable[[], Any]:
+    """What makes a scanner of the rules."""
     compiler = module.Compiler()
     folder = os.path.join(os.path.dirname(__file__), "rules")
     for name in sorted(os.listdir(folder)):
@@ -111,10 +136,14 @@ def _compiled(module: Any, files: tuple[str, ...]) -> Any:
     for rule in rules:
         if rule.namespace != "default":
             RULES.add(_user_rule(rule))
-    scanner = module.Scanner(rules)
-    scanner.set_timeout(_SECONDS)
-    scanner.max_matches_per_pattern(3)
-    return scanner
+
+    def make() -> Any:
+        scanner = module.Scanner(rules)
+        scanner.set_timeout(_SECONDS)
+        scanner.max_matches_per_pattern(3)
+        return scanner
+
+    return make
 
 
 def _user_rule(rule: Any) -> Rule:

@@ -115,9 +115,14 @@ def _name(fields: Fields, folder: str, problems: list[Problem]) -> str:
 
 
 def slug(name: str) -> str:
-    """The nearest name that follows the pattern."""
+    """The nearest name that follows the pattern; a word of ours where nothing of it does."""
+    return id_of(name) or "my-skill"
+
+
+def id_of(name: str) -> str:
+    """The same; empty where a name has nothing that an id can be made of, such as `会议纪要`."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:MAX_NAME].strip("-") or "my-skill"
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:MAX_NAME].strip("-")
 
 
 def _description(fields: Fields, problems: list[Problem]) -> str:

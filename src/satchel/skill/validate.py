@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from satchel.errors import NotFound
 from satchel.skill.fields import FIELDS, SPEC_FIELDS, meant
 from satchel.skill.interpret import MAX_DESCRIPTION, MAX_NAME, as_flag, as_words
-from satchel.skill.load import load_document
+from satchel.skill.load import load_document, parse_document
 from satchel.skill.model import MANIFEST
 from satchel.skill.problems import Problem
 from satchel.skill.yaml_block import kind_of
@@ -99,8 +99,28 @@ def validate_folder(folder: str, *, strict: bool = False) -> list[Problem]:
     path = os.path.join(folder, file)
     found = violations(document, name) if strict else check(document)
     if not strict:
-        found += _file_names(folder, file) + _missing_files(document, folder, file)
+        found += _file_names(folder, file) + _missing_files(document, folder, path)
     return [problem.at(path) for problem in sorted(found, key=lambda problem: problem.line)]
+
+
+def validate_draft(data: bytes, folder: str, file: str) -> tuple[Document, list[Problem]]:
+    """Check what a skill's file would be, before it is written; also the document it would be.
+
+    Args:
+        data: The whole file.
+        folder: Where it would be; the other files of the skill are there already.
+        file: How it would be called there.
+    """
+    name = os.path.basename(folder)
+    document = parse_document(data, name, file, (0, 0, len(data)))
+    if file == MANIFEST:
+        from satchel.skill.manifest_read import read_manifest, with_entry
+
+        found = list(with_entry(read_manifest(data, name), folder).problems)
+    else:
+        found = check(document) + _missing_files(document, folder, data)
+    path = os.path.join(folder, file)
+    return document, [problem.at(path) for problem in sorted(found, key=lambda one: one.line)]
 
 
 def _check_tools(folder: str) -> list[Problem]:
@@ -135,12 +155,15 @@ def check_skill(skill: Skill) -> list[Problem]:
     if skill.is_tool:
         return _check_tools(skill.base_dir)
     document, folder, file = skill.read(), skill.base_dir, skill.head.file
-    found = check(document) + _file_names(folder, file) + _missing_files(document, folder, file)
+    found = check(document) + _file_names(folder, file)
+    found += _missing_files(document, folder, skill.path)
     return [problem.at(skill.path) for problem in sorted(found, key=lambda problem: problem.line)]
 
 
-def _missing_files(document: Document, folder: str, file: str) -> list[Problem]:
+def _missing_files(document: Document, folder: str, file: str | bytes) -> list[Problem]:
     """Files that the body names and the folder does not have, each once, with its line.
+
+    `file` is the file's path, or its content where it is not written yet.
 
     Only what is surely meant as a file of this skill: a relative link, or a path in backticks that
     begins with one of its folders. Code blocks and examples are skipped.
@@ -165,7 +188,7 @@ def _missing_files(document: Document, folder: str, file: str) -> list[Problem]:
                     missing[path] = at
     if not missing:
         return []
-    first = _first_line_of_body(os.path.join(folder, file), document.body)
+    first = _first_line_of_body(file, document.body)
     return [
         Problem("file-missing", line=first + at if first else 0, values={"file": path})
         for path, at in missing.items()
@@ -192,13 +215,15 @@ def _is_there(folder: str, path: str) -> bool:
     return os.path.exists(os.path.join(folder, path))
 
 
-def _first_line_of_body(path: str, body: str) -> int:
+def _first_line_of_body(file: str | bytes, body: str) -> int:
     """The line of the file on which the body begins; 0 when it cannot be told."""
     try:
-        with open(path, "rb") as stream:
-            return stream.read().count(b"\n") - body.count("\n") + 1
+        if isinstance(file, str):
+            with open(file, "rb") as stream:
+                file = stream.read()
     except OSError:
         return 0
+    return file.count(b"\n") - body.count("\n") + 1
 
 
 def check(document: Document) -> list[Problem]:

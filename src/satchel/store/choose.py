@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._language import listed, say
 from satchel.errors import InvalidInput, NotFound
-from satchel.skill.interpret import slug
+from satchel.skill.interpret import MAX_NAME, NAME, slug
 from satchel.store.sources import find_skills
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from satchel.store.sources import Bundle, Found
 
@@ -24,6 +24,8 @@ class Pick(NamedTuple):
     path: str
     """Its folder within the source."""
     notes: tuple[str, ...] = ()
+    description: str = ""
+    """As its file says; empty when that cannot be read."""
 
 
 def choose(
@@ -33,6 +35,7 @@ def choose(
     skill_id: str = "",
     names: Sequence[str] = (),
     everything: bool = False,
+    ids: Mapping[str, str] | None = None,
 ) -> list[Pick]:
     """Decide.
 
@@ -46,6 +49,8 @@ def choose(
             say("There is no SKILL.md in `{source}`", source=bundle.place.url),
             say("A skill is a folder with a SKILL.md or a skill.yaml; give it with `--path`"),
         )
+    if ids is not None:
+        return _chosen(found, ids)
     if names:
         found = _named(found, names)
     elif len(found) > 1 and not everything:
@@ -62,7 +67,32 @@ def choose(
             say("One id cannot serve {count} skills", count=len(found)),
             say("Leave `--id` out, or choose one skill with `--skill NAME`"),
         )
-    return _with_ids(found, skill_id)
+    return with_ids(found, skill_id)
+
+
+def _chosen(found: Sequence[Found], ids: Mapping[str, str]) -> list[Pick]:
+    """The skills of some folders, each under the id that somebody gave it."""
+    picks: list[Pick] = []
+    taken: set[str] = set()
+    for item in found:
+        if item.path not in ids:
+            continue
+        wanted = ids[item.path] or item.id
+        if not NAME.fullmatch(wanted) or len(wanted) > MAX_NAME:
+            raise InvalidInput(
+                say("`{name}` cannot be an id: use a-z, 0-9 and single hyphens", name=wanted),
+                say("Try `{name}`", name=slug(wanted)),
+            )
+        if wanted in taken:
+            raise InvalidInput(
+                say("Two skills cannot have one id, `{name}`", name=wanted),
+                say("Give one of them another"),
+            )
+        taken.add(wanted)
+        picks.append(Pick(wanted, item.path, description=item.description))
+    if not picks:
+        raise InvalidInput(say("No skill was chosen"), say("Choose at least one"))
+    return picks
 
 
 def _named(found: Sequence[Found], names: Sequence[str]) -> list[Found]:
@@ -86,7 +116,7 @@ def _named(found: Sequence[Found], names: Sequence[str]) -> list[Found]:
     return chosen
 
 
-def _with_ids(found: Sequence[Found], given: str) -> list[Pick]:
+def with_ids(found: Sequence[Found], given: str = "") -> list[Pick]:
     """An id for each: given, or the folder's name, or with the folder above when that is taken."""
     taken: set[str] = set()
     picks: list[Pick] = []
@@ -108,5 +138,5 @@ def _with_ids(found: Sequence[Found], given: str) -> list[Pick]:
                     name=wanted, path=item.path, id=skill_id)
             )  # fmt: skip
         taken.add(skill_id)
-        picks.append(Pick(skill_id, item.path, tuple(notes)))
+        picks.append(Pick(skill_id, item.path, tuple(notes), item.description))
     return picks

@@ -15,7 +15,7 @@ import os
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel._language import say
-from satchel.errors import LockBroken, NotFound, Refused
+from satchel.errors import Conflict, LockBroken, NotFound, Refused
 from satchel.store import keeping
 from satchel.store.area import is_ours
 from satchel.store.journal import Change, standing
@@ -46,6 +46,8 @@ class Entry(NamedTuple):
     """`done`: it can be undone. `undone`: an undoing that can be taken back. `past`: neither.
     `damaged`: it cannot be read, or was not written here; `summary` says which."""
     changes: tuple[Change, ...] = ()
+    of: int = 0
+    """Which entry an undoing, or a doing again, is about; 0: it is neither."""
 
 
 class Undone(NamedTuple):
@@ -92,15 +94,23 @@ def _entry(record: Record, piles: keeping.Piles) -> Entry:
     elif record.number in piles.undone:
         state = "undone"
     return Entry(
-        record.number, record.op, record.summary, record.time, record.ids, state, record.changes
-    )
+        record.number, record.op, record.summary, record.time, record.ids, state, record.changes,
+        record.of,
+    )  # fmt: skip
 
 
-def undo(scope: Scope, *, redo: bool = False, timeout: float = TIMEOUT) -> Undone:
+def undo(scope: Scope, *, redo: bool = False, number: int = 0, timeout: float = TIMEOUT) -> Undone:
     """Bring back what the last change replaced; with `redo`, what the last undoing replaced.
+
+    Args:
+        scope: Where.
+        redo: Take the last undoing back.
+        number: Only if it is this entry's turn; whoever's turn it is when 0.
+        timeout: Seconds that another writer may take.
 
     Raises:
         NotFound: there is nothing to undo.
+        Conflict: it is another entry's turn.
         LockBroken: the lockfile is damaged.
         Refused: the disk says no, or the old folder is not there any more.
     """
@@ -109,6 +119,11 @@ def undo(scope: Scope, *, redo: bool = False, timeout: float = TIMEOUT) -> Undon
         notes: list[str] = []
         with unchanged(scope.part("history")):
             past, record = _next(scope, redo=redo)
+            if number and record.number != number:
+                raise Conflict(
+                    say("Something else was changed since; nothing was undone"),
+                    say("Look at the history, then decide"),
+                )
             changes = [_back(scope, record, change, notes) for change in record.changes]
         try:
             rows = record.rows("before")

@@ -20,6 +20,20 @@ def patch_of(before: Tree | None, after: Tree | None, name: str) -> str:
     return "".join(_pieces(before, after, name))
 
 
+def patch_one(before: Tree | None, after: Tree | None, path: str) -> str:
+    """The same for a single file of them; empty when neither has it."""
+    texts = [
+        read_whole(tree, path)
+        if tree is not None and any(file.path == path for file in tree.files)
+        else None
+        for tree in (before, after)
+    ]
+    was, will_be = (text is not None for text in texts)
+    if not was and not will_be:
+        return ""
+    return "".join(_file(path, texts[0] or b"", texts[1] or b"", was, will_be))
+
+
 def _pieces(before: Tree | None, after: Tree | None, name: str) -> Iterator[str]:
     trees = [before, after]
     old, new = (seal(tree).files if tree is not None else {} for tree in trees)

@@ -15,7 +15,7 @@ from satchel.store.sources import source_from, subtree
 from satchel.store.trouble import refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from satchel.library.lockfile import Locked
     from satchel.skill.tree import Tree
@@ -25,16 +25,18 @@ if TYPE_CHECKING:
 
 def plan_install(
     bench: Workbench,
+    only: Collection[str] = (),
     *,
     frozen: bool,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Iterator[Step]:
-    """A step for each locked skill."""
-    total = len(bench.lock)
+    """A step for each locked skill, or for `only` some of them."""
+    wanted = [entry for entry in bench.lock.values() if not only or entry.id in only]
+    total = len(wanted)
     # Sources stay open: a hundred skills of one repository fetch it once.
     with ExitStack() as stack:
         fetched: dict[tuple[str, ...], Bundle | SatchelError] = {}
-        for at, entry in enumerate(bench.lock.values()):
+        for at, entry in enumerate(wanted):
             if progress is not None:
                 progress(entry.id, at, total)
             try:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from satchel._language import say
-from satchel.errors import Changed, NotFound, Refused
+from satchel.errors import Changed, Conflict, NotFound, Refused
 from satchel.library.lockfile import Place
 from satchel.skill.model import MANIFEST
 from satchel.skill.tree import read_whole, skill_file
@@ -17,7 +17,7 @@ from satchel.store.trouble import unchanged
 from satchel.store.update import open_base
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from satchel.library.lockfile import Locked
     from satchel.skill.tree import Mode, Tree
@@ -87,6 +87,53 @@ def lock_step(bench: Workbench, entry: Locked, signer: Callable[[Tree], str] | N
         return step
     after = step.after._replace(upstream=entry.upstream or entry.tree)
     return step._replace(kind="replace", after=after, notes=(*step.notes, *notes))
+
+
+def edit_step(
+    bench: Workbench, approvals: Approvals, skill_id: str, files: Mapping[str, bytes]
+) -> Step:
+    """A skill with other content in some files.
+
+    Its user wrote it here and now: the scan tells, and stops nothing. Where the content before was
+    approved, so is this; where it was not, an edit does not make it so.
+    """
+    entry = bench.lock.get(skill_id)
+    here = bench.present(skill_id)
+    if here is None:
+        raise NotFound(
+            say("`{name}` is locked but not there", name=skill_id), say("Run `satchel install`")
+        )
+    tree = bench.present_tree(skill_id)
+    content: dict[str, tuple[bytes, Mode]] = {
+        file.path: (read_whole(tree, file.path), file.mode) for file in tree.files
+    }
+    for path, data in files.items():
+        mode = content[path][1] if path in content else "file"
+        if mode == "link":
+            raise Refused(
+                say("`{path}` is a link", path=path), say("Edit the file that it leads to")
+            )
+        content[path] = data, mode
+    place = entry.place if entry is not None else Place("new")
+    step = bench.put(skill_id, ComposedTree(content), place)
+    if step.error is not None:
+        return step
+    if bench.present(skill_id) != here:
+        # Somebody wrote while we read: what was read belongs to two moments.
+        raise Conflict(
+            say("`{name}` was changed meanwhile; nothing was changed by this command",
+                name=skill_id),
+            say("Look at it, then run the command again"),
+        )  # fmt: skip
+    # An earlier version is what the difference is against, and it is on the disk: no base to keep.
+    return step._replace(
+        kind="same" if step.difference.empty else "replace",
+        after=entry,
+        bases=(),
+        own=approvals.kind(skill_id) == "own",
+        approved=approvals.knows(skill_id, here),
+        waived=True,
+    )
 
 
 def _renamed(tree: Tree, new: str, skill_id: str) -> Tree:

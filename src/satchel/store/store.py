@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from satchel._language import listed, say
 from satchel.errors import Blocked, InternalError, InvalidInput, NotFound, Refused, SatchelError
 from satchel.library.lockfile import Place, read_lock, salvage
-from satchel.skill.interpret import MAX_NAME, NAME, slug
+from satchel.skill.interpret import MAX_NAME, NAME, id_of, slug
 from satchel.skill.tree import FolderTree, MemoryTree, head_file
 from satchel.store import history
 from satchel.store.approving import Approvals
@@ -25,7 +25,7 @@ from satchel.store.plan import Plan, Step
 from satchel.store.prepare import Workbench
 from satchel.store.recovery import recover
 from satchel.store.reproduce import plan_install
-from satchel.store.revise import lock_step, rename_steps
+from satchel.store.revise import edit_step, lock_step, rename_steps
 from satchel.store.sources import source_of
 from satchel.store.stage import stage
 from satchel.store.transaction import commit
@@ -34,14 +34,16 @@ from satchel.store.update import plan_update
 from satchel.store.verify import stand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 
     from satchel.library import Library
     from satchel.library.lockfile import Lock, Locked
     from satchel.library.trust import TrustBook
     from satchel.security import Allowance
     from satchel.skill.tree import Tree
+    from satchel.store.choose import Pick
     from satchel.store.scope import Scope
+    from satchel.store.sources import Bundle
     from satchel.store.verify import Standing
 
 
@@ -55,6 +57,8 @@ class Receipt(NamedTuple):
     """Steps that the scan blocked and nobody accepted."""
     repaired: tuple[str, ...] = ()
     """What an earlier, interrupted command had left to do."""
+    kept: tuple[Step, ...] = ()
+    """Steps that were not wanted (`leave`): what is there stays as it is."""
 
 
 class Store:
@@ -95,15 +99,34 @@ class Store:
 
     # --- making plans ---------------------------------------------------------------------
 
-    def plan_add(self, name: str, description: str = "", body: str = "") -> Plan:
+    def plan_add(
+        self, name: str, description: str = "", body: str = "", *, skill_id: str = ""
+    ) -> Plan:
         """A new, minimal skill. Its id is the name with everything odd taken out.
 
+        Args:
+            name: What it is called.
+            description: What it does and when to use it.
+            body: The instructions.
+            skill_id: Its id, where none can be made of the name, or another is wanted.
+
         Raises:
-            InvalidInput: there is one already.
+            InvalidInput: there is one already, or nothing can be called so.
         """
         if not name.strip():
             raise InvalidInput(say("A skill needs a name"), say("Run `satchel add release-notes`"))
-        skill_id = slug(name)
+        if skill_id and (not NAME.fullmatch(skill_id) or len(skill_id) > MAX_NAME):
+            raise InvalidInput(
+                say("`{name}` cannot be an id: use a-z, 0-9 and single hyphens", name=skill_id),
+                say("Try `{name}`", name=slug(skill_id)),
+            )
+        skill_id = skill_id or id_of(name)
+        if not skill_id:
+            raise InvalidInput(
+                say("`{name}` has no letter from a to z and no digit, which names are made of",
+                    name=name.strip()),
+                say("Give it a name such as `word-count`; its description may be in any language"),
+            )  # fmt: skip
         title = (
             name.strip() if name.strip() != skill_id else skill_id.replace("-", " ").capitalize()
         )
@@ -160,11 +183,28 @@ class Store:
                 say("Try `{name}`", name=slug(skill_id)),
             )
         origin = source_of(source, base=self.scope.root)
-        with origin.fetch(ref=ref) as bundle, self._bench("import") as (bench, plan):
+        with origin.fetch(ref=ref) as bundle:
             with unchanged(source):
                 wanted = choose(
                     bundle, path=path, skill_id=skill_id, names=names, everything=everything
                 )
+            return self.plan_picked(bundle, wanted, progress=progress)
+
+    def plan_picked(
+        self,
+        bundle: Bundle,
+        wanted: Sequence[Pick],
+        *,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> Plan:
+        """Skills of a source that is open already, such as one that somebody chose from.
+
+        Args:
+            bundle: What the source holds.
+            wanted: Which of its skills, and under which ids (`choose`).
+            progress: Told how far it is.
+        """
+        with self._bench("import") as (bench, plan):
             for at, pick in enumerate(wanted):
                 if progress is not None:
                     progress(pick.id, at, len(wanted))
@@ -224,6 +264,7 @@ class Store:
 
     def plan_install(
         self,
+        names: Iterable[str] = (),
         *,
         frozen: bool = False,
         progress: Callable[[str, int, int], None] | None = None,
@@ -231,11 +272,14 @@ class Store:
         """What the lockfile says and the disk lacks.
 
         Args:
+            names: Which; all that are locked when empty.
             frozen: Bring back changed skills too, so that the disk is exactly what is locked.
             progress: Told how far it is.
         """
+        lock = self.lock()
+        only = [self._locked(lock, name).id for name in names]
         with self._bench("install") as (bench, plan):
-            for step in plan_install(bench, frozen=frozen, progress=progress):
+            for step in plan_install(bench, only, frozen=frozen, progress=progress):
                 # The lockfile may have come with the project: it approves nothing.
                 known = step.seal is not None and self._approvals.knows(step.id, step.seal)
                 plan.append(step._replace(approved=known))
@@ -262,6 +306,25 @@ class Store:
                 plan.append(step)
         return plan.done
 
+    def plan_edit(self, name: str, files: Mapping[str, bytes]) -> Plan:
+        """Other content for some files of a skill, written by the user; the rest stays.
+
+        What is locked stays locked as it was, so that the skill shows as edited. An edit approves
+        nothing that was not approved before it.
+
+        Args:
+            name: Its id or name.
+            files: Path within the skill -> the whole new content.
+
+        Raises:
+            NotFound: there is no such skill here.
+            Refused: it is somebody else's.
+        """
+        skill_id = self.resolve(name)
+        with self._bench("edit") as (bench, plan):
+            plan.append(edit_step(bench, self._approvals, skill_id, files))
+        return plan.done
+
     def plan_lock(self, names: Iterable[str] = ()) -> Plan:
         """Your own edits become part of what is locked; all that are edited when none is named."""
         lock = self.lock()
@@ -275,26 +338,32 @@ class Store:
 
     # --- carrying them out ----------------------------------------------------------------
 
-    def carry_out(self, plan: Plan, *, accept_risk: str = "") -> Receipt:
+    def carry_out(
+        self, plan: Plan, *, accept_risk: str = "", leave: Collection[str] = ()
+    ) -> Receipt:
         """Do what a plan says, in one transaction.
 
         Args:
             plan: What to do. Refused steps are left out; look at them first.
             accept_risk: Install blocked skills too; the reason is kept in the lockfile.
+            leave: Ids of steps that are not wanted after all.
 
         Raises:
             Blocked: there is nothing else to do, and nobody accepted the risk.
             Conflict: something changed since the plan was made.
             Refused: the disk says no; the old state holds.
         """
-        steps = plan.changes
-        left = [] if accept_risk else [step for step in plan.blocked if not self._accepted(step)]
+        kept = tuple(step for step in plan.changes if step.id in leave)
+        steps = [step for step in plan.changes if step.id not in leave]
+        left = [
+            step for step in steps if step.blocked and not accept_risk and not self._accepted(step)
+        ]
         steps = [_with_reason(step, accept_risk) for step in steps if step not in left]
         if not steps:
             if left:
                 raise _blocked(left)
             repaired = [repair.text for repair in recover(self.scope)]
-            return Receipt(0, (), (), tuple(repaired))
+            return Receipt(0, (), (), tuple(repaired), kept)
         self._approvals.before(steps)
         bases = {
             base: os.path.join(plan.stage.path, f"{base}.zip")
@@ -313,13 +382,19 @@ class Store:
             summary=listed(f"`{step.id}`" for step in steps[:5]),
             bases=bases,
         )
+        self._told()
         try:
             self._approvals.after(steps)
         except SatchelError as exc:
             raise Refused(
                 say("The change was made, but: {reason}", reason=exc.message), exc.hint
             ) from exc
-        return Receipt(receipt.number, tuple(steps), tuple(left), receipt.repaired)
+        return Receipt(receipt.number, tuple(steps), tuple(left), receipt.repaired, kept)
+
+    def _told(self) -> None:
+        """Something changed: whoever looks next sees it, whether a watcher noticed or not."""
+        if self._library is not None:
+            self._library.doubt()
 
     def _accepted(self, step: Step) -> bool:
         """Whether this user accepted this very content before, whatever a lockfile says."""
@@ -332,11 +407,17 @@ class Store:
             and self._approvals.knows(step.id, step.seal)
         )
 
-    def undo(self, *, redo: bool = False) -> history.Undone:
+    def undo(self, *, redo: bool = False, number: int = 0) -> history.Undone:
         """Bring back what was there before the last change.
+
+        Args:
+            redo: Take the last undo back.
+            number: Only if that is the entry of the history which is undone or done again: who
+                looks at a list must not undo what came after it.
 
         Raises:
             NotFound: there is nothing to undo.
+            Conflict: something else was changed meanwhile.
             Refused: the last change is one that cannot be undone.
         """
         wanted = "undone" if redo else "done"
@@ -349,7 +430,9 @@ class Store:
             )  # fmt: skip
         if entry is not None:
             self._approvals.settle(entry.ids)
-        return history.undo(self.scope, redo=redo)
+        undone = history.undo(self.scope, redo=redo, number=number)
+        self._told()
+        return undone
 
     def history(self) -> list[history.Entry]:
         """The changes that can be undone, newest first."""
@@ -384,13 +467,25 @@ class Store:
         commit(self.scope, None, [], relock=lambda _: sound, op="rebuild", summary="", rebuild=True)
         return sorted(sound), lost
 
-    def verify(self, names: Iterable[str] = ()) -> list[Standing]:
-        """Whether what is on disk is what is locked; everything when no name is given."""
+    def verify(
+        self, names: Iterable[str] = (), *, progress: Callable[[int, int], None] | None = None
+    ) -> list[Standing]:
+        """Whether what is on disk is what is locked; everything when no name is given.
+
+        Args:
+            names: Which skills.
+            progress: Told how many of how many are done.
+        """
         lock = self.lock()
         if chosen := [self.resolve(name) for name in names]:
             return [stand(self.scope, lock.get(item), item) for item in chosen]
-        present = self._ids()
-        return [stand(self.scope, lock.get(item), item) for item in sorted({*lock, *present})]
+        every = sorted({*lock, *self._ids()})
+        found: list[Standing] = []
+        for item in every:
+            if progress is not None:
+                progress(len(found), len(every))
+            found.append(stand(self.scope, lock.get(item), item))
+        return found
 
     # --- finding --------------------------------------------------------------------------
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from satchel.store.scope import Scope
     from satchel.store.sources import Bundle
 
+_ONCE = ("new", "upload")
+"""Made here, or handed over once: there is nowhere to look for a newer version."""
+
 
 def plan_update(
     bench: Workbench,
@@ -41,7 +44,7 @@ def plan_update(
     """A step for each skill that has a source."""
     groups: dict[tuple[str, str, str], list[Locked]] = {}
     for entry in entries:
-        if entry.place.kind != "new":
+        if entry.place.kind not in _ONCE:
             place = entry.place
             groups.setdefault((place.kind, place.url, ref or place.ref), []).append(entry)
     total = sum(map(len, groups.values()))

@@ -26,6 +26,8 @@ Kind = Literal["itself", "link", "copy", "other", ""]
 """What the agent has: the skill's own folder, a link to it, the same files, or something else of
 the same name. Empty for what Satchel does not know."""
 _BEST: tuple[View, ...] = ("sees", "perhaps", "hidden", "absent")
+_MANY = 300
+"""Folders in one place from which on not all of them are read for the sake of one skill."""
 
 
 class Hindrance(NamedTuple):
@@ -121,6 +123,81 @@ def visibility(
     return Matrix(asked, here, rows)
 
 
+def sights(
+    project: str,
+    home: str,
+    skill: Skill,
+    namesakes: Iterable[Skill],
+    roots: Iterable[str],
+    agents: Sequence[Agent] | None = None,
+) -> dict[str, Sight]:
+    """How every agent has one skill, by the agent's id. The number of other skills costs nothing.
+
+    Args:
+        project: The project's folder.
+        home: The user's; empty when there is none.
+        skill: Which one.
+        namesakes: What Satchel knows by its name, hidden ones included.
+        roots: The folders that Satchel has read: nothing is read there again.
+        agents: Whom to ask about; everybody on the list when None.
+    """
+    read = {os.path.realpath(root) for root in roots}
+    mine = [one for one in namesakes if one.name == skill.name]
+    contents: dict[str, tuple[list[_Entry], str]] = {}
+    kinds: dict[str, Kind] = {}
+    found: dict[str, Sight] = {}
+    for agent in all_agents() if agents is None else agents:
+        best = Sight("absent")
+        for place in agent.places(project, home):
+            if place.path not in contents:
+                real = os.path.realpath(place.path)
+                contents[place.path] = (
+                    ([_entry(place.path, one) for one in mine if _root(one) == real], "")
+                    if real in read
+                    else _look_for(place.path, skill)
+                )
+            entries, partly = contents[place.path]
+            if partly and best.view == "absent":
+                best = best._replace(why=partly)
+            for entry in entries:
+                if entry.path not in kinds:
+                    kinds[entry.path] = _kind(entry, skill)
+                sight = _sight(agent, place, entry, None)._replace(kind=kinds[entry.path])
+                # Which of two an agent takes is not known: its own folder is what we look for.
+                rank = (_BEST.index(sight.view), sight.kind == "other")
+                if rank < (_BEST.index(best.view), best.kind == "other"):
+                    best = sight
+        found[agent.id] = best
+    return found
+
+
+def _root(skill: Skill) -> str:
+    return os.path.realpath(skill.origin.root)
+
+
+def _look_for(path: str, skill: Skill) -> tuple[list[_Entry], str]:
+    """What is called as a skill in a folder, and what there is to say about the look."""
+    from satchel.library import Library, Location
+
+    try:
+        with os.scandir(path) as rows:
+            many = any(at >= _MANY for at, _ in enumerate(rows))
+    except OSError:
+        return [], ""
+    if not many:
+        return [one for one in _look_into(path) if one.name == skill.name], ""
+    found: list[_Entry] = []
+    for folder in dict.fromkeys((skill.name, os.path.basename(skill.base_dir))):
+        whole = os.path.join(path, folder)
+        if os.path.dirname(os.path.normpath(whole)) != path or not os.path.isdir(whole):
+            continue
+        snapshot = Library([Location(whole, trusted=True, single=True)]).snapshot()
+        every = (*snapshot.skills, *snapshot.hidden)
+        same = (one for one in every if one.name == skill.name)
+        found.extend(_entry(path, one)._replace(folder=folder) for one in same)
+    return found, say("many skills are there: only folders of its name were looked into")
+
+
 def hindrance(
     agent: Agent, folder: str, name: str, description: str, *, link: bool
 ) -> Hindrance | None:
@@ -179,17 +256,16 @@ def _look_into(path: str) -> list[_Entry]:
     if not os.path.isdir(path):
         return []
     snapshot = Library([Location(path, trusted=True)]).snapshot()
-    found: list[_Entry] = []
-    for skill in (*snapshot.skills, *snapshot.hidden):
-        first = os.path.join(path, skill.head.id.partition("/")[0])
-        found.append(
-            _Entry(
-                skill.head.id,
-                skill.name,
-                skill.description,
-                os.path.realpath(skill.base_dir),
-                skill.base_dir,
-                os.path.islink(first) or os.path.islink(skill.base_dir),
-            )
-        )
-    return found
+    return [_entry(path, skill) for skill in (*snapshot.skills, *snapshot.hidden)]
+
+
+def _entry(path: str, skill: Skill) -> _Entry:
+    first = os.path.join(path, skill.head.id.partition("/")[0])
+    return _Entry(
+        skill.head.id,
+        skill.name,
+        skill.description,
+        os.path.realpath(skill.base_dir),
+        skill.base_dir,
+        os.path.islink(first) or os.path.islink(skill.base_dir),
+    )

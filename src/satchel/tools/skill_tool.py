@@ -134,10 +134,7 @@ class SkillTool:
             notes.append(
                 "The file has changed since the last look at the library; this is its text now."
             )
-        name = attribute(skill.name)
-        origin = skill.origin.remote
-        came = f' origin="{attribute(origin)}"' if origin else ""
-        frame = f'<skill-loaded name="{name}"{came}>\n{safe}\n{_files(folder)}</skill-loaded>'
+        frame = framed(skill.name, safe, folder, skill.origin.remote)
         if disarmed:
             # Said in numbers only: the text inside is a stranger's, and so would a quote of it be.
             stats["disarmed_tags"] = disarmed
@@ -157,6 +154,29 @@ class SkillTool:
             stats=stats,
             path=encodable(loaded.path),
         )
+
+
+def framed(name: str, safe: str, folder: Folder, origin: str = "") -> str:
+    """What a model gets when it loads a skill.
+
+    Args:
+        name: The skill's name.
+        safe: Its text, with our tags disarmed.
+        folder: Its other files.
+        origin: The server it comes from; empty when it lies here.
+    """
+    came = f' origin="{attribute(origin)}"' if origin else ""
+    start = f'<skill-loaded name="{attribute(name)}"{came}>'
+    return f"{start}\n{safe}\n{_files(folder)}</skill-loaded>"
+
+
+def preview(skill: Skill, body: str) -> str:
+    """The same for a text that is not saved yet, and without arguments: for its author to see."""
+    from satchel.tools.folder import list_folder
+
+    text = f"Base directory for this skill: {encodable(skill.base_dir)}\n\n{body.strip(chr(10))}"
+    safe = disarm(text[:MAX_CONTENT])[0]
+    return framed(skill.name, safe, list_folder(skill.base_dir, skill.head.file))
 
 
 def _guard(skill: Skill, stack: tuple[str, ...]) -> None:

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from satchel.goals.drawing.mermaid import to_mermaid
-from satchel.goals.drawing.svg import to_svg
+from satchel.goals.drawing.svg import steady_layout, to_inline_svg, to_svg
 from satchel.goals.drawing.words import MARKS, seconds
 from satchel.goals.model import GoalReport, Plan, Step, StepError, StepResult, Usage
 
@@ -107,3 +107,39 @@ def test_durations_are_for_people():
 def test_the_same_plan_gives_the_same_picture():
     assert to_svg(PLAN) == to_svg(PLAN)
     assert to_mermaid(PLAN) == to_mermaid(PLAN)
+
+
+def test_a_drawing_inside_a_page_has_links_and_no_style():
+    told = report(fetch="done", trends="running")
+    svg = to_inline_svg(told, lambda step: f'/goals/goal?step={step}&x="')
+    assert "<style" not in svg
+    assert "<script" not in svg
+    tree = ET.fromstring(svg)
+    links = tree.findall(".//a")
+    assert [(link.get("data-step"), link.get("class")) for link in links] == [
+        ("fetch", "done"),
+        ("trends", "running"),
+        ("odd", "waiting"),
+        ("review", "waiting"),
+    ]
+    assert links[0].get("href") == '/goals/goal?step=fetch&x="'
+    assert links[1].findtext("title") == "趋势分析, skill trend-analysis, running"
+    assert all(link.findtext("title") for link in links)
+
+
+def test_boxes_of_a_drawing_inside_a_page_stay_where_they_are():
+    layout = steady_layout(PLAN)
+    before = to_inline_svg(report(), str, layout)
+    done = report(fetch="done", trends="failed", odd="skipped", review="asking")
+    results = {
+        **done.steps,
+        "fetch": done.steps["fetch"]._replace(seconds=75, usage=Usage(1, 123_456, 7)),
+        "trends": done.steps["trends"]._replace(error=StepError("X", "It is broken " * 9)),
+    }
+    after = to_inline_svg(done._replace(steps=results), str)
+    boxes = [re.findall(r"<rect [^>]+>", text) for text in (before, after)]
+    assert boxes[0] == boxes[1]
+    running = done._replace(
+        steps={**results, "odd": StepResult("odd", "running", started=1_700_000_000.0)}
+    )
+    assert 'data-since="1700000000.000" data-word="running"' in to_inline_svg(running, str)

@@ -90,7 +90,7 @@ def test_two_processes_never_exceed_five_a_second_and_three_at_once(
 @pytest.mark.timeout(60)
 def test_who_is_killed_frees_its_place(shared: tuple[str, str]) -> None:
     limit = Limit(at_once=1)
-    with Provider((30.0, 30.0)) as provider:
+    with Provider((9.0, 9.0)) as provider:
         holder = client(*shared, limit, provider.port, 1)
         assert holder.stdout is not None
         holder.stdout.readline()

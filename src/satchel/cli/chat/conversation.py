@@ -15,9 +15,9 @@ from satchel.cli.chat.models import choose_model, hear_retries, make_agent, sure
 from satchel.cli.chat.orders import ORDERS, Leave, meanings, obey, read_order, unknown
 from satchel.cli.chat.telling import Sum, Teller, told_arguments, told_report, told_stop
 from satchel.cli.output import clean, complain, one_line
-from satchel.cli.retelling import retell
 from satchel.cli.session import exit_code
 from satchel.errors import Changed, InternalError, InvalidInput, SatchelError
+from satchel.retelling import retell
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -126,7 +126,7 @@ class Conversation:
 
     def broken(self) -> list[str]:
         """What should be a skill and cannot be read as one."""
-        from satchel.cli.listing import find_broken
+        from satchel.library.broken import find_broken
 
         library = self.terminal.satchel.library
         problems = (*library.snapshot().problems, *library.tools().problems)

@@ -183,7 +183,7 @@ def _loaded(skill: SkillLoaded) -> str:
 
 def told_error(text: str) -> str:
     """Why a call failed. The next step behind it is for the model, and left out."""
-    from satchel.cli.retelling import retell
+    from satchel.retelling import retell
 
     if "did not agree to call" in text:
         return say("not called: you said no")

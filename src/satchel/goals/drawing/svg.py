@@ -1,5 +1,6 @@
 """How is a plan drawn as an SVG? One file without scripts, fonts or links, by day and by night.
 
+Inside a page it has neither colours nor fonts of its own, and each box is a link: `to_inline_svg`.
 Whatever a plan says is text here: it is escaped, and characters that XML does not allow are left
 out. The colours follow the reader's own choice of light or dark.
 """
@@ -9,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from satchel.goals.drawing.layout import place
-from satchel.goals.drawing.words import MARKS, labels
+from satchel.goals.drawing.words import MARKS, labels, state_word
 from satchel.goals.wiring import needs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from satchel.goals.drawing.layout import Box, Line
+    from satchel.goals.drawing.layout import Box, Layout, Line
     from satchel.goals.drawing.words import Label
     from satchel.goals.model import GoalReport, Plan
 
@@ -28,6 +29,8 @@ _ROW, _GAP = 20.0, 16.0
 _LEFT, _RIGHT = 36.0, 16.0
 """Room inside a box before and after the words; the mark of a state stands before them."""
 _NARROW, _WIDE = 132.0, 248.0
+_STEADY = 148.0
+"""Room for what a step took: a box that grew while people look would move all others."""
 _NARROW_LETTERS = frozenset("iljtfrI.,:;'|!()[] -")
 _WIDE_LETTERS = frozenset("mwMW@%—…")
 
@@ -92,6 +95,68 @@ def to_svg(plan: Plan, report: GoalReport | None = None) -> str:
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
+
+
+def steady_layout(plan: Plan) -> Layout:
+    """Where boxes stand whatever happens to their steps: for drawings that are looked at live."""
+    sizes: dict[str, tuple[float, float]] = {}
+    for name, label in labels(plan, None).items():
+        words = max(_width(label.title, _SIZE, _BOLD), _width(label.kind, _SMALL), _STEADY)
+        sizes[name] = (min(words, _WIDE) + _LEFT + _RIGHT, 3 * _ROW + _GAP)
+    return place(sizes, [(need, step.id) for step in plan.steps for need in needs_of(step)])
+
+
+def to_inline_svg(
+    report: GoalReport, link: Callable[[str], str], layout: Layout | None = None
+) -> str:
+    """Draw a goal as a part of a page, which has the colours: by the same classes.
+
+    Args:
+        report: How far it is.
+        link: Step id -> the address of its details.
+        layout: What `steady_layout` made of the same plan, where somebody kept it.
+    """
+    layout = layout or steady_layout(report.plan)
+    said = labels(report.plan, report)
+    width, height = layout.width + 2 * _EDGE, layout.height + 2 * _EDGE
+    size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
+    title = _text(" ".join(report.plan.goal.split()))
+    parts = [
+        f'<svg {size} role="group" aria-label="{title}">',
+        _TIP,
+        f'<g transform="translate({_EDGE:.0f} {_EDGE:.0f})">',
+        *(_line(line) for line in layout.lines),
+        *(
+            _linked(name, box, said[name], link(name), report.steps[name].started)
+            for name, box in layout.boxes.items()
+        ),
+        "</g>",
+        "</svg>",
+    ]
+    return "\n".join(parts)
+
+
+def _linked(name: str, box: Box, label: Label, address: str, started: float) -> str:
+    """A box that leads to its step; one that runs says since when, so that a clock can tick."""
+    room = box.width - _LEFT - _RIGHT + 0.5
+    x, y = box.x + _LEFT, box.y + _GAP / 2 + 14
+    word = state_word(label.state)
+    said = ", ".join(part for part in (label.title, label.kind, word, label.taken) if part)
+    ticks = ""
+    if label.state == "running" and started:
+        ticks = f' data-since="{started:.3f}" data-word="{_text(word)}"'
+    taken = _cut(label.taken or word, room, _SMALL)
+    return "".join((
+        (f'<a class="{label.state}" href="{_text(address)}" data-step="{_text(name)}" '
+        f'id="box-{_text(name)}"><title>{_text(said)}</title>'),
+        f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}"',
+        f' height="{box.height:.1f}" rx="{box.height / 2 if label.person else 7:.0f}"/>',
+        _words("t", x, y, _cut(label.title, room, _SIZE, _BOLD)),
+        _words("k", x, y + _ROW, _cut(label.kind, room, _SMALL)),
+        f'<text class="k s" x="{x:.1f}" y="{y + 2 * _ROW:.1f}"{ticks}>{_text(taken)}</text>',
+        _words("m", box.x + _LEFT / 2 + 1, y, MARKS[label.state]),
+        "</a>",
+    ))  # fmt: skip
 
 
 def _style() -> str:

@@ -22,6 +22,21 @@ MARKS = {
 _MINUTE = 60.0
 
 
+def state_word(state: str) -> str:
+    """A state of a step or of a goal, in the reader's language."""
+    return {
+        "queued": say("queued"),
+        "waiting": say("{count} waiting", count="").strip(),
+        "running": say("running"),
+        "asking": say("asking"),
+        "done": say("{count} done", count="").strip(),  # `done` alone is another word elsewhere
+        "partial": say("partial"),
+        "failed": say("failed"),
+        "skipped": say("skipped"),
+        "cancelled": say("cancelled"),
+    }.get(state, state)
+
+
 class Label(NamedTuple):
     """The words of one box."""
 
@@ -45,7 +60,7 @@ def label_of(step: Step, result: StepResult | None = None) -> Label:
     if result.error is not None and result.state in {"failed", "skipped"}:
         taken = " ".join(result.error.message.split())
     elif result.state in {"done", "running"} and (result.seconds or result.usage.requests):
-        taken = took(result)
+        taken = took(result) if step.action_type != "human" else waited(result)
     return Label(title, kind_of(step), result.state, taken, step.action_type == "human")
 
 
@@ -76,6 +91,11 @@ def took(result: StepResult) -> str:
     if result.attempts > 1:
         parts.append(say("{count} tries", count=result.attempts))
     return " · ".join(parts)
+
+
+def waited(result: StepResult) -> str:
+    """How long a step waited for a person; empty where that is nothing to speak of."""
+    return say("waited {time}", time=seconds(result.seconds)) if result.seconds >= 1 else ""
 
 
 def seconds(amount: float) -> str:

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel._language import say
 from satchel.errors import NotFound
+from satchel.goals.engines._dbos_process import surely_dead
 from satchel.goals.model import OVER, Answer, Goal, GoalSummary, StepResult
 from satchel.goals.reports import NOTHING, Spent, last_sign, pack, report_of, unpack
 from satchel.goals.revision import going_on
-from satchel.goals.wiring import needs_in
+from satchel.goals.wiring import at_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from dbos import DBOSClient, WorkflowStatus
 
-    from satchel.goals.model import GoalReport, GoalState, Plan
+    from satchel.goals.model import GoalReport, GoalState
 
 ENGINE = "dbos"
 WORKFLOW = "satchel.goal"
@@ -156,6 +157,8 @@ class Run(NamedTuple):
             )
         if self.status == "ERROR":
             return str(self.row.error)
+        if self.status == "PENDING" and surely_dead(self.worker):
+            return say("Its worker is gone; the next one goes on with it")
         return ""
 
 
@@ -315,7 +318,7 @@ class Runs:
             **self.results(str(run.id)),
         }
         if run.state == "running":
-            for name in _at_work(order.goal.plan, results):
+            for name in at_work(order.goal.plan, results):
                 results[name] = StepResult(name, "running")
         report = report_of(
             order.goal,
@@ -420,13 +423,3 @@ def over(state: str) -> bool:
 def _run(row: WorkflowStatus) -> Run | None:
     run = parse(row.workflow_id)
     return None if run is None else Run(run, row.status, row.executor_id or "", row)
-
-
-def _at_work(plan: Plan, results: Mapping[str, StepResult]) -> list[str]:
-    """Steps that are at work, as far as can be seen from outside: nothing holds them up."""
-    return [
-        name
-        for name, needs in needs_in(plan).items()
-        if name not in results
-        and all(need in results and results[need].state in {"done", "failed"} for need in needs)
-    ]

@@ -12,6 +12,7 @@ from satchel.goals.engines._local_journal import Journal, last_state, lines_of
 from satchel.goals.model import Answer, Goal, Plan, StepResult
 from satchel.goals.reports import pack, unpack
 from satchel.goals.spending import spent
+from satchel.goals.wiring import at_work
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -53,6 +54,8 @@ class Shelf:
             if held.state not in AT_REST:
                 held.state = "queued"
                 held.reason = say("Its process is gone; `satchel goal resume` goes on with it")
+        if held.state == "running":  # of another process, whose journal has only what ended
+            held.progress.running = dict.fromkeys(at_work(held.goal.plan, held.results), 0.0)
         return held
 
     def adopt(self, goal_id: str) -> Held:

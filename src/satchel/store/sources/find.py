@@ -45,6 +45,8 @@ class Found(NamedTuple):
     """As its frontmatter says, else the id."""
     file: str = "SKILL.md"
     """What its SKILL.md is called, since some write `skill.md`; `skill.yaml` of a tool skill."""
+    description: str = ""
+    """As its frontmatter says; empty when that cannot be read."""
 
 
 def find_skills(tree: Tree, path: str = "", *, name: str = "") -> list[Found]:
@@ -139,7 +141,8 @@ def _found(tree: Tree, folder: str, file: str, fallback: str) -> Found:
         head = quick_head(data, own, file, stamp) or read_head(data, own, file, stamp)[0]
     name = head.name if head else ""
     word = own or fallback or name
-    return Found(folder, slug(word), name or slug(word), file)
+    about = head.description if head else ""
+    return Found(folder, slug(word), name or slug(word), file, about)
 
 
 def _beginning(tree: Tree, path: str) -> bytes:

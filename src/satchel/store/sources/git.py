@@ -60,6 +60,8 @@ class GitSource:
         self.url = url if url and os.path.isabs(location) else self._address.clean
         self.path = path
         self.ref = ref
+        self.stays = False
+        """Whether git may not go where the server points to."""
         self._timeout = timeout
         if ref:
             check_ref(ref)
@@ -102,7 +104,8 @@ class GitSource:
 
     def _get(self, fetcher: Fetcher, wanted: str, progress: Callable[[str], None] | None) -> str:
         fetcher.run("init", "--quiet", "--bare", "--template=", fetcher.repository)
-        words = ["fetch", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"]
+        words = ["-c", "http.followRedirects=false"] if self.stays else []
+        words += ["fetch", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"]
         words += ["--no-auto-maintenance", "--progress" if progress else "--quiet"]
         remote = self._address.clean
         mine = "refs/satchel/wanted"

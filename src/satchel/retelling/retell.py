@@ -1,8 +1,9 @@
 """What does a tool tell a model, and how is it told to a person?
 
 Tools, and what lies below them, speak to models: always in English, and with a next step that a
-model can take. At the border of the terminal their sentences are recognised and said again, in the
-reader's language and with a step for people. What is not recognised is shown as it is.
+model can take. At the border to people, in a terminal or a browser, their sentences are recognised
+and said again, in the reader's language and with a step for people. What is not recognised is shown
+as it is.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import re
 
 from satchel._language import language, listed, say
-from satchel.cli.retelling_calls import BOUND, NESTED, OTHERWISE, SAME, STEPS
-from satchel.cli.retelling_goals import GOALS
 from satchel.detect.notes import NOTES
+from satchel.retelling.calls import BOUND, NESTED, OTHERWISE, SAME, STEPS
+from satchel.retelling.goals import GOALS
 
 _REBUILD = (
     "Take it from version control again, or run `satchel lock --rebuild` to write it anew from "

@@ -1,0 +1,305 @@
+"""What does the browser show? Takes pictures of every page from the real `satchel ui`.
+
+Example:
+    python scripts/screens.py                 every page, light and dark, English and Chinese
+    python scripts/screens.py --into folder   the same into a folder that is kept
+    python scripts/screens.py skills goal     some pages
+    python scripts/screens.py --docs          the pictures that the documentation names
+    python scripts/screens.py --check         take none; say which page or picture is wrong
+
+The documentation names a picture as `screen-PAGE.png`, with `-dark` and `-zh` behind the page where
+it wants that. Pixels differ from machine to machine with the fonts: `--check` asks whether every
+page can be drawn without a complaint, and whether every picture that is named can be taken and is
+there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [os.path.join(ROOT, "scripts"), os.path.join(ROOT, "tests")]
+
+from screens_demo import Demo  # noqa: E402 - found through the line above
+from ui_server import WINDOW, browser  # noqa: E402 - same
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from playwright.sync_api import Browser, Page
+
+ASSETS = os.path.join(ROOT, "docs", "assets")
+TALLEST = 1_100
+"""Pixels of a page that a picture of the documentation shows, from its top."""
+NARROW = 400
+_NAMED = re.compile(r"screen-([a-z0-9-]+?)((?:-dark)?(?:-zh)?)\.png")
+
+
+class Shot(NamedTuple):
+    """One page, and what is done there before its picture is taken."""
+
+    name: str
+    path: str
+    act: Callable[[Page, Demo], None] | None = None
+    width: int = 0
+    """Of the window; as everybody's when 0."""
+    inside: bool = True
+    """Whether somebody is signed in."""
+    status: int = 200
+
+
+class Look(NamedTuple):
+    """Who looks."""
+
+    dark: bool = False
+    zh: bool = False
+
+    @property
+    def ending(self) -> str:
+        """What a picture's name ends in."""
+        return ("-dark" if self.dark else "") + ("-zh" if self.zh else "")
+
+
+LOOKS = (Look(), Look(dark=True), Look(zh=True), Look(dark=True, zh=True))
+
+
+def _open_row(page: Page, _: Demo) -> None:
+    page.locator("tr.skill", has_text="code-review").first.locator("[data-opens]").click()
+    page.locator(".look h2").first.wait_for()
+    page.locator(".tree a", has_text="changed.py").click()
+    page.locator(".look .source-code").wait_for()
+
+
+def _open_dialog(page: Page, _: Demo) -> None:
+    page.locator("[data-open=dialog]").first.click()
+    page.locator("#new-name").fill("Weekly Report!")
+    page.locator("#new-description").fill("Writes the report of the week. Use on Fridays.")
+
+
+def _upload(page: Page, demo: Demo) -> None:
+    page.locator("#zip-file").set_input_files(demo.newer())
+    page.locator("form[data-upload=zip] button.primary").click()
+    page.wait_for_url("**/plans/**")
+    settle(page)
+    for one in page.locator("details.file > summary").all()[:1]:
+        one.click()
+
+
+def _remove(page: Page, _: Demo) -> None:
+    page.locator("form[action*='/skills/remove'] button").first.click()
+    page.wait_for_url("**/plans/**")
+
+
+def _ask(page: Page, _: Demo) -> None:
+    page.locator("#question input[name=goal]").fill("review my branch before it is merged")
+    page.locator("#question button").click()
+    page.locator("#asked > *").first.wait_for()
+
+
+def _edit(page: Page, _: Demo) -> None:
+    page.locator("#text").press("End")
+
+
+SHOTS = (
+    Shot("door", "/enter", inside=False, status=401),
+    Shot("skills", "/skills"),
+    Shot("skills-search", "/skills?q=review+a+branch"),
+    Shot("skills-open", "/skills", _open_row),
+    Shot("skills-narrow", "/skills", width=NARROW),
+    Shot("add", "/skills", _open_dialog),
+    Shot("import", "/skills/import"),
+    Shot("plan", "/skills/import", _upload),
+    Shot("remove", "/skill?ref=.agents/skills/sql-migrations", _remove),
+    Shot("edit", "/skill/edit?ref=.agents/skills/code-review", _edit),
+    Shot("skill", "/skill?ref=.agents/skills/code-review", _ask),
+    Shot("skill-untrusted", "/skill?ref=skills/deploy-site"),
+    Shot("catalogue", "/catalogue?budget=1400"),
+    Shot("history", "/history"),
+    Shot("goals", "/goals"),
+    Shot("goal", "/goals/release-1-2"),
+    Shot("goal-step", "/goals/release-1-2?step=review"),
+    Shot("goal-asking", "/goals/letter-november"),
+    Shot("goal-narrow", "/goals/release-1-2", width=NARROW),
+    Shot("health", "/health"),
+    Shot("nowhere", "/nowhere", status=404),
+)
+"""Every page, in the order of the toolbar."""
+_AT_HOME = """
+(home) => {
+  const every = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (every.nextNode()) every.currentNode.data = every.currentNode.data.replaceAll(home, "~");
+}
+"""
+"""The folder of the demo has another name each time: what is shown is the person's home."""
+_QUIET = """
+() => document.readyState === "complete"
+  && !document.querySelector(".htmx-request, .htmx-settling, [aria-busy=true]")
+  && !document.querySelector(".health-body > .waiting")
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Take the pictures, or say what is wrong with them."""
+    parser = argparse.ArgumentParser(description="Pictures of the browser, from the real pages.")
+    parser.add_argument("pages", nargs="*", help="some pages, by name")
+    parser.add_argument("--into", help="a folder for the pictures")
+    parser.add_argument("--docs", action="store_true", help="those that the documentation names")
+    parser.add_argument("--check", action="store_true", help="take none")
+    asked = parser.parse_args(arguments)
+    if unknown := set(asked.pages) - {shot.name for shot in SHOTS}:
+        parser.error(f"there is no page {', '.join(sorted(unknown))}")
+    shots = [shot for shot in SHOTS if not asked.pages or shot.name in asked.pages]
+    wrong: list[str] = []
+    if asked.docs or asked.check:
+        wrong += wrong_names(taken=asked.docs)
+    wanted = named()
+    folder = asked.into or (ASSETS if asked.docs else tempfile.mkdtemp(prefix="satchel-screens-"))
+    os.makedirs(folder, exist_ok=True)
+    with tempfile.TemporaryDirectory() as base, browser() as chromium:
+        demo = Demo(base)
+        try:
+            for look in LOOKS[::3] if asked.check else LOOKS:
+                files = {shot: f"screen-{shot.name}{look.ending}.png" for shot in shots}
+                some = [one for one in shots if not asked.docs or files[one] in wanted]
+                for shot, page, complaints in walk(chromium, demo, some, look):
+                    wrong += complaints
+                    if asked.check:
+                        continue
+                    path = os.path.join(folder, files[shot])
+                    page.evaluate(_AT_HOME, demo.home)
+                    take(page, path, whole=not asked.docs)
+                    print(f"wrote {path}")
+        finally:
+            demo.close()
+    for one in wrong:
+        print(f"error: {one}", file=sys.stderr)
+    if wrong and (asked.check or asked.docs):
+        print(
+            "\nhint: Run `just screens --docs` for the pictures; repair the page", file=sys.stderr
+        )
+    return 1 if wrong else 0
+
+
+def named() -> set[str]:
+    """The file names of the pictures that the documentation and the README name."""
+    found: set[str] = set()
+    for path in _texts():
+        with open(path, encoding="utf-8") as file:
+            found.update(match.group() for match in _NAMED.finditer(file.read()))
+    return found
+
+
+def wrong_names(*, taken: bool = False) -> list[str]:
+    """What is wrong with the pictures that are named, and with those that are there.
+
+    Args:
+        taken: They are taken now, so none can be missing.
+    """
+    wanted = named()
+    pages = {shot.name for shot in SHOTS}
+    wrong: list[str] = []
+    for file in sorted(wanted):
+        match = _NAMED.fullmatch(file)
+        if match is None or match[1] not in pages:
+            wrong.append(f"`{file}` is named, and `scripts/screens.py` has no such page")
+        elif not taken and not os.path.isfile(os.path.join(ASSETS, file)):
+            wrong.append(f"`{file}` is named, and not in `docs/assets`")
+    there = [one for one in os.listdir(ASSETS) if one.startswith("screen-")]
+    wrong += [f"`docs/assets/{one}` is named nowhere" for one in sorted(set(there) - wanted)]
+    return wrong
+
+
+def _texts() -> Iterator[str]:
+    yield os.path.join(ROOT, "README.md")
+    for here, _, files in os.walk(os.path.join(ROOT, "docs")):
+        yield from (os.path.join(here, one) for one in sorted(files) if one.endswith(".md"))
+
+
+def walk(
+    chromium: Browser, demo: Demo, shots: Sequence[Shot], look: Look, **more: Any
+) -> Iterator[tuple[Shot, Page, list[str]]]:
+    """Go to each page and do there what belongs to it.
+
+    Args:
+        chromium: The browser.
+        demo: Whose pages.
+        shots: Which pages.
+        look: Light or dark, English or Chinese.
+        more: Further options of the browser's context.
+
+    Yields:
+        The page, as somebody sees it, and what it complained about.
+    """
+    context = chromium.new_context(
+        color_scheme="dark" if look.dark else "light",
+        locale="zh-CN" if look.zh else "en-GB",
+        timezone_id="UTC",
+        viewport=WINDOW,
+        reduced_motion="reduce",
+        **more,
+    )
+    complaints: list[str] = []
+
+    def hear(words: str) -> None:
+        complaints.append(words)
+
+    context.on("console", lambda one: hear(one.text) if one.type == "error" else None)
+    context.on("weberror", lambda one: hear(str(one.error)))
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    inside = False
+    for shot in shots:
+        if shot.inside and not inside:
+            page.goto(demo.server.link())
+            inside = True
+        complaints.clear()
+        page.set_viewport_size({"width": shot.width or WINDOW["width"], "height": WINDOW["height"]})
+        answer = page.goto(demo.server.base + shot.path)
+        if answer is None or answer.status != shot.status:
+            hear(f"the answer was {answer and answer.status}")
+        elif shot.status != 200:
+            complaints.clear()  # the console says it, too
+        if not complaints:
+            settle(page)
+            if shot.act is not None:
+                shot.act(page, demo)
+                settle(page)
+            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            if wide > 0:
+                hear(f"it is {wide} pixels wider than the window")
+        place = f"{shot.name}{look.ending}"
+        yield shot, page, [f"page `{place}`: {one}" for one in complaints]
+    context.close()
+
+
+def settle(page: Page) -> None:
+    """Wait till nothing is on its way."""
+    page.wait_for_function(_QUIET)
+    time.sleep(0.1)  # what is typed is asked about a little later
+    page.wait_for_function(_QUIET)
+
+
+def take(page: Page, path: str, *, whole: bool) -> None:
+    """One picture; that of the documentation is cut and has few colours, so that it is small."""
+    page.mouse.move(0, 0)
+    page.evaluate("scrollTo(0, 0)")
+    # What lies behind a dialog is dimmed as far as the window goes.
+    far = page.locator("dialog[open]").count() == 0
+    page.screenshot(path=path, full_page=far, animations="disabled")
+    if whole:
+        return
+    from PIL import Image
+
+    with Image.open(path) as image:
+        cut = image.convert("RGB").crop((0, 0, image.width, min(image.height, TALLEST)))
+    cut.quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

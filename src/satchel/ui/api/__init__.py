@@ -1,0 +1,1 @@
+"""The same as the pages, for scripts: JSON endpoints, described by OpenAPI."""

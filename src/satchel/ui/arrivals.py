@@ -1,0 +1,395 @@
+"""Sources that somebody brought and has not decided about: uploads, and repositories being fetched.
+
+    fetching   git is at work in a thread; `line` says how far it is
+    choosing   it holds several skills, and somebody must say which
+    planned    a plan was made of it (`plan` is its key); others can still be chosen
+    failed     `error` says why
+
+A source stays open till its plan is carried out, refused, or nobody came back for a while: so ids
+can be changed without sending anything again.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from contextlib import ExitStack, suppress
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from satchel._language import listed, say
+from satchel.errors import InternalError, NotFound, Refused, SatchelError
+from satchel.library.lockfile import Place
+from satchel.store.archive.rules import shown
+from satchel.store.choose import choose, with_ids
+from satchel.store.sources import find_skills, source_of
+from satchel.store.sources.folder import FolderSource
+from satchel.store.sources.git import GitSource
+from satchel.store.sources.packed import ENDINGS, ArchiveSource
+from satchel.store.stage import remove_tree
+from satchel.store.trouble import unchanged
+from satchel.ui.addresses import check_public
+from satchel.ui.uploads import Spools
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from satchel.store.choose import Pick
+    from satchel.store.plan import Plan
+    from satchel.store.sources import Bundle, Source
+    from satchel.store.store import Store
+
+PATIENCE = 1_800.0
+"""Seconds that a source waits for somebody's choice."""
+MOST = 16
+"""Sources that are open at a time; the oldest gives way."""
+MOST_FETCHING = 4
+State = Literal["fetching", "choosing", "planned", "failed"]
+
+
+class Wanted(NamedTuple):
+    """Which skills are meant, where nobody is asked afterwards."""
+
+    skill_id: str = ""
+    names: tuple[str, ...] = ()
+    everything: bool = False
+
+
+class Arrival:
+    """One source that somebody brought."""
+
+    def __init__(
+        self, store: Store, label: str, path: str = "", wanted: Wanted | None = None
+    ) -> None:
+        """Begin.
+
+        Args:
+            store: Where its skills would go.
+            label: How people call the source.
+            path: The folder within it that was asked for.
+            wanted: Which of its skills; None: somebody is asked.
+        """
+        self.key = secrets.token_urlsafe(18)
+        self.store = store
+        self.label = label
+        self.path = path
+        self.wanted = wanted
+        self.since = time.monotonic()
+        self.state: State = "fetching"
+        self.line = ""
+        """What git says it is doing."""
+        self.error: SatchelError | None = None
+        self.picks: tuple[Pick, ...] = ()
+        """Every skill of it that is wanted, under the id that it would get."""
+        self.plan = ""
+        self.chosen: Mapping[str, str] | None = None
+        """What was chosen last: folder -> id; everything when None."""
+        self.cancelled = threading.Event()
+        self.bundle: Bundle | None = None
+        self.held = ExitStack()
+        self.hold = threading.Lock()
+        """Whoever reads the source has it."""
+        self.turn = threading.Lock()
+        """Whoever makes a plan of it has it: one plan at a time."""
+
+    @property
+    def is_over(self) -> bool:
+        """Nobody came back for it."""
+        return time.monotonic() - self.since > PATIENCE
+
+    def open(
+        self, source: Source, ref: str = "", place: Place | None = None, name: str = ""
+    ) -> None:
+        """Open the source and see which skills it holds.
+
+        Raises:
+            SatchelError: it cannot be read, or holds none.
+        """
+        bundle = self.held.enter_context(source.fetch(ref=ref, progress=self._told))
+        if place is not None:
+            bundle = bundle._replace(place=place._replace(path=self.path), name=name)
+        with unchanged(self.label):
+            found = find_skills(bundle.tree, self.path or bundle.place.path, name=bundle.name)
+        if not found:
+            raise NotFound(
+                say("There is no SKILL.md in `{source}`", source=self.label),
+                say("A skill is a folder with a SKILL.md or a skill.yaml"),
+            )
+        self.bundle = bundle
+        if self.wanted is None:
+            self.picks = tuple(with_ids(found))
+        else:
+            self.picks = tuple(choose(bundle, path=self.path, **self.wanted._asdict()))
+
+    def planned(self, ids: Mapping[str, str] | None = None) -> Plan:
+        """A plan for some of its skills: folder within the source -> id; all of them when None.
+
+        Raises:
+            SatchelError: an id cannot be one, nothing was chosen, or it was closed meanwhile.
+        """
+        try:
+            with self.hold:
+                if self.bundle is None:
+                    raise _not_open()
+                wanted = self.picks if ids is None else choose(self.bundle, path=self.path, ids=ids)
+                plan = self.store.plan_picked(self.bundle, wanted)
+        finally:
+            # Whoever dropped it meanwhile could not close it: we held it.
+            if self.cancelled.is_set():
+                self.close()
+        if self.cancelled.is_set():
+            plan.close()
+            raise _not_open()
+        return plan
+
+    def close(self) -> None:
+        """Let go of everything, also of a fetch under way."""
+        self.cancelled.set()
+        with self.hold, suppress(OSError):
+            self.bundle = None
+            self.held.close()
+
+    def _told(self, line: str) -> None:
+        self.line = line
+        if self.cancelled.is_set():
+            raise Refused(say("It was cancelled"), say("Begin again"))
+
+
+class Arrivals:
+    """The sources that wait."""
+
+    def __init__(
+        self,
+        state: str,
+        put: Callable[[Store, Plan, Arrival], str],
+        unput: Callable[[str], None],
+    ) -> None:
+        """Nothing waits yet.
+
+        Args:
+            state: The state folder, for what is uploaded.
+            put: Keeps a plan that was made of an arrival; returns the plan's key.
+            unput: Throws such a plan away, if it still waits.
+        """
+        self.spools = Spools(state)
+        self._put = put
+        self._unput = unput
+        self._open: dict[str, Arrival] = {}
+        self._hold = threading.Lock()
+
+    def archive(
+        self, store: Store, file: str, name: str, folder: str, wanted: Wanted | None = None
+    ) -> Arrival:
+        """An archive that was uploaded.
+
+        Args:
+            store: Where its skills would go.
+            file: Where it lies.
+            name: What it is called by whoever sent it.
+            folder: Goes with the arrival.
+            wanted: Which of its skills; None: somebody is asked.
+
+        Raises:
+            SatchelError: it breaks a rule, or holds no skill.
+        """
+        arrival = Arrival(store, name, wanted=wanted)
+        return self._brought(arrival, ArchiveSource(file, name), folder)
+
+    def folder(
+        self,
+        store: Store,
+        root: str,
+        name: str,
+        folder: str,
+        programs: Sequence[str] = (),
+        ignored: Sequence[str] = (),
+    ) -> Arrival:
+        """A folder that was uploaded.
+
+        Args:
+            store: Where its skills would go.
+            root: Where its files lie.
+            name: What it is called by whoever sent it.
+            folder: Goes with the arrival.
+            programs: Files that we made executable.
+            ignored: What was sent and is never part of a skill.
+
+        Raises:
+            SatchelError: as `archive`.
+        """
+        notes: list[str] = []
+        if programs:
+            names = listed(f"`{shown(one)}`" for one in programs[:20])
+            notes.append(
+                say(
+                    "Taken for programs, since they begin with `#!` and a browser does not say: "
+                    "{names}",
+                    names=names,
+                )
+            )
+        if ignored:
+            names = listed(f"`{shown(one)}`" for one in ignored[:20])
+            notes.append(say("Left out: {names}", names=names))
+        return self._brought(Arrival(store, name), FolderSource(root, name), folder, notes)
+
+    def _brought(
+        self, arrival: Arrival, source: Source, folder: str, notes: Sequence[str] = ()
+    ) -> Arrival:
+        label = arrival.label
+        arrival.held.callback(remove_tree, folder)
+        try:
+            # What is written down is what its sender calls it: our copy will be gone.
+            arrival.open(source, place=Place("upload", label), name=ENDINGS.sub("", label))
+        except BaseException:
+            arrival.close()
+            raise
+        if notes and arrival.bundle is not None:
+            arrival.bundle = arrival.bundle._replace(notes=(*arrival.bundle.notes, *notes))
+        arrival.state = "choosing"
+        self._keep(arrival)
+        try:
+            return self._settled(arrival)
+        except BaseException:
+            self.drop(arrival.key)
+            raise
+
+    def fetch(
+        self,
+        store: Store,
+        address: str,
+        ref: str,
+        path: str,
+        *,
+        wanted: Wanted | None = None,
+        public: bool = False,
+    ) -> Arrival:
+        """A repository; it is fetched while the reader waits, and can be cancelled.
+
+        Args:
+            store: Where its skills would go.
+            address: Of the repository, or a path of this machine.
+            ref: The branch, tag or commit; empty: the default.
+            path: The folder within it.
+            wanted: Which of its skills; None: somebody is asked.
+            public: Only from the open internet, and from nowhere that its host points to.
+
+        Raises:
+            SatchelError: the address is none, or many are being fetched already.
+        """
+        source = source_of(address, base=store.scope.root)
+        if public and isinstance(source, GitSource):
+            source.stays = True
+        path = path.strip().strip("/") or getattr(source, "path", "")
+        arrival = Arrival(store, source.url, path, wanted)
+        self._keep(arrival, fetching=True)
+
+        def run() -> None:
+            try:
+                with arrival.hold:
+                    if public:
+                        check_public(source)
+                    arrival.open(source, ref=ref)
+                self._settled(arrival)
+            except SatchelError as exc:
+                arrival.error, arrival.state = exc, "failed"
+            except Exception as exc:  # noqa: BLE001 - a thread's end must be told to its page
+                words = say("Something went wrong here: {reason}", reason=type(exc).__name__)
+                arrival.error, arrival.state = InternalError(words), "failed"
+            if arrival.cancelled.is_set() or arrival.state == "failed":
+                arrival.close()
+
+        # The thread speaks the language of whoever asked.
+        context = copy_context()
+        threading.Thread(
+            target=context.run, args=(run,), name="satchel-ui-fetch", daemon=True
+        ).start()
+        return arrival
+
+    def look(self, key: str) -> Arrival:
+        """One that waits.
+
+        Raises:
+            NotFound: there is none of that key, or no more.
+        """
+        with self._hold:
+            found = self._open.get(key)
+        if found is None or found.is_over:
+            raise _not_open()
+        return found
+
+    def choose(self, arrival: Arrival, ids: Mapping[str, str] | None) -> str:
+        """Make a plan for some of its skills, instead of the one before; returns the plan's key.
+
+        Raises:
+            SatchelError: as `Arrival.planned`.
+        """
+        with arrival.turn:
+            plan, old = arrival.planned(ids), arrival.plan
+            arrival.since = time.monotonic()
+            arrival.chosen = ids
+            made = self._put(arrival.store, plan, arrival)
+            arrival.plan, arrival.state = made, "planned"
+            self._unput(old)
+        if arrival.cancelled.is_set():
+            self._unput(made)
+            raise _not_open()
+        return made
+
+    def drop(self, key: str) -> None:
+        """Nobody wants it any more."""
+        with self._hold:
+            found = self._open.pop(key, None)
+        if found is not None:
+            _end(found)
+
+    def close(self) -> None:
+        """Drop everything, and every file that was uploaded."""
+        with self._hold:
+            every, self._open = list(self._open.values()), {}
+        for one in every:
+            one.cancelled.set()
+        for one in every:
+            _end(one, wait=2.0)
+        self.spools.close()
+
+    def _settled(self, arrival: Arrival) -> Arrival:
+        """What holds one skill needs no choice."""
+        if len(arrival.picks) == 1 or arrival.wanted is not None:
+            self.choose(arrival, None)
+        else:
+            arrival.state = "choosing"
+        return arrival
+
+    def _keep(self, arrival: Arrival, *, fetching: bool = False) -> None:
+        with self._hold:
+            at_work = sum(one.state == "fetching" for one in self._open.values())
+            if fetching and at_work >= MOST_FETCHING:
+                raise Refused(
+                    say("{count} sources are being fetched already", count=MOST_FETCHING),
+                    say("Wait for one of them, or cancel it"),
+                )
+            self._open[arrival.key] = arrival
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Let go of what nobody came back for, and of what is too much."""
+        with self._hold:
+            every = list(self._open.values())
+            old = every[:-MOST] + [one for one in every[-MOST:] if one.is_over]
+            for one in old:
+                self._open.pop(one.key, None)
+        for one in old:
+            _end(one)
+
+
+def _not_open() -> NotFound:
+    return NotFound(say("This source is not open any more"), say("Begin again"))
+
+
+def _end(arrival: Arrival, wait: float = 0.0) -> None:
+    """Close it, or let its thread do so: git is stopped at its next sign of life."""
+    arrival.cancelled.set()
+    if arrival.hold.acquire(timeout=wait) if wait else arrival.hold.acquire(blocking=False):
+        arrival.hold.release()
+        arrival.close()

@@ -1,0 +1,133 @@
+"""An error -> what the reader gets: a page, a part of one, or JSON. One border for all routes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from satchel._language import say
+from satchel.errors import (
+    AccessDenied,
+    Conflict,
+    InternalError,
+    InvalidInput,
+    MissingExtra,
+    NotFound,
+    Refused,
+    SatchelError,
+    ServerFailed,
+    SkillBroken,
+)
+from satchel.ui.view import page, part
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+_STATUS: tuple[tuple[type[SatchelError], int], ...] = (
+    (NotFound, 404),
+    (Conflict, 409),
+    (InvalidInput, 422),
+    (AccessDenied, 403),
+    (Refused, 403),
+    (SkillBroken, 422),
+    (ServerFailed, 502),
+    (MissingExtra, 501),
+    (InternalError, 500),
+)
+"""The first that fits counts; 400 for the others."""
+
+
+_NOT_OURS = frozenset(
+    ("Request Entity Too Large", "Content Too Large", "Unsupported Media Type", "Bad Request",
+     "There was an error parsing the body", "There was an error parsing the body.")
+)  # fmt: skip
+"""What the framework says by itself."""
+
+
+class Failure(NamedTuple):
+    """What went wrong, for a person."""
+
+    status: int
+    code: str
+    message: str
+    hint: str
+
+
+def catch_all(app: FastAPI) -> None:
+    """Let `app` answer every error in our words."""
+
+    @app.exception_handler(SatchelError)
+    def _ours(request: Request, exc: SatchelError) -> Response:
+        return answer(request, failure_of(exc))
+
+    @app.exception_handler(HTTPException)
+    def _http(request: Request, exc: HTTPException) -> Response:
+        failure = _plain(exc.status_code)
+        if exc.status_code in {413, 415, 400} and exc.detail not in _NOT_OURS:
+            failure = failure._replace(message=exc.detail)
+        made = answer(request, failure)
+        for name in ("allow", "connection", "retry-after"):
+            if value := (exc.headers or {}).get(name) or (exc.headers or {}).get(name.title()):
+                made.headers[name] = value
+        return made
+
+    @app.exception_handler(RequestValidationError)
+    def _input(request: Request, exc: RequestValidationError) -> Response:
+        first: dict[str, Any] = dict(exc.errors()[0]) if exc.errors() else {}
+        where = ".".join(str(one) for one in first.get("loc", ())[1:]) or "body"
+        words = say("`{field}` cannot be used: {reason}", field=where, reason=first.get("msg", ""))
+        # A name in JSON may hold half a character, which no answer can carry.
+        words = words.encode("utf-8", "replace").decode()
+        return answer(request, Failure(422, "INVALID_PARAM", words, say("Correct it")))
+
+    @app.exception_handler(Exception)
+    def _bug(request: Request, exc: Exception) -> Response:
+        words = say("Something went wrong here: {reason}", reason=type(exc).__name__)
+        hint = say("The terminal of `satchel ui` says more")
+        return answer(request, Failure(500, "INTERNAL_ERROR", words, hint))
+
+
+def _plain(status: int) -> Failure:
+    """What a status of the web says in our words. What was sent is not repeated."""
+    if status == 404:
+        hint = say("Go back to the list of skills")
+        return Failure(404, "NOT_FOUND", say("There is no such page"), hint)
+    if status == 405:
+        return Failure(405, "WRONG_METHOD", say("This cannot be done with this address"), "")
+    if status == 408:
+        return Failure(408, "TIMEOUT", say("Nothing came for too long"), say("Send it again"))
+    if status == 413:
+        return Failure(413, "TOO_LARGE", say("This is too large"), say("Send less"))
+    if status == 415:
+        return Failure(415, "INVALID_PARAM", say("This is not what is sent to this address"), "")
+    if status == 429:
+        words = say("Too many pages are open")
+        return Failure(429, "TOO_MANY", words, say("Close some of them"))
+    if status == 400:
+        return Failure(400, "INVALID_PARAM", say("What was sent cannot be read"), "")
+    return Failure(status, "HTTP", say("The server answers {status}", status=status), "")
+
+
+def failure_of(exc: SatchelError) -> Failure:
+    """What an error of ours says to a browser."""
+    status = next((number for kind, number in _STATUS if isinstance(exc, kind)), 400)
+    return Failure(status, exc.code, exc.message, exc.hint)
+
+
+def answer(request: Request, failure: Failure) -> Response:
+    """A failure as whoever asked wants it."""
+    if request.url.path.startswith("/api/"):
+        table = {"code": failure.code, "message": failure.message, "hint": failure.hint}
+        return JSONResponse({"error": table}, failure.status)
+    if request.headers.get("hx-request"):
+        made = part(request, "failure_note.html", status=failure.status, failure=failure)
+        # Shown where messages are shown, whatever the form wanted to replace.
+        made.headers["HX-Retarget"] = "#notes"
+        made.headers["HX-Reswap"] = "innerHTML"
+        return made
+    return page(request, "failure.html", status=failure.status, failure=failure)

@@ -1,0 +1,249 @@
+"""What must every request pass? Host, session, forged requests; and what goes out with each answer.
+
+In this order, and before any body is read:
+
+    host        a name that we answer to, or 421: a page cannot reach us through a name of its own
+    sender      another site may lead people here by a link; it may load, frame and send nothing
+    session     a cookie, or the door; the door, the style and the script are open to all
+    forgery     what changes something carries the session's mark and comes from our own pages
+    language    the reader's choice, else the browser's
+    body        counted while it comes: not too large, not too slow
+    headers     no script, style, frame or picture but ours; nothing is kept by caches
+
+Nothing that a proxy adds is believed (`X-Forwarded-*`): who has one says so once, at the start.
+"""
+
+from __future__ import annotations
+
+import re
+from hmac import compare_digest
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+
+from satchel._language import LANGUAGES, say, speak
+from satchel.ui.bodies import ORDINARY, Body, limit_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from satchel.ui.access import Access, Session
+    from satchel.ui.house import House
+
+DOOR = "/enter"
+DOORS = frozenset((DOOR, "/enter/go", "/enter/back", "/api/enter"))
+STATIC = "/static/"
+"""These need no session: the ways in, and what they look like."""
+SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
+CSRF_HEADER = "x-satchel-csrf"
+CSRF_FIELD = "csrf"
+"""In the address of a form, so that nothing of its body is read before it counts."""
+LANGUAGE = "satchel-language"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; "
+    "object-src 'none'"
+)
+_HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+_HSTS = "max-age=31536000"
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?", re.IGNORECASE)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_OURS = ("same-origin", "none")
+"""What a browser says of a page of ours, and of an address that somebody typed."""
+
+
+class Gate:
+    """An ASGI application around the pages."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        house: House,
+        hosts: Iterable[str],
+        cookie: str,
+        *,
+        https: bool = False,
+    ) -> None:
+        """Guard `app`.
+
+        Args:
+            app: The pages.
+            house: What they stand on; it knows who may come in.
+            hosts: The names that we answer to, without ports, in lower case.
+            cookie: The name of the session's cookie; other servers of this machine have others.
+            https: Whether something in front of us speaks TLS with the browsers.
+        """
+        self._app = app
+        self.house = house
+        self._access: Access = house.access
+        self._hosts = frozenset(hosts)
+        self._cookie = cookie
+        self._https = https
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request pass, or answer it."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if self._https:
+            scope["scheme"] = "https"
+        headers = Headers(scope=scope)
+        cookies = cookie_parser("; ".join(headers.getlist("cookie")))
+        speak(_language(headers, cookies))
+        session = self._access.session(cookies.get(self._cookie, ""))
+        scope.setdefault("state", {})["session"] = session
+        send = self._with_headers(scope, send)
+        refusal = self._refuse(scope, headers, session)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        if scope["method"] not in SAFE:
+            receive = Body(receive, limit_of(scope["path"]))
+        await self._app(scope, receive, send)
+
+    def _refuse(self, scope: Scope, headers: Headers, session: Session | None) -> Response | None:
+        path, method = str(scope["path"]), str(scope["method"])
+        if not self._answers_to(headers.getlist("host")):
+            words = say("This server does not answer to that name")
+            return _no(path, 421, "WRONG_HOST", words, say("Give `--name` at the start"))
+        if not path.startswith("/") or _CONTROL.search(path):
+            return _no(path, 400, "INVALID_PARAM", say("This is no address of a page"))
+        if _foreign(method, headers) or (method not in SAFE and not self._same_origin(headers)):
+            return _forged(path)
+        if method not in SAFE and _too_large(headers, limit_of(path)):
+            return _too_much(path)
+        if path in DOORS or path.startswith(STATIC):
+            return None
+        if session is None:
+            return _door(path, method, headers)
+        if method not in SAFE and not _carries(session, headers, scope):
+            return _forged(path)
+        return None
+
+    def _answers_to(self, hosts: list[str]) -> bool:
+        """Whether a request names us, once: two names are a quarrel between two servers."""
+        found = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
+        return found is not None and found[1].lower() in self._hosts
+
+    def _same_origin(self, headers: Headers) -> bool:
+        """Whether a request comes from a page of ours, as the browser tells.
+
+        Programs that are no browsers send no origin; they have no cookie that they did not ask
+        for, so nobody can misuse them. A sandboxed page sends `null`, which is nobody's name.
+        """
+        origins = headers.getlist("origin")
+        if not origins:
+            return True
+        try:
+            parts = urlsplit(origins[0])
+        except ValueError:
+            return False
+        # Something in front of us may speak https without our being told: the name counts.
+        schemes = ("https",) if self._https else ("http", "https")
+        ours = parts.netloc.lower() == headers.get("host", "").lower()
+        return len(origins) == 1 and ours and parts.scheme in schemes
+
+    def _with_headers(self, scope: Scope, send: Send) -> Callable[[Message], Any]:
+        kept = str(scope["path"]).startswith(STATIC) and bytes(scope["query_string"])[:2] == b"v="
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers[name] = value
+                if self._https:
+                    headers["strict-transport-security"] = _HSTS
+                # The address of a static file has its digest, so it may be kept; a page never is.
+                keep = kept and message["status"] in {200, 206, 304}
+                headers["cache-control"] = "public, max-age=31536000" if keep else "no-store"
+                if not keep:
+                    headers["vary"] = "Cookie, Accept-Language, HX-Request"
+            await send(message)
+
+        return sent
+
+
+def _language(headers: Headers, cookies: dict[str, str]) -> str:
+    """The reader's choice, else the first that the browser wants and we have; "" is ours."""
+    chosen = cookies.get(LANGUAGE, "")
+    if chosen in LANGUAGES:
+        return chosen
+    for part in headers.get("accept-language", "").split(",")[:16]:
+        name = part.split(";")[0].strip().lower()[:2]
+        if name in LANGUAGES:
+            return name
+    return ""
+
+
+def _foreign(method: str, headers: Headers) -> bool:
+    """Whether a page of another site, or of another port, does more than lead people here."""
+    if headers.get("sec-fetch-site", "none") in _OURS:
+        return False
+    led = headers.get("sec-fetch-mode") == "navigate"
+    return method != "GET" or not led or headers.get("sec-fetch-dest", "document") != "document"
+
+
+def _carries(session: Session, headers: Headers, scope: Scope) -> bool:
+    """Whether a request carries its session's mark."""
+    given = headers.get(CSRF_HEADER, "")
+    if not given:
+        query = parse_qs(bytes(scope["query_string"]).decode("latin-1"))
+        given = query.get(CSRF_FIELD, [""])[0]
+    return compare_digest(given.encode("utf-8", "replace"), session.csrf.encode())
+
+
+def _too_large(headers: Headers, limit: int) -> bool:
+    said = headers.get("content-length", "")
+    return said.isascii() and said.isdigit() and (len(said) > 18 or int(said) > limit)
+
+
+def _too_much(path: str) -> Response:
+    words = say("This is more than {most} MB", most=limit_of(path) // ORDINARY)
+    return _no(path, 413, "TOO_LARGE", words, say("Send less"))
+
+
+def _forged(path: str) -> Response:
+    words = say("This request did not come from a page of this session")
+    if path.startswith("/api/"):
+        return _no(path, 403, "FORGED", words, say("Send the header `X-Satchel-CSRF`"))
+    return _no(path, 403, "FORGED", words, say("Load the page again"))
+
+
+def _no(path: str, status: int, code: str, words: str, hint: str = "") -> Response:
+    """A refusal: JSON for scripts, else plain text, in which nothing of the request stands."""
+    if path.startswith("/api/"):
+        return JSONResponse(_error(code, words, hint), status)
+    return PlainTextResponse(f"{words}. {hint}" if hint else words, status)
+
+
+def _door(path: str, method: str, headers: Headers) -> Response:
+    """Where somebody without a session goes."""
+    if path.startswith("/api/") or path == "/live" or method not in SAFE:
+        words = say("Nobody is signed in")
+        hint = say("Open the link that `satchel ui` printed")
+        answer: Response = JSONResponse(_error("SIGNED_OUT", words, hint), 401)
+    elif headers.get("hx-request"):
+        answer = Response(status_code=401, headers={"HX-Redirect": DOOR})
+    else:
+        answer = RedirectResponse(DOOR, 303)
+    return answer
+
+
+def _error(code: str, message: str, hint: str) -> dict[str, Any]:
+    return {"error": {"code": code, "message": message, "hint": hint}}

@@ -1,0 +1,1 @@
+"""One module per page: routes that ask `views` and fill templates."""

@@ -1,0 +1,244 @@
+"""A change that waits for a yes: shown, carried out, taken back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from fastapi import APIRouter, Form, Query, Request
+from starlette.responses import Response
+
+from satchel._language import say
+from satchel.errors import Blocked, Conflict, SatchelError
+from satchel.ui.carrying import carry_out, throw_away
+from satchel.ui.house import waits_no_more
+from satchel.ui.notes import Note
+from satchel.ui.view import address, go_to, house_of, page, part, wants_part
+from satchel.ui.views.changes import (
+    EVERY,
+    SCOPES,
+    done_words,
+    left_alone,
+    show_diff,
+    show_history,
+    show_plan,
+    store_for,
+    undone_words,
+)
+from satchel.ui.views.drafts import Remark, trouble_of
+from satchel.ui.views.skills import find_file, find_skill, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from satchel.store.plan import Plan
+    from satchel.store.store import Receipt, Store
+    from satchel.ui.house import House, Waiting
+    from satchel.ui.views.changes import PlanShown
+
+router = APIRouter(include_in_schema=False)
+Scope = Literal["project", "global"]
+Number = Annotated[int, Form(ge=1)]
+
+
+@router.post("/skills/remove")
+def remove(request: Request, ref: Annotated[str, Query(max_length=4_096)]) -> Response:
+    """Make a plan to remove one skill of the user's, and show it."""
+    house = house_of(request)
+    skill = find_file(house.satchel, ref)
+    store = store_for(house.satchel, skill)
+    plan = store.plan_remove([skill.head.id])
+    waiting = house.desk.put(store, plan, ids=[skill.head.id])
+    return go_to(request, f"/plans/{waiting.key}")
+
+
+@router.post("/plans/lock")
+def keep_change(request: Request, ref: Annotated[str, Query(max_length=4_096)]) -> Response:
+    """Make a plan to record what somebody changed in an imported skill, and show it."""
+    return _mend(request, ref, "lock")
+
+
+@router.post("/plans/restore")
+def restore(request: Request, ref: Annotated[str, Query(max_length=4_096)]) -> Response:
+    """Make a plan to bring back what was imported, and show it."""
+    return _mend(request, ref, "install")
+
+
+def _mend(request: Request, ref: str, op: str) -> Response:
+    house = house_of(request)
+    skill = find_file(house.satchel, ref)
+    store = store_for(house.satchel, skill)
+    waiting = house.desk.put(store, _anew(store, op, [skill.head.id]), ids=[skill.head.id])
+    return go_to(request, f"/plans/{waiting.key}")
+
+
+def _anew(store: Store, op: str, ids: Sequence[str]) -> Plan:
+    """A plan of a kind that is about skills which are there already."""
+    if op == "lock":
+        return store.plan_lock(ids)
+    if op == "install":
+        return store.plan_install(ids, frozen=True)
+    return store.plan_remove(ids)
+
+
+@router.get("/plans/{key}")
+def plan_page(request: Request, key: str) -> Response:
+    """What would be done, and what the scan says of it."""
+    return _plan_page(request, house_of(request).desk.look(key))
+
+
+@router.get("/plans/{key}/diff")
+def diff(
+    request: Request,
+    key: str,
+    step: Annotated[int, Query(ge=0)],
+    path: Annotated[str, Query(max_length=4_096)],
+) -> Response:
+    """How one file would change, line by line."""
+    waiting = house_of(request).desk.look(key)
+    try:
+        found = show_diff(waiting.plan, step, path)
+    except OSError as exc:  # it was thrown away while we read
+        raise waits_no_more() from exc
+    if wants_part(request):
+        return part(request, "change/diff.html", diff=found)
+    return page(request, "change/diff_page.html", diff=found, key=key)
+
+
+@router.post("/plans/{key}/yes")
+def say_yes(
+    request: Request,
+    key: str,
+    accept_risk: Annotated[str, Form(max_length=500)] = "",
+    overwrite: Annotated[list[str] | None, Form()] = None,
+) -> Response:
+    """Do it; what would be lost and nobody ticked stays as it is."""
+    house = house_of(request)
+    waiting = house.desk.look(key)
+    plan, store = waiting.plan, waiting.store
+    try:
+        receipt = carry_out(house, key, accept_risk, left_alone(plan, overwrite or ()))
+    except Blocked as exc:
+        words = Remark(
+            "bad", "✗", "", 0, exc.message, say("Read what it found. To install it all the same, "
+                                                "type why")
+        )  # fmt: skip
+        return _plan_page(request, waiting, words, 403)
+    except Conflict as exc:
+        return _look_again(request, house, waiting, exc)
+    return _done(request, house, store, plan, receipt)
+
+
+@router.post("/plans/{key}/no")
+def say_no(request: Request, key: str) -> Response:
+    """Throw it away."""
+    house = house_of(request)
+    throw_away(house, key)
+    note = Note(say("Nothing was changed"), tone="info")
+    return go_to(request, address("/skills", told=house.notes.put(note)))
+
+
+@router.get("/history")
+def history(request: Request) -> Response:
+    """What was changed, and what can be taken back."""
+    satchel = house_of(request).satchel
+    rows = [show_history(satchel.store(name)) for name in SCOPES]
+    return page(request, "change/history.html", histories=rows)
+
+
+@router.post("/undo")
+def undo(
+    request: Request,
+    number: Number,
+    scope: Annotated[Scope, Form()] = "project",
+    back: Annotated[Literal["/skills", "/history"], Form()] = "/skills",
+) -> Response:
+    """Take the last change back, if it is still the one that the reader saw."""
+    return _undo(request, scope, number, back, redo=False)
+
+
+@router.post("/redo")
+def redo(
+    request: Request,
+    number: Number,
+    scope: Annotated[Scope, Form()] = "project",
+    back: Annotated[Literal["/skills", "/history"], Form()] = "/skills",
+) -> Response:
+    """Take the last undo back."""
+    return _undo(request, scope, number, back, redo=True)
+
+
+def _undo(request: Request, scope: Scope, number: int, back: str, *, redo: bool) -> Response:
+    house = house_of(request)
+    done = house.satchel.store(scope).undo(redo=redo, number=number)
+    house.satchel.refresh()
+    house.live.tell("library")
+    note = Note(
+        undone_words(done, redo=redo),
+        (*done.notes, *done.repaired),
+        scope=scope,
+        number=done.number,
+        undone=not redo,
+    )
+    return go_to(request, address(back, told=house.notes.put(note)))
+
+
+def _done(request: Request, house: House, store: Store, plan: Plan, receipt: Receipt) -> Response:
+    words, more = done_words(plan, receipt)
+    here = [step.id for step in receipt.done if step.kind != "remove"]
+    links: list[tuple[str, str]] = []
+    shown = ""
+    for skill_id in here[:3]:
+        try:
+            found = find_skill(house.satchel, store.scope.target(skill_id))
+        except SatchelError:  # somebody was quicker, or it is left out by a setting
+            continue
+        links.append((say("Open `{name}`", name=skill_id), address("/skill", ref=found.ref)))
+        shown = found.ref if len(here) == 1 else ""
+    note = Note(
+        words,
+        more,
+        "warn" if receipt.left or not receipt.done else "good",
+        store.scope.name,
+        receipt.number,
+        links=tuple(links),
+    )
+    row = f"#row-{key_of(shown)}" if shown else ""
+    return go_to(request, address("/skills", open=shown, told=house.notes.put(note)) + row)
+
+
+def _look_again(request: Request, house: House, waiting: Waiting, exc: Conflict) -> Response:
+    """Somebody was quicker: the same change, made ready anew against what is there now."""
+    try:
+        if waiting.ids:
+            plan = _anew(waiting.store, waiting.plan.op, waiting.ids)
+            fresh = house.desk.put(waiting.store, plan, ids=waiting.ids)
+        else:
+            arrival = house.arrivals.look(waiting.arrival)
+            fresh = house.desk.look(house.arrivals.choose(arrival, arrival.chosen))
+    except SatchelError:
+        # It cannot be made ready anew; why it was not done is what counts.
+        raise exc from None
+    words = say("Nothing was done. This is how it looks now; decide again")
+    return _plan_page(request, fresh, trouble_of(exc)._replace(fix=words), 409)
+
+
+def _plan_page(
+    request: Request, waiting: Waiting, trouble: Remark | None = None, status: int = 200
+) -> Response:
+    return page(
+        request,
+        "change/plan.html",
+        status=status,
+        key=waiting.key,
+        plan=_shown(waiting),
+        about=waiting,
+        trouble=trouble,
+        every=EVERY,
+    )
+
+
+def _shown(waiting: Waiting) -> PlanShown:
+    try:
+        return show_plan(waiting.plan, waiting.store)
+    except OSError as exc:  # it was thrown away while we read
+        raise waits_no_more() from exc

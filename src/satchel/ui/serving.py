@@ -1,0 +1,161 @@
+"""The web server: where it listens, which address people open, and how it ends.
+
+It listens on this machine alone. On another address it wants a password or an issuer, or it does
+not start. It speaks no TLS: a proxy in front does, and `https` says that there is one.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from satchel._language import say
+from satchel.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from satchel.facade import Satchel
+    from satchel.ui.oidc import Issuer
+
+HERE = ("127.0.0.1", "::1", "localhost")
+PORT = 8790
+SHUTDOWN = 1
+"""Seconds that whoever is served has, once the server is to end."""
+MOST_AT_ONCE = 1_000
+"""Connections at a time; whoever comes then is told to come later."""
+
+
+class Web(NamedTuple):
+    """Where to listen and who may come in."""
+
+    host: str = "127.0.0.1"
+    port: int = PORT
+    password: str = ""
+    names: tuple[str, ...] = ()
+    """Further names under which people reach the server, such as that of a proxy."""
+    told: Callable[[str], None] | None = None
+    """Told each address to open: the first once somebody can connect, a new one after each use."""
+    issuer: Issuer | None = None
+    """Who vouches for people, instead of a password."""
+    https: bool = False
+    """A proxy in front speaks TLS: cookies are for https alone."""
+
+    @property
+    def open_to_others(self) -> bool:
+        """Whether other machines can reach it."""
+        return self.host not in HERE
+
+
+def serve(satchel: Satchel, web: Web) -> None:
+    """Serve until somebody ends the process.
+
+    Raises:
+        Refused: it would be open to other machines without a password, or the port is taken.
+        InvalidInput: the password is too short, or something of the issuer is missing.
+        MissingExtra: the extra `ui` is not installed.
+    """
+    from satchel._optional import require
+
+    uvicorn = require("uvicorn", "ui")
+    from satchel.ui.access import Access
+    from satchel.ui.app import make_app
+
+    if web.open_to_others and not web.password and web.issuer is None:
+        raise Refused(
+            say("`{host}` can be reached from other machines, and nobody needs a password",
+                host=web.host),
+            say("Give `--password-file`, or `--issuer`"),
+        )  # fmt: skip
+    access = Access(password=web.password, issued=_issued(web))
+    listener = _listen(web)
+    try:
+        port = listener.getsockname()[1]
+        base = _base(web, port)
+        app = make_app(
+            satchel,
+            access,
+            hosts=[*_own(web.host), *web.names],
+            # What begins with `__Host-` no page of another name or without TLS can set.
+            cookie="__Host-satchel" if web.https else f"satchel-{port}",
+            https=web.https,
+        )
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            log_level="warning",
+            lifespan="on",
+            ws="none",
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=MOST_AT_ONCE,
+            timeout_graceful_shutdown=SHUTDOWN,
+        )
+        listener.listen(128)
+
+        def announce(token: str) -> None:
+            if web.told is not None:
+                web.told(f"{base}/enter?token={token}" if token else base)
+
+        access.announce = announce
+        announce(access.new_link() if access.by_link else "")
+
+        class Server(uvicorn.Server):
+            """One that says goodbye to open pages first: it would wait for them to go."""
+
+            async def shutdown(self, sockets: Any = None) -> None:
+                app.house.live.end()
+                await super().shutdown(sockets)  # pyright: ignore[reportUnknownMemberType]
+
+        Server(config).run(sockets=[listener])
+    finally:
+        listener.close()
+
+
+def _issued(web: Web) -> Any:
+    if web.issuer is None:
+        return None
+    from satchel.ui.oidc import Oidc
+
+    return Oidc(web.issuer)
+
+
+def _base(web: Web, port: int) -> str:
+    """The address that people open."""
+    if web.https and web.names:
+        return f"https://{web.names[0]}"
+    shown = f"[{web.host}]" if ":" in web.host else web.host
+    if web.host in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
+        shown = web.names[0] if web.names else socket.gethostname()
+    return f"http://{shown}:{port}"
+
+
+def _listen(web: Web) -> socket.socket:
+    family = socket.AF_INET6 if ":" in web.host else socket.AF_INET
+    # With its protocol named, asyncio sends small answers at once instead of after 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((web.host, web.port))
+    except OSError as exc:
+        listener.close()
+        if exc.errno == errno.EADDRINUSE:
+            raise Refused(
+                say("Port {port} is taken; perhaps another `satchel ui` runs", port=web.port),
+                say("Use its page, or give `--port 0` for a free one"),
+            ) from exc
+        raise Refused(
+            say("`{address}` cannot be used: {reason}",
+                address=f"{web.host}:{web.port}", reason=exc.strerror or exc),
+            say("Choose another `--port`"),
+        ) from exc  # fmt: skip
+    return listener
+
+
+def _own(host: str) -> list[str]:
+    """The name under which a server on this address is reached, where the address says it."""
+    if host in {"0.0.0.0", "::", ""}:  # noqa: S104 - compared, not bound
+        return [socket.gethostname()]
+    return [f"[{host}]" if ":" in host else host]

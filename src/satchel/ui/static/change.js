@@ -1,0 +1,143 @@
+// What changing skills needs beyond htmx: uploads with progress, drag and drop, the editor's keys.
+//
+//   form[data-upload]     sent with a progress bar; data-most, data-most-files are its limits
+//   [data-drop]           takes a dropped archive for the form "zip", a folder for "folder"
+//   [data-all]            ticks every box of its table
+//   [data-line]           puts the cursor of [data-save] on that line; Ctrl-S there saves
+//   form[data-guard]      asks before unsaved text is left
+(() => {
+  "use strict";
+
+  // --- uploads ---------------------------------------------------------------------------
+  const box = document.querySelector("[data-sending]");
+  const notes = document.getElementById("notes");
+  let sending = null;
+
+  const fail = (words) => {
+    const note = document.createElement("div");
+    note.className = "note bad";
+    note.setAttribute("role", "alert");
+    note.textContent = words;
+    notes.replaceChildren(note);
+  };
+
+  const send = (form, files, label) => {
+    if (sending) return;
+    const total = files.reduce((sum, [file]) => sum + file.size, 0);
+    if (!files.length) return;
+    if (total > Number(form.dataset.most)) return fail(form.dataset.tooLarge);
+    if (form.dataset.mostFiles && files.length > Number(form.dataset.mostFiles)) return fail(form.dataset.tooMany);
+    const data = new FormData();
+    data.append("scope", form.elements.scope.value);
+    for (const [file, path] of files) data.append("file", file, path);
+    const bar = box.querySelector("progress");
+    const words = box.querySelector("[data-sending-words]");
+    box.querySelector("[data-sending-name]").textContent = label;
+    bar.value = 0;
+    box.hidden = false;
+    notes.replaceChildren();
+    const request = new XMLHttpRequest();
+    sending = request;
+    const over = () => { sending = null; box.hidden = true; };
+    request.upload.addEventListener("progress", (event) => {
+      if (!event.lengthComputable) return;
+      bar.value = (100 * event.loaded) / event.total;
+      words.textContent = `${Math.round(bar.value)} % ${words.dataset.sent}`;
+    });
+    request.upload.addEventListener("load", () => {
+      bar.removeAttribute("value");
+      words.textContent = words.dataset.reading;
+    });
+    request.addEventListener("load", () => {
+      over();
+      const next = request.getResponseHeader("HX-Redirect");
+      if (next) location.assign(next);
+      else notes.innerHTML = request.responseText; // a note of ours, escaped by the server
+    });
+    request.addEventListener("error", () => { over(); fail(form.dataset.broken); });
+    request.addEventListener("abort", over);
+    request.open("POST", form.action);
+    request.setRequestHeader("HX-Request", "true");
+    request.send(data);
+  };
+
+  document.addEventListener("submit", (event) => {
+    const form = event.target.closest("form[data-upload]");
+    if (!form || !box) return;
+    event.preventDefault();
+    const picked = [...form.elements.file.files];
+    const files = picked.map((file) => [file, file.webkitRelativePath || file.name]);
+    const label = form.dataset.upload === "folder" ? (files[0]?.[1] ?? "").split("/")[0] : (picked[0]?.name ?? "");
+    send(form, files, label);
+  });
+  box?.querySelector("[data-abort]").addEventListener("click", () => sending?.abort());
+
+  // --- drag and drop ---------------------------------------------------------------------
+  const zone = document.querySelector("[data-drop]");
+  const walk = async (entry, path, found) => {
+    if (entry.isFile) {
+      found.push([await new Promise((yes, no) => entry.file(yes, no)), path + entry.name]);
+    } else {
+      const reader = entry.createReader();
+      for (;;) {
+        const some = await new Promise((yes, no) => reader.readEntries(yes, no));
+        if (!some.length) break;
+        for (const one of some) await walk(one, `${path}${entry.name}/`, found);
+      }
+    }
+  };
+  if (zone) {
+    zone.hidden = false;
+    const over = (on) => zone.classList.toggle("over", on);
+    for (const name of ["dragover", "dragenter"]) {
+      addEventListener(name, (event) => { event.preventDefault(); over(true); });
+    }
+    addEventListener("dragleave", (event) => { if (!event.relatedTarget) over(false); });
+    addEventListener("drop", async (event) => {
+      event.preventDefault();
+      over(false);
+      const items = [...event.dataTransfer.items].filter((item) => item.kind === "file");
+      const entries = items.map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+      const dropped = [...event.dataTransfer.files];
+      if (entries.some((entry) => entry.isDirectory)) {
+        const found = [];
+        for (const entry of entries) await walk(entry, "", found);
+        send(document.querySelector('[data-upload="folder"]'), found, entries[0].name);
+      } else if (dropped.length) {
+        send(document.querySelector('[data-upload="zip"]'), dropped.map((file) => [file, file.name]), dropped[0].name);
+      }
+    });
+  }
+
+  // --- choosing --------------------------------------------------------------------------
+  document.addEventListener("change", (event) => {
+    const every = event.target.closest("[data-all]");
+    if (!every) return;
+    for (const one of every.closest("table").querySelectorAll('tbody input[type="checkbox"]')) one.checked = every.checked;
+  });
+
+  // --- the editor ------------------------------------------------------------------------
+  const text = document.querySelector("[data-save]");
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-line]");
+    if (!button || !text) return;
+    const lines = text.value.split("\n");
+    const at = Math.min(Number(button.dataset.line), lines.length) - 1;
+    const start = lines.slice(0, at).reduce((sum, line) => sum + line.length + 1, 0);
+    text.focus();
+    text.setSelectionRange(start, start + lines[at].length);
+    text.scrollTop = (text.scrollHeight / lines.length) * Math.max(0, at - 4);
+  });
+  text?.addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key === "s") {
+      event.preventDefault();
+      text.form.requestSubmit();
+    }
+  });
+  const guarded = document.querySelector("form[data-guard]");
+  let leaving = false;
+  guarded?.addEventListener("submit", () => { leaving = true; });
+  addEventListener("beforeunload", (event) => {
+    if (text && !leaving && text.value !== text.defaultValue) event.preventDefault();
+  });
+})();

@@ -1,0 +1,73 @@
+// What pages need beyond htmx: light and dark, news from the server, keys, dialogs.
+// Everything works on attributes, so no page has a script of its own:
+//
+//   data-open="ID"        opens the <dialog> of that id          data-close   closes its own
+//   data-key="a"          this key clicks or focuses the element
+//   data-live="goal:ID"   on <body> or <main>: further events that the page listens to
+//   data-confirm="…"      asks before a form is sent
+//
+// The server says that something changed; `library`, `goals` and `goal:ID` reach htmx as events on
+// <body>: hx-trigger="satchel:library from:body".
+(() => {
+  "use strict";
+  const root = document.documentElement;
+
+  document.addEventListener("htmx:configRequest", (event) => {
+    const mark = document.querySelector('meta[name="csrf"]');
+    if (mark) event.detail.headers["X-Satchel-CSRF"] = mark.content;
+  });
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-open], [data-close], #theme");
+    if (!button) return;
+    if (button.id === "theme") {
+      const dark = getComputedStyle(root).colorScheme === "dark"
+        || (root.dataset.theme === undefined && matchMedia("(prefers-color-scheme: dark)").matches);
+      root.dataset.theme = dark ? "light" : "dark";
+      localStorage.setItem("satchel-theme", root.dataset.theme);
+    } else if (button.dataset.open) {
+      document.getElementById(button.dataset.open)?.showModal();
+    } else {
+      button.closest("dialog")?.close();
+    }
+  });
+
+  document.addEventListener("submit", (event) => {
+    const words = event.target.dataset.confirm;
+    if (words && !confirm(words)) event.preventDefault();
+  }, true);
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    if (event.target.matches("input, textarea, select, [contenteditable]")) return;
+    const found = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+    if (!found) return;
+    event.preventDefault();
+    found.matches("input, textarea, select") ? found.focus() : found.click();
+  });
+
+  // One stream a page, while somebody looks at it. The page says which change it has seen last:
+  // what happened since, and while nobody looked, is told at once.
+  let stream = null;
+  let seen = document.querySelector('meta[name="live"]')?.content ?? "0";
+  const told = (name) => {
+    if (window.htmx) window.htmx.trigger(document.body, `satchel:${name}`);
+    document.dispatchEvent(new CustomEvent(`satchel:${name}`));
+  };
+  const listen = () => {
+    if (stream || document.hidden || !document.querySelector('meta[name="csrf"]')) return;
+    const more = [...document.querySelectorAll("[data-live]")].map((one) => one.dataset.live);
+    const names = [...new Set(["library", "goals", ...more])];
+    stream = new EventSource("/live?" + new URLSearchParams([["seen", seen], ...more.map((one) => ["on", one])]));
+    stream.addEventListener("hello", () => { root.dataset.live = "on"; });
+    stream.onerror = () => { root.dataset.live = "off"; };
+    for (const name of names) {
+      stream.addEventListener(name, (event) => { seen = event.lastEventId || seen; told(name); });
+    }
+  };
+  const hush = () => { stream?.close(); stream = null; };
+  addEventListener("pagehide", hush);
+  // Browsers hold six lines to a server: a page that nobody looks at gives its own back.
+  document.addEventListener("visibilitychange", () => { document.hidden ? hush() : listen(); });
+  addEventListener("pageshow", listen);
+})();

@@ -1,0 +1,97 @@
+// The list of skills: rows that open, and stay open when the list is made anew.
+//
+//   data-opens="ID"   on a button: shows or hides the row of that id, and has it loaded once
+//   data-clears="ID"  on a link: empties the search field of that id
+//   data-mark="…"     on a row: another mark means that what is open below it is out of date
+(() => {
+  "use strict";
+  const show = (button, open) => {
+    const row = document.getElementById(button.dataset.opens);
+    if (!row) return;
+    row.hidden = !open;
+    button.setAttribute("aria-expanded", String(open));
+    button.closest("tr").classList.toggle("is-open", open);
+    if (open && !row.dataset.loaded) load(row);
+  };
+  const load = (row) => {
+    row.dataset.loaded = "1";
+    row.dataset.mark = row.previousElementSibling?.dataset.mark ?? "";
+    window.htmx?.trigger(row.firstElementChild, "satchel:open");
+  };
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-opens]");
+    if (button) show(button, button.getAttribute("aria-expanded") !== "true");
+  });
+
+  // Clearing a search keeps the filters; without htmx the link leads to the whole list.
+  document.addEventListener("click", (event) => {
+    const input = document.getElementById(event.target.closest("[data-clears]")?.dataset.clears ?? "");
+    if (!input || !window.htmx) return;
+    event.preventDefault();
+    input.value = "";
+    input.focus();
+    window.htmx.trigger(input, "search");
+  });
+
+  // Which file is open is marked in the tree.
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    if (event.target.matches?.(".look") && event.target.closest("tr.detail")?.dataset.file) {
+      event.preventDefault(); // another file was open here, and comes instead
+      return;
+    }
+    const link = event.target.closest?.(".tree a");
+    if (!link) return;
+    for (const one of link.closest(".opened").querySelectorAll('.tree a[aria-current]')) one.removeAttribute("aria-current");
+    link.setAttribute("aria-current", "true");
+  });
+
+  // What loads by itself does so once, also when it is put back. Links are htmx's once it settled.
+  document.addEventListener("htmx:afterSettle", (event) => {
+    const look = event.detail.target;
+    const row = look?.closest?.("tr.detail");
+    if (look?.matches?.(".look")) {
+      for (const name of ["hx-get", "hx-trigger"]) look.removeAttribute(name);
+      if (row) delete row.dataset.file;
+    }
+    if (!row?.dataset.file || look !== row.firstElementChild) return;
+    const links = [...row.querySelectorAll(".tree a")];
+    links.find((one) => one.getAttribute("href") === row.dataset.file)?.click();
+  });
+
+  // The list is replaced as a whole: what was open is taken out before and put back after, with
+  // its file, its place in it, and the keyboard's.
+  let kept = new Map();
+  let focused = null;
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    if (event.detail.target?.id !== "list") return;
+    kept = new Map();
+    for (const row of document.querySelectorAll("#list tr.detail:not([hidden])")) {
+      const place = row.querySelector(".prose, .source-code");
+      kept.set(row.id, [row, place, place?.scrollTop ?? 0, place?.scrollLeft ?? 0]);
+    }
+    focused = document.activeElement?.closest("tr.detail") ? document.activeElement : null;
+  });
+  document.addEventListener("htmx:afterSwap", (event) => {
+    if (event.detail.target?.id !== "list") return;
+    for (const [id, [old, place, top, left]] of kept) {
+      const fresh = document.getElementById(id);
+      if (!fresh || fresh === old) continue;
+      fresh.replaceWith(old);
+      window.htmx.process(old);
+      const row = old.previousElementSibling;
+      const button = row?.querySelector("[data-opens]");
+      if (!button) continue;
+      button.setAttribute("aria-expanded", "true");
+      row.classList.add("is-open");
+      place?.scrollTo(left, top);
+      if (old.dataset.mark !== row.dataset.mark) {
+        old.dataset.file = old.querySelector(".tree a[aria-current]")?.getAttribute("href") ?? "";
+        load(old);
+      }
+    }
+    if (focused?.isConnected) focused.focus({ preventScroll: true });
+    kept = new Map();
+    focused = null;
+  });
+})();

@@ -1,0 +1,685 @@
+"""What would a change do, and what can be taken back? A plan and the history, as records."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from satchel._language import listed, say
+from satchel.errors import NotFound, Refused
+from satchel.skill.tree import FolderTree
+from satchel.ui.views.findings import MARKS, MOODS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from satchel.facade import Satchel
+    from satchel.security import Finding
+    from satchel.skill.model import Skill
+    from satchel.skill.tree import Tree
+    from satchel.store.history import Entry, Undone
+    from satchel.store.plan import Plan, Step
+    from satchel.store.scope import Name
+    from satchel.store.store import Receipt, Store
+
+SHOWN = 60
+"""Skills of a plan that are shown one by one; what needs a look comes first."""
+MOST_SHOWN = 400
+FILES = 200
+"""Files of one skill that are named."""
+NAMED = 12
+"""Hosts, secrets and the like that are named."""
+FINDINGS = 60
+LINES = 2_000
+"""Lines of a difference that are shown."""
+TICKS = 8
+"""So many overwritten skills are ticked one by one; more are ticked together."""
+EVERY = "*"
+"""The tick for all of them together."""
+SCOPES: tuple[Name, ...] = ("project", "global")
+_TONES = {"add": "good", "replace": "warn", "remove": "bad", "same": "", "refused": "bad"}
+
+
+class FindingShown(NamedTuple):
+    """One thing that the scan found."""
+
+    rule: str
+    severity: str
+    """As people read it."""
+    tone: str
+    mark: str
+    where: str
+    what: str
+    why: str
+    fix: str
+    evidence: str
+    """A piece of the file: a stranger's text."""
+
+
+class Row(NamedTuple):
+    """One line about a difference."""
+
+    title: str
+    items: tuple[str, ...]
+    more: int
+    tone: str
+
+
+class FileRow(NamedTuple):
+    """One file that comes, goes or changes."""
+
+    path: str
+    kind: Literal["added", "removed", "changed"]
+    words: str
+    sign: str
+
+
+class StepShown(NamedTuple):
+    """What would happen to one skill."""
+
+    at: int
+    """Its place in the plan."""
+    kind: str
+    words: str
+    tone: str
+    id: str
+    name: str
+    description: str
+    about: str
+    """Files, programs, licence, signer."""
+    error: str
+    hint: str
+    notes: tuple[str, ...]
+    rows: tuple[Row, ...]
+    fields: tuple[tuple[str, str, str], ...]
+    files: tuple[FileRow, ...]
+    more_files: int
+    verdict: str
+    verdict_words: str
+    verdict_tone: str
+    findings: tuple[FindingShown, ...]
+    more_findings: int
+    unscanned: tuple[tuple[str, str], ...]
+    blocked: bool
+    warning: str
+    """What would be lost, in plain words; empty when nothing is."""
+
+
+class PlanShown(NamedTuple):
+    """A change before it is made."""
+
+    op: str
+    title: str
+    place: str
+    """Where the skills are."""
+    yes: str
+    """What the button says."""
+    counts: tuple[tuple[str, int, str], ...]
+    """Word, how many, tone."""
+    steps: tuple[StepShown, ...]
+    more: int
+    overwrites: tuple[str, ...]
+    """Ids that need their own tick; `EVERY` alone when they are many."""
+    overwritten: int
+    blocked: tuple[str, ...]
+    doable: bool
+    """There is something to say yes to."""
+    yara: bool
+    """Whether YARA looked too; True when nothing was scanned."""
+
+
+class DiffLine(NamedTuple):
+    """One line of a difference."""
+
+    kind: Literal["same", "add", "del", "hunk", "note"]
+    old: str
+    new: str
+    text: str
+
+
+class Diff(NamedTuple):
+    """How one file would change."""
+
+    path: str
+    lines: tuple[DiffLine, ...]
+    more: int
+
+
+class Past(NamedTuple):
+    """One change of the past."""
+
+    number: int
+    when: str
+    """By the clock of this machine."""
+    exact: str
+    """The same in UTC."""
+    what: str
+    ids: tuple[str, ...]
+    state: str
+    tone: str
+    can: Literal["", "undo", "redo"]
+    """What may be done about it now."""
+    turn: int
+    """The entry that this would be done to."""
+
+
+class History(NamedTuple):
+    """The changes of one scope, newest first."""
+
+    scope: str
+    title: str
+    place: str
+    rows: tuple[Past, ...]
+    trouble: str
+    """Why it cannot be read."""
+
+
+# --- which store ----------------------------------------------------------------------------
+
+
+def store_for(satchel: Satchel, skill: Skill) -> Store:
+    """The store that may change this very skill.
+
+    Raises:
+        Refused: it ships with a product, or lies where Satchel does not write.
+    """
+    if skill.is_system:
+        raise Refused(
+            say("`{name}` ships with a product and cannot be changed", name=skill.name),
+            say("Exclude it: add its name to the setting `exclude`"),
+        )
+    real = os.path.realpath(skill.origin.root)
+    for name in SCOPES:
+        store = satchel.store(name)
+        if not skill.origin.remote and os.path.realpath(store.scope.folder) == real:
+            if "/" in skill.head.id or not skill.head.id:
+                raise Refused(
+                    say("`{name}` lies within another folder, `{path}`",
+                        name=skill.name, path=skill.head.id),
+                    say("Change that folder by hand"),
+                )  # fmt: skip
+            return store
+    raise Refused(
+        say("`{name}` is in `{place}`, which Satchel does not write to",
+            name=skill.name, place=skill.origin.label),
+        say("Change it where it comes from"),
+    )  # fmt: skip
+
+
+def scope_words(name: str) -> str:
+    """A scope as people call it."""
+    return say("All your projects") if name == "global" else say("This project")
+
+
+def scope_place(store: Store) -> str:
+    """Where the skills of a scope are, as people write it."""
+    folder, home = store.scope.folder, os.path.expanduser("~")
+    if store.scope.boundary:
+        return os.path.relpath(folder, store.scope.boundary).replace(os.sep, "/")
+    return folder.replace(home, "~", 1) if folder.startswith(home + os.sep) else folder
+
+
+# --- a plan ---------------------------------------------------------------------------------
+
+
+def show_plan(plan: Plan, store: Store) -> PlanShown:
+    """Everything that a person should know before saying yes."""
+    weights = [_weight(step) for step in plan.steps]
+    order = sorted(range(len(plan.steps)), key=lambda at: (weights[at], at))
+    # Whatever needs a look is shown, however many there are, up to a page that nobody could read.
+    room = min(max(SHOWN, sum(weight < 3 for weight in weights)), MOST_SHOWN)
+    reports = [step.report for step in plan.changes if step.report is not None]
+    ids = replaced_by(plan)
+    return PlanShown(
+        plan.op,
+        _title(plan),
+        f"{scope_words(plan.scope.name)}: {scope_place(store)}",
+        _yes(plan),
+        _counts(plan),
+        tuple(show_step(plan, at) for at in order[:room]),
+        max(0, len(order) - room),
+        ids if len(ids) <= TICKS else (EVERY,),
+        len(ids),
+        _blocked(plan),
+        bool(plan.changes),
+        not reports or any("yara" in report.engines for report in reports),
+    )
+
+
+def replaced_by(plan: Plan) -> tuple[str, ...]:
+    """Ids that the plan would overwrite, each of which somebody must want.
+
+    What was asked for one skill by its name (an edit, a lock) needs no second question.
+    """
+    if plan.op != "import":
+        return ()
+    return tuple(step.id for step in plan.of_kind("replace"))
+
+
+def left_alone(plan: Plan, ticked: Sequence[str]) -> tuple[str, ...]:
+    """Ids that stay as they are, since nobody ticked that they may be overwritten."""
+    ids = replaced_by(plan)
+    if len(ids) > TICKS:
+        return () if EVERY in ticked else ids
+    return tuple(one for one in ids if one not in ticked)
+
+
+def _weight(step: Step) -> int:
+    """What a person must see comes first."""
+    if step.kind in ("refused", "same"):
+        return 4 if step.kind == "same" else 1
+    if step.blocked:
+        return 0
+    odd = step.report is not None and step.report.verdict != "no findings"
+    return 2 if odd or step.kind in ("replace", "remove") else 3
+
+
+def _title(plan: Plan) -> str:
+    """A question about what would change; what is refused or as it is already is not counted."""
+    count = len(plan.changes)
+    name = plan.steps[0].id if len(plan.steps) == 1 else ""
+    if plan.op == "remove":
+        return (
+            say("Delete `{name}`?", name=name)
+            if name
+            else say("Delete {count} skills?", count=count)
+        )
+    if not count:
+        return say("Nothing to install") if plan.op == "import" else say("Nothing to do")
+    if plan.op == "lock":
+        return say("Keep your change to `{name}`?", name=plan.changes[0].id)
+    if plan.op == "install":
+        return say("Bring back `{name}` as it was imported?", name=plan.changes[0].id)
+    new = [step.id for step in plan.of_kind("add") if not step.blocked]
+    old = [step.id for step in plan.of_kind("replace") if not step.blocked]
+    if not new and not old:
+        words = say("Install {names} in spite of the scan?", names=names_of(_blocked(plan)))
+    elif new and old:
+        skills = say("1 skill") if len(new) == 1 else say("{count} skills", count=len(new))
+        words = say("Install {skills}, replace {count}?", skills=skills, count=len(old))
+    elif len(new) == 1:
+        words = say("Install `{name}`?", name=new[0])
+    elif len(old) == 1:
+        words = say("Replace `{name}`?", name=old[0])
+    elif new:
+        words = say("Install {count} skills?", count=len(new))
+    else:
+        words = say("Replace {count} skills?", count=len(old))
+    return words
+
+
+def _blocked(plan: Plan) -> tuple[str, ...]:
+    return tuple(step.id for step in plan.blocked)
+
+
+def _yes(plan: Plan) -> str:
+    count = len(plan.changes)
+    if plan.op == "remove":
+        return say("Delete") if count == 1 else say("Delete {count}", count=count)
+    if plan.op == "lock":
+        return say("Keep it")
+    if plan.op == "install":
+        return say("Bring it back")
+    # How many come depends on what is ticked, and on a reason that is typed, or not.
+    if count == 1 or plan.blocked or plan.of_kind("replace"):
+        return say("Install") if plan.of_kind("add") or plan.blocked else say("Replace")
+    return say("Install {count}", count=count)
+
+
+def _counts(plan: Plan) -> tuple[tuple[str, int, str], ...]:
+    words = {
+        "add": say("new"),
+        "replace": say("there already"),
+        "remove": say("deleted"),
+        "same": say("as they are"),
+        "refused": say("refused"),
+    }
+    every = ((kind, sum(step.kind == kind for step in plan.steps)) for kind in words)
+    return tuple((words[kind], count, _TONES[kind]) for kind, count in every if count)
+
+
+def show_step(plan: Plan, at: int) -> StepShown:
+    """One skill of a plan."""
+    step = plan.steps[at]
+    report = step.report if step.kind != "same" else None
+    findings = [one for one in report.findings if one.severity != "note"] if report else []
+    files = tuple(_files(plan, step))
+    return StepShown(
+        at,
+        step.kind,
+        _kind_words(step),
+        _TONES[step.kind],
+        step.id,
+        step.name,
+        step.description,
+        _about(step),
+        step.error.message if step.error is not None else "",
+        step.error.hint if step.error is not None else "",
+        step.notes,
+        tuple(_rows(step)),
+        step.difference.fields,
+        files[:FILES],
+        max(0, len(files) - FILES),
+        report.verdict if report else "",
+        verdict_words(report.verdict) if report else "",
+        MOODS[report.verdict] if report else "",
+        tuple(_finding(one) for one in findings[:FINDINGS]),
+        max(0, len(findings) - FINDINGS),
+        report.unscanned if report else (),
+        step.blocked and step.kind in ("add", "replace"),
+        _warning(plan, step),
+    )
+
+
+def _kind_words(step: Step) -> str:
+    return {
+        "add": say("new"),
+        "replace": say("there already"),
+        "remove": say("will be deleted"),
+        "same": say("nothing new"),
+        "refused": say("refused"),
+    }[step.kind]
+
+
+def _warning(plan: Plan, step: Step) -> str:
+    """What would be lost, where something would."""
+    if step.kind != "replace" or plan.op in ("edit", "lock"):
+        return ""
+    if plan.op == "install":
+        return say("What you changed in `{name}` is overwritten", name=step.id)
+    if step.before is not None and step.was != step.before.tree:
+        return say("`{name}` is there already, with edits of yours that would be overwritten",
+                   name=step.id)  # fmt: skip
+    if step.before is None:
+        return say("`{name}` is there already, made here, and would be overwritten", name=step.id)
+    return say("`{name}` is there already and would be overwritten", name=step.id)
+
+
+def _about(step: Step) -> str:
+    """Counts and the licence, in a few words."""
+    if step.seal is None or step.kind in ("same", "remove", "refused"):
+        return ""
+    count = len(step.seal.files)
+    parts = [say("1 file") if count == 1 else say("{count} files", count=count)]
+    if step.report is not None and step.report.inventory.programs:
+        count = len(step.report.inventory.programs)
+        parts.append(say("1 program") if count == 1 else say("{count} programs", count=count))
+    if step.after is not None:
+        parts.append(step.after.licence or say("no licence named"))
+        if step.after.signer:
+            parts.append(say("signed by {who}", who=step.after.signer))
+    return listed(parts)
+
+
+def _rows(step: Step) -> Iterable[Row]:
+    difference = step.difference
+    for title, items, tone in (
+        (say("your edits kept in"), difference.kept, "info"),
+        (say("programs new or changed"), difference.programs, "warn"),
+        (say("new hosts"), difference.hosts, "warn"),
+        (say("new secrets"), difference.secrets, "warn"),
+        (say("its program may"), tuple(power_words(one) for one in difference.powers), "warn"),
+    ):
+        if items:
+            yield Row(title, tuple(items[:NAMED]), max(0, len(items) - NAMED), tone)
+    if step.kind == "add" and step.report is not None:
+        found = step.report.inventory
+        for title, items in (
+            (say("programs"), found.programs),
+            (say("hosts it names"), found.hosts),
+            (say("secrets it reads"), found.secrets),
+        ):
+            if items:
+                yield Row(title, items[:NAMED], max(0, len(items) - NAMED), "warn")
+
+
+def _files(plan: Plan, step: Step) -> Iterable[FileRow]:
+    difference = step.difference
+    added, removed = difference.added, difference.removed
+    if step.kind == "add" and step.seal is not None:
+        added = tuple(step.seal.files)
+    elif step.kind == "remove":
+        removed = tuple(_present(plan, step))
+    elif step.kind in ("same", "refused"):
+        return
+    yield from (FileRow(path, "changed", say("changed"), "~") for path in difference.changed)
+    yield from (FileRow(path, "added", say("new"), "+") for path in added)
+    yield from (FileRow(path, "removed", say("removed"), "−") for path in removed)
+
+
+def _present(plan: Plan, step: Step) -> list[str]:
+    try:
+        return [file.path for file in FolderTree(plan.scope.target(step.id)).files]
+    except (OSError, Refused):
+        return []
+
+
+def _finding(one: Finding) -> FindingShown:
+    about = one.about
+    tone = MOODS[one.severity]
+    words = {"block": say("blocks"), "review": say("look at it"), "note": say("note")}
+    where = f"{one.path}:{one.line}" if one.line else one.path
+    return FindingShown(
+        one.rule, words[one.severity], tone, MARKS[tone], where, say(about.what), say(about.why),
+        say(about.fix), one.evidence,
+    )  # fmt: skip
+
+
+def verdict_words(verdict: str) -> str:
+    """A verdict in the reader's language."""
+    return {
+        "blocked": say("blocked"),
+        "review": say("review"),
+        "incomplete": say("incomplete"),
+        "no findings": say("no findings"),
+    }[verdict]
+
+
+def power_words(word: str) -> str:
+    """What a program asks for, in words."""
+    kind, _, name = word.partition(": ")
+    if kind == "secret":
+        return say("get the secret `{name}`", name=name)
+    return {
+        "network": say("use the network"),
+        "files: read": say("read the project's files"),
+        "files: write": say("read and change the project's files"),
+    }.get(word, word)
+
+
+# --- line by line ---------------------------------------------------------------------------
+
+
+def show_diff(plan: Plan, at: int, path: str) -> Diff:
+    """How one file of one skill would change.
+
+    Raises:
+        NotFound: the plan has no such skill or file.
+    """
+    from satchel.store.patch import patch_one
+
+    step = plan.steps[at] if 0 <= at < len(plan.steps) else None
+    if step is None or not any(file.path == path for file in _files(plan, step)):
+        raise NotFound(say("There is no such file in this change"), say("Look at the change again"))
+    old: Tree | None = None
+    if step.kind in ("replace", "remove"):
+        old = step.old or FolderTree(plan.scope.target(step.id))
+    new = FolderTree(step.staged) if step.staged and step.kind != "remove" else None
+    return diff_lines(path, patch_one(old, new, path))
+
+
+def diff_of_texts(path: str, before: str, after: str) -> Diff:
+    """The difference of two versions of a text."""
+    from difflib import unified_diff
+
+    lines = unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="")
+    return diff_lines(path, "\n".join(lines))
+
+
+def diff_lines(path: str, patch: str) -> Diff:
+    """A unified diff with the numbers of its lines."""
+    import re
+
+    rows: list[DiffLine] = []
+    old = new = 0
+    lines = patch.split("\n")
+    for line in lines[2:] if patch.startswith("--- ") else lines:
+        if found := re.match(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@", line):
+            old, new = int(found[1]), int(found[2])
+            rows.append(DiffLine("hunk", "", "", line))
+        elif line.startswith("+"):
+            rows.append(DiffLine("add", "", str(new), line[1:]))
+            new += 1
+        elif line.startswith("-"):
+            rows.append(DiffLine("del", str(old), "", line[1:]))
+            old += 1
+        elif line.startswith(" "):
+            rows.append(DiffLine("same", str(old), str(new), line[1:]))
+            old, new = old + 1, new + 1
+        elif line:
+            rows.append(DiffLine("note", "", "", _note_words(line.lstrip("#\\ "))))
+    return Diff(path, tuple(rows[:LINES]), max(0, len(rows) - LINES))
+
+
+def _note_words(text: str) -> str:
+    """What a patch says about itself, in the reader's language."""
+    import re
+
+    if found := re.fullmatch(r"binary: (\d+) -> (\d+) bytes", text):
+        return say("no text: {before} → {after} bytes", before=found[1], after=found[2])
+    if text in ("No newline at end of file", "only the permission to execute changes"):
+        return say(text)
+    return text
+
+
+# --- what was done --------------------------------------------------------------------------
+
+
+def names_of(ids: Sequence[str]) -> str:
+    """Some ids in a sentence."""
+    names = [f"`{one}`" for one in ids]
+    if len(names) > 5:
+        return say("{names} and {count} more", names=listed(names[:4]), count=len(names) - 4)
+    return listed(names)
+
+
+def done_words(plan: Plan, receipt: Receipt) -> tuple[str, tuple[str, ...]]:
+    """What was done: one sentence, and what else is worth knowing."""
+    names = names_of([step.id for step in receipt.done])
+    words = {
+        "add": say("Added: {names}", names=names),
+        "import": say("Imported: {names}", names=names),
+        "remove": say("Deleted: {names}", names=names),
+        "edit": say("Saved: {names}", names=names),
+        "lock": say("Kept, with your change: {names}", names=names),
+        "install": say("Brought back: {names}", names=names),
+    }.get(plan.op, names)
+    if not receipt.done:
+        words = say("Nothing was changed") if receipt.kept else say("Nothing to do")
+    more: list[str] = []
+    if receipt.kept:
+        names = names_of([step.id for step in receipt.kept])
+        more.append(say("Left as it is: {names}", names=names))
+    if receipt.left:
+        left = names_of([step.id for step in receipt.left])
+        more.append(say("Left out, because the scan blocked it: {names}", names=left))
+    untrusted = [step.id for step in receipt.done if step.kind != "remove" and not step.approved]
+    if untrusted and plan.scope.name == "project":
+        more.append(
+            say("Not offered to models until you approve it: {names}", names=names_of(untrusted))
+        )
+    more += receipt.repaired
+    return words, tuple(more)
+
+
+def undone_words(undone: Undone, *, redo: bool) -> str:
+    """What was taken back, or done again."""
+    what, names = doing(undone.op), names_of(undone.ids)
+    if redo:
+        return say("Done again: {what} {names}", what=what, names=names)
+    return say("Undone: {what} {names}", what=what, names=names)
+
+
+def doing(op: str) -> str:
+    """A kind of change, as a word."""
+    return {
+        "add": say("adding"),
+        "import": say("importing"),
+        "update": say("updating"),
+        "remove": say("deleting"),
+        "rename": say("renaming"),
+        "install": say("installing"),
+        "lock": say("locking"),
+        "edit": say("editing"),
+        "rebuild": say("rebuilding"),
+        "undo": say("undoing"),
+        "redo": say("doing again"),
+    }.get(op, op)
+
+
+def show_history(store: Store) -> History:
+    """The changes of one scope."""
+    name = store.scope.name
+    trouble = ""
+    entries: list[Entry] = []
+    try:
+        entries = store.history()
+    except Refused as exc:
+        trouble = exc.message
+    undo = next((one.number for one in entries if one.state == "done"), 0)
+    redo = next((one.number for one in entries if one.state == "undone"), 0)
+    # An undoing is told beside what it took back, not as a change of its own.
+    latest: dict[int, Entry] = {}
+    known = {one.number: one for one in entries}
+    for one in reversed(entries):
+        latest[_first(one, known)] = one
+    rows = tuple(
+        _past(one, latest[one.number], undo, redo)
+        for one in entries
+        if _first(one, known) == one.number
+    )
+    return History(name, scope_words(name), scope_place(store), rows, trouble)
+
+
+def _first(entry: Entry, known: dict[int, Entry]) -> int:
+    """The number of the change that an undoing, or a doing again, is about."""
+    while entry.of in known:
+        entry = known[entry.of]
+    return entry.number
+
+
+def _past(entry: Entry, latest: Entry, undo: int, redo: int) -> Past:
+    """One change, and what became of it."""
+    if latest.op == "undo":
+        words, tone = say("taken back {when}", when=_clock(latest.time)), "warn"
+    elif latest.op == "redo":
+        words, tone = say("done again {when}", when=_clock(latest.time)), "good"
+    else:
+        words, tone = {
+            "done": (say("done"), "good"),
+            "undone": (say("taken back"), "warn"),
+            "past": (say("over"), ""),
+            "damaged": (say("damaged"), "bad"),
+        }[entry.state]
+    can: Literal["", "undo", "redo"] = ""
+    if latest.number == undo and entry.op != "rebuild":
+        can = "undo"
+    elif latest.number == redo:
+        can = "redo"
+    what = doing(entry.op) if entry.op else entry.summary
+    exact = entry.time.replace("T", " ").replace("Z", " UTC")
+    return Past(
+        entry.number, _clock(entry.time), exact, what, entry.ids, words, tone, can, latest.number
+    )
+
+
+def _clock(time: str) -> str:
+    """A time of the history by the clock of this machine; the hour alone when it was today."""
+    from datetime import datetime
+
+    try:
+        then = datetime.fromisoformat(time).astimezone()
+    except ValueError:
+        return time
+    today = then.date() == datetime.now().astimezone().date()
+    return then.strftime("%H:%M" if today else "%Y-%m-%d %H:%M")

@@ -1,0 +1,164 @@
+"""A Chromium for all tests of this folder, real servers, and windows that somebody signed in to.
+
+A window collects what its pages complain about: an error on the console, an exception, something
+that the Content-Security-Policy refused, an answer of 500. Any of these fails the test.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import Error, expect
+
+from needs import needs
+from ui_server import WINDOW, browser, open_house
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from playwright.sync_api import BrowserContext, Page
+
+    from ui_server import House
+
+SLOW = 10_000
+"""Milliseconds that a page has, on a machine where much else runs."""
+_REPORT = pytest.StashKey[Any]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: Any) -> Generator[None, Any, Any]:
+    report = yield
+    if report.when == "call":
+        item.stash[_REPORT] = report
+    return report
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """One per file: while it lives nobody else here can have a loop of asyncio."""
+    expect.set_options(timeout=SLOW)
+    with browser(needs("chromium")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory, quick_starts) -> Iterator[House]:
+    """A server that the tests of a file share; who changes skills uses names of its own."""
+    made = open_house(tmp_path_factory.mktemp("house"), SATCHEL_TRUST="all")
+    try:
+        yield made
+    finally:
+        made.server.close()
+
+
+class Visitor:
+    """Somebody with a window: a context of the browser, signed in."""
+
+    def __init__(self, context: BrowserContext, house: House) -> None:
+        self.context = context
+        self.house = house
+        self.complaints: list[str] = []
+        self.allowed: list[str] = []
+        context.on("console", self._console)
+        context.on("weberror", lambda one: self.complaints.append(f"exception: {one.error}"))
+        context.on("response", self._answer)
+        context.set_default_timeout(SLOW)
+        self.page: Page = context.new_page()
+
+    def _console(self, message: Any) -> None:
+        if message.type == "error":
+            self.complaints.append(f"console: {message.text}")
+
+    def _answer(self, answer: Any) -> None:
+        if answer.status >= 500:
+            self.complaints.append(f"{answer.status}: {answer.url}")
+
+    def sign_in(self) -> Any:
+        """Open the link that the server printed; gives the session, for further windows."""
+        self.page.goto(self.house.server.link())
+        expect(self.page.get_by_role("navigation").first).to_be_visible()
+        return self.context.storage_state()
+
+    def go(self, path: str) -> Page:
+        """Load a page by its address."""
+        self.page.goto(self.house.base + path)
+        return self.page
+
+    def allow(self, words: str) -> None:
+        """A complaint that is part of what is tested, by words of it."""
+        self.allowed.append(words)
+
+    def content(self) -> None:
+        """Nothing was wrong on any of its pages."""
+        left = [one for one in self.complaints if not any(word in one for word in self.allowed)]
+        assert not left, "\n".join(left)
+
+
+@pytest.fixture(scope="module")
+def sessions() -> dict[str, Any]:
+    """Where somebody signed in already: a server's address, and the browser's cookies."""
+    return {}
+
+
+@pytest.fixture
+def come(chromium, sessions, request, tmp_path) -> Iterator[Any]:
+    """Opens windows: `come(house)`, with `dark=`, `zh=`, `width=`, `script=False`, `fresh=True`.
+
+    One link opens one session, which later windows share unless they are to be `fresh`. After a
+    failure, a picture, the page and a trace of every window lie in the test's folder.
+    """
+    with ExitStack() as stack:
+        visitors: list[Visitor] = []
+
+        def enter(
+            house: House, *, dark=False, zh=False, width=0, script=True, fresh=False
+        ) -> Visitor:
+            known = None if fresh else sessions.get(house.base)
+            context = chromium.new_context(
+                color_scheme="dark" if dark else "light",
+                locale="zh-CN" if zh else "en-GB",
+                viewport={**WINDOW, "width": width} if width else WINDOW,
+                java_script_enabled=script,
+                storage_state=known,
+                reduced_motion="reduce",
+                accept_downloads=False,
+            )
+            stack.callback(context.close)
+            context.tracing.start(snapshots=True, title=request.node.name)
+            made = Visitor(context, house)
+            visitors.append(made)
+            if known is None:
+                sessions[house.base] = made.sign_in()
+            return made
+
+        yield enter
+        report = request.node.stash.get(_REPORT, None)
+        for number, one in enumerate(visitors):
+            if report is not None and report.failed:
+                told = _keep(one, tmp_path, number)
+                request.node.add_report_section("teardown", "windows", told)
+        if report is None or report.passed:
+            for one in visitors:
+                one.content()
+
+
+def _keep(visitor: Visitor, folder: Any, number: int) -> str:
+    """Write down what somebody saw last; says what and where."""
+    page, name = visitor.page, f"window-{number}"
+    words = [f"{name}: {page.url}", *visitor.complaints, f"server: {visitor.house.server.said}"]
+    try:
+        page.screenshot(path=folder / f"{name}.png", full_page=True)
+        (folder / f"{name}.html").write_text(page.content(), encoding="utf-8")
+        visitor.context.tracing.stop(path=folder / f"{name}.zip")
+    except Error as exc:  # the failure of the test counts, not that of its picture
+        words.append(f"not all was kept: {exc}")
+    words.append(f"see {folder}/{name}.png and .html; `playwright show-trace` shows the .zip")
+    return "\n".join(words)
+
+
+@pytest.fixture
+def visitor(come, house) -> Visitor:
+    """Somebody in the house that the tests of a file share."""
+    return come(house)

@@ -1,0 +1,56 @@
+"""axe-core looks at every page, light and dark, English and Chinese: nothing is seriously wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+import assets
+import screens
+from screens_demo import Demo
+
+pytestmark = pytest.mark.timeout(120)
+_RUN = """
+async (only) => {
+  const options = { resultTypes: ["violations"] };
+  if (only) options.runOnly = { type: "rule", values: only };
+  const found = await axe.run(document, options);
+  return found.violations
+    .filter((one) => one.impact === "serious" || one.impact === "critical")
+    .map((one) => `${one.id}: ${one.nodes.length} × ${one.nodes[0].html.slice(0, 160)} `
+      + `${(one.nodes[0].any[0] || {}).message || ""}`);
+}
+"""
+COLOURS = ["color-contrast", "link-in-text-block"]
+"""All that light and dark can change; the rule about contrast takes as long as all others."""
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory, quick_starts):
+    made = Demo(str(tmp_path_factory.mktemp("demo")))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def axe():
+    return assets.read(assets.modules(), assets.AXE).decode()
+
+
+@pytest.mark.parametrize("zh", [False, True], ids=["en", "zh"])
+def test_every_page_can_be_used_by_everybody(chromium, demo, axe, zh):
+    wrong = []
+    seen = 0
+    look = screens.Look(zh=zh)
+    for shot, page, complaints in screens.walk(
+        chromium, demo, screens.SHOTS, look, bypass_csp=True
+    ):
+        seen += 1
+        wrong += complaints
+        page.evaluate(axe)
+        found = page.evaluate(_RUN, None)
+        page.emulate_media(color_scheme="dark")
+        found += page.evaluate(_RUN, COLOURS)
+        page.emulate_media(color_scheme="light")
+        wrong += [f"page `{shot.name}{look.ending}`: {one}" for one in found]
+    assert seen == len(screens.SHOTS)
+    assert not wrong, "\n".join(wrong)

@@ -1,0 +1,109 @@
+"""The keyboard alone is enough, and one always sees where one is."""
+
+from __future__ import annotations
+
+import zipfile
+
+import pytest
+from playwright.sync_api import expect
+
+_RING = """
+() => {
+  const look = getComputedStyle(document.activeElement);
+  return look.outlineStyle !== "none" && parseFloat(look.outlineWidth) >= 2;
+}
+"""
+_WHERE = "() => document.activeElement.tagName + '#' + document.activeElement.id"
+
+
+def tab_to(page, wanted, most=80):
+    """Press Tab till `wanted` has the focus; whatever has it on the way shows that."""
+    for _ in range(most):
+        if wanted.count() and wanted.evaluate("one => one === document.activeElement"):
+            assert page.evaluate(_RING), f"nothing shows the focus on {page.evaluate(_WHERE)}"
+            return
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement !== document.body"):
+            assert page.evaluate(_RING), f"nothing shows the focus on {page.evaluate(_WHERE)}"
+    raise AssertionError(f"Tab does not come to {wanted}")
+
+
+@pytest.mark.req("B6", "B10")
+def test_a_skill_is_added(visitor, house):
+    page = visitor.go("/skills")
+    page.keyboard.press("a")
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Name")).to_be_focused()
+    page.keyboard.type("Sharpen Knives")
+    page.keyboard.press("Tab")
+    page.keyboard.type("Sharpens knives. Use when they are blunt.")
+    tab_to(page, dialog.get_by_role("button", name="Add", exact=True))
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/skills?**")
+    assert (house.skills / "sharpen-knives" / "SKILL.md").is_file()
+
+
+def test_a_dialog_that_is_left_gives_the_focus_back(visitor):
+    page = visitor.go("/skills")
+    opener = page.locator("a[data-open=dialog]").first
+    tab_to(page, opener)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog").get_by_label("Name")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(opener).to_be_focused()
+
+
+@pytest.mark.req("B8", "B10")
+def test_a_zip_is_imported(visitor, house, tmp_path):
+    with zipfile.ZipFile(tmp_path / "oil-boards.zip", "w") as archive:
+        text = "---\nname: oil-boards\ndescription: Oils boards. Use when dry.\n---\n# Oil\n"
+        archive.writestr("oil-boards/SKILL.md", text)
+    page = visitor.go("/skills")
+    page.keyboard.press("i")
+    page.wait_for_url("**/skills/import")
+    field = page.locator("#zip-file")
+    tab_to(page, field)
+    with page.expect_file_chooser() as chosen:  # the window of the system is not ours
+        page.keyboard.press("Enter")
+    chosen.value.set_files(tmp_path / "oil-boards.zip")
+    tab_to(page, page.locator("form[data-upload=zip] button"))
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/plans/**")
+    tab_to(page, page.get_by_role("button", name="Install", exact=True))
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/skills?**")
+    assert (house.skills / "oil-boards" / "SKILL.md").is_file()
+
+
+@pytest.mark.req("B7", "B10")
+def test_a_skill_is_found_opened_and_deleted(visitor, house):
+    house.skill("rust-pans", "Lets pans rust. Use never.")
+    page = visitor.go("/skills")
+    page.keyboard.press("/")
+    expect(page.locator("#q")).to_be_focused()
+    page.keyboard.type("rust-pans")
+    rows = page.locator("tr.skill")
+    expect(rows.first).to_contain_text("rust-pans")
+    opener = rows.first.locator("[data-opens]")
+    tab_to(page, opener)
+    page.keyboard.press("Enter")
+    button = page.locator("form[action*='/skills/remove'] button").first
+    expect(button).to_be_visible()
+    tab_to(page, button)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/plans/**")
+    tab_to(page, page.locator(".decide button.danger"))
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/skills?**")
+    assert not (house.skills / "rust-pans").exists()
+
+
+def test_the_content_is_one_key_away(visitor):
+    page = visitor.go("/skills")
+    page.keyboard.press("Tab")
+    skip = page.get_by_role("link", name="Skip to the content")
+    expect(skip).to_be_focused()
+    expect(skip).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    expect(page.locator("#main")).to_be_focused()

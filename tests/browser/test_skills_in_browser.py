@@ -1,0 +1,342 @@
+"""Rows B5–B12 as people live them: in a real Chromium, against the real command, on real files."""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+
+import pytest
+from playwright.sync_api import expect
+
+from satchel import Satchel
+from ui_server import open_house
+
+BODY = "# Harvest\n\nPick **ripe** ones.\n\n```python\nprint('apples')\n```\n"
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory, quick_starts):
+    """A project with two skills that its person trusts, one of them with files."""
+    base = tmp_path_factory.mktemp("house")
+    made = open_house(base)
+    try:
+        made.skill("harvest-apples", "Harvests apples. Use in autumn.", body=BODY)
+        scripts = made.skills / "harvest-apples" / "scripts"
+        scripts.mkdir()
+        (scripts / "count.py").write_text("for apple in range(3):\n    print(apple)\n")
+        (made.skills / "harvest-apples" / "trees.md").write_text("# Trees\n\n- old\n- young\n")
+        made.skill("press-juice", "Presses juice. Use after the harvest.")
+        made.server.run("trust", "--yes")
+        yield made
+    finally:
+        made.server.close()
+
+
+@pytest.fixture
+def agent(house, monkeypatch):
+    """A conversation of somebody's agent on the same project, in this process."""
+    for name in ("HOME", "SATCHEL_HOME"):
+        monkeypatch.setenv(name, house.server.env[name])
+    satchel = Satchel.for_project(house.project)
+    yield satchel.session(changes="rebuild")
+    satchel.close()
+
+
+def pack(path, *, name="prune-trees", description="Prunes trees. Use in winter.", **files):
+    """A zip with one skill."""
+    with zipfile.ZipFile(path, "w") as archive:
+        text = f"---\nname: {name}\ndescription: {description}\n---\n# Do it\n"
+        archive.writestr(f"{name}/SKILL.md", text)
+        for file, content in files.items():
+            archive.writestr(f"{name}/{file}", content)
+    return path
+
+
+def row(page, name, *, source=None):
+    """The row of a skill in the list."""
+    found = page.locator("tr.skill").filter(has=page.locator(".naming", has_text=name))
+    if source:
+        found = found.filter(has=page.locator(".source", has_text=source))
+    return found
+
+
+def open_row(page, name, **more):
+    """Open a skill's row; gives what is shown below it."""
+    button = row(page, name, **more).get_by_role("button", name=re.compile("Files and facts"))
+    button.click()
+    expect(button).to_have_attribute("aria-expanded", "true")
+    below = page.locator(f"#{button.get_attribute('aria-controls')}")
+    expect(below.locator(".opened")).to_be_visible()
+    return below
+
+
+def say_yes(page, words):
+    """Confirm what is shown, and wait for the list."""
+    page.get_by_role("button", name=words, exact=True).click()
+    page.wait_for_url("**/skills?**")
+
+
+@pytest.mark.req("B5", "B10")
+def test_the_toolbar_opens_the_list(visitor):
+    page = visitor.go("/health")
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Skills").click()
+    page.wait_for_url("**/skills")
+    heads = page.locator("table.skills thead th").all_inner_texts()
+    assert [one.strip() for one in heads][1:4] == ["Name", "Description", "Source"]
+    mine = row(page, "harvest-apples")
+    expect(mine).to_contain_text("Harvests apples. Use in autumn.")
+    expect(mine.locator(".source")).to_have_text("yours")
+    expect(row(page, "write-a-skill").locator(".source")).to_have_text("built in")
+
+
+@pytest.mark.req("B6", "B9", "B10")
+def test_what_is_added_is_in_the_agents_next_request(visitor, house, agent):
+    assert "store-pears" not in agent.prompt
+    page = visitor.go("/skills")
+    page.get_by_role("link", name=re.compile("Add a skill")).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill("Store Pears!")
+    dialog.get_by_label("Description").fill("Stores pears. Use when it gets cold.")
+    expect(dialog).to_contain_text("store-pears")  # what its id will be
+    dialog.get_by_role("button", name="Add", exact=True).click()
+    page.wait_for_url("**/skills?**")
+    expect(page.get_by_role("status").first).to_contain_text("store-pears")
+    text = (house.skills / "store-pears" / "SKILL.md").read_text()
+    assert "name: store-pears" in text
+    assert "Stores pears. Use when it gets cold." in text
+    assert "Stores pears. Use when it gets cold." in agent.prompt
+    assert "store-pears" in agent.call("Skill", {"name": "store-pears"}).text
+
+
+@pytest.mark.req("B6", "B10")
+def test_a_name_that_is_taken_is_said_beside_the_form(visitor, house):
+    visitor.allow("422")
+    page = visitor.go("/skills")
+    before = (house.skills / "press-juice" / "SKILL.md").read_text()
+    page.get_by_role("link", name=re.compile("Add a skill")).click()
+    page.get_by_role("dialog").get_by_label("Name").fill("press-juice")
+    page.get_by_role("dialog").get_by_role("button", name="Add", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("press-juice")
+    expect(page.get_by_label("Name")).to_have_value("press-juice")
+    assert (house.skills / "press-juice" / "SKILL.md").read_text() == before
+
+
+@pytest.mark.req("B8", "B10")
+def test_a_zip_is_scanned_shown_and_only_then_installed(visitor, house, agent, tmp_path):
+    page = visitor.go("/skills")
+    page.get_by_role("link", name=re.compile("^Import")).first.click()
+    way = page.get_by_role("region", name="A zip or tar")
+    archive = pack(tmp_path / "prune-trees.zip", **{"scripts/saw.py": "print('saw')\n"})
+    way.get_by_label("Archive").set_input_files(archive)
+    way.get_by_role("button", name="Look into it").click()
+    page.wait_for_url("**/plans/**")
+    step = page.get_by_role("region", name="prune-trees")
+    expect(step).to_contain_text("scan: ")
+    step.locator("summary", has_text="scripts/saw.py").click()
+    expect(step.locator(".diff-slot", has_text="print('saw')")).to_be_visible()
+    assert not (house.skills / "prune-trees").exists()
+    say_yes(page, "Install")
+    assert (house.skills / "prune-trees" / "scripts" / "saw.py").read_text() == "print('saw')\n"
+    expect(row(page, "prune-trees")).to_be_visible()
+    assert "Prunes trees. Use in winter." in agent.prompt
+
+
+@pytest.mark.req("B8", "B10")
+def test_nothing_is_overwritten_before_somebody_ticks_it(visitor, house, tmp_path):
+    house.skill("mulch-beds", "Mulches beds. Use in spring.", body="My own words.\n")
+    file = house.skills / "mulch-beds" / "SKILL.md"
+    before = file.read_text()
+    page = visitor.go("/skills/import")
+    archive = pack(tmp_path / "a.zip", name="mulch-beds", description="Mulches. Use in May.")
+    page.locator("#zip-file").set_input_files(archive)
+    page.locator("form[data-upload=zip] button").click()
+    page.wait_for_url("**/plans/**")
+    warning = page.get_by_role("region", name="mulch-beds").locator(".note.bad")
+    expect(warning).to_contain_text("mulch-beds")
+    page.locator("summary", has_text="SKILL.md").click()
+    expect(page.locator(".diff-slot")).to_contain_text("My own words.")
+    page.get_by_role("button", name="Replace", exact=True).click()  # the box is not ticked
+    page.wait_for_url("**/skills?**")
+    expect(page.get_by_role("status").first).to_contain_text("Nothing was changed")
+    expect(page.get_by_role("status").first).to_contain_text("Left as it is: mulch-beds")
+    assert file.read_text() == before
+
+    page.go_back()
+    visitor.allow("404")  # what was refused waits no more
+    page.goto(f"{house.base}/skills/import")
+    page.locator("#zip-file").set_input_files(archive)
+    page.locator("form[data-upload=zip] button").click()
+    page.wait_for_url("**/plans/**")
+    page.get_by_label(re.compile("Tick to overwrite")).check()
+    say_yes(page, "Replace")
+    assert "Use in May." in file.read_text()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("status").first).to_contain_text(
+        re.compile("undone|taken back", re.IGNORECASE)
+    )
+    assert file.read_text() == before
+
+
+@pytest.mark.req("B8", "B10")
+def test_a_folder_is_imported_by_the_folder_picker(visitor, house, tmp_path):
+    folder = tmp_path / "sow-seeds"
+    (folder / "notes").mkdir(parents=True)
+    (folder / "SKILL.md").write_text(
+        "---\nname: sow-seeds\ndescription: Sows seeds. Use in March.\n---\n# Sow\n"
+    )
+    (folder / "notes" / "depth.md").write_text("Two centimetres.\n")
+    page = visitor.go("/skills/import")
+    way = page.get_by_role("region", name="A folder")
+    way.get_by_label(re.compile("Folder")).set_input_files(folder)
+    way.get_by_role("button", name="Look into it").click()
+    page.wait_for_url("**/plans/**")
+    say_yes(page, "Install")
+    assert (house.skills / "sow-seeds" / "notes" / "depth.md").read_text() == "Two centimetres.\n"
+    expect(row(page, "sow-seeds")).to_be_visible()
+
+
+@pytest.mark.req("B8")
+def test_a_zip_without_a_skill_says_so_and_changes_nothing(visitor, house, tmp_path):
+    visitor.allow("Failed to load resource")  # it is refused, and the console says so
+    with zipfile.ZipFile(tmp_path / "empty.zip", "w") as archive:
+        archive.writestr("readme.txt", "nothing here")
+    before = sorted(os.listdir(house.skills))
+    page = visitor.go("/skills/import")
+    page.locator("#zip-file").set_input_files(tmp_path / "empty.zip")
+    page.locator("form[data-upload=zip] button").click()
+    expect(page.locator("#notes .note.bad")).to_contain_text("SKILL.md")
+    assert sorted(os.listdir(house.skills)) == before
+
+
+@pytest.mark.req("B7", "B10")
+def test_a_system_skill_can_be_read_but_neither_edited_nor_deleted(visitor):
+    page = visitor.go("/skills")
+    below = open_row(page, "write-a-skill", source="built in")
+    expect(below.locator(".tree").first).to_contain_text("SKILL.md")
+    expect(below.get_by_role("link", name="Edit")).to_have_count(0)
+    expect(below.get_by_role("button", name="Delete")).to_have_count(0)
+    below.get_by_role("link", name="Open", exact=True).click()
+    page.wait_for_url("**/skill?**")
+    expect(page.get_by_role("heading", name="write-a-skill").first).to_be_visible()
+    expect(page.get_by_role("link", name="Edit")).to_have_count(0)
+    expect(page.locator("form[action*='/skills/remove']")).to_have_count(0)
+
+
+@pytest.mark.req("B7", "B9", "B10")
+def test_a_users_skill_is_deleted_after_a_yes_and_comes_back_by_undo(visitor, house, agent):
+    house.skill("burn-leaves", "Burns leaves. Use never.")
+    house.server.run("trust", "burn-leaves", "--yes")
+    assert "Burns leaves." in agent.prompt
+    page = visitor.go("/skills")
+    below = open_row(page, "burn-leaves")
+    below.get_by_role("button", name="Delete").click()
+    page.wait_for_url("**/plans/**")
+    assert (house.skills / "burn-leaves").is_dir()
+    page.locator(".decide button.danger").click()
+    page.wait_for_url("**/skills?**")
+    assert not (house.skills / "burn-leaves").exists()
+    assert "Burns leaves." not in agent.prompt
+    page.get_by_role("button", name="Undo").click()
+    expect(row(page, "burn-leaves")).to_be_visible()
+    assert (house.skills / "burn-leaves" / "SKILL.md").is_file()
+    assert "Burns leaves." in agent.prompt
+
+
+@pytest.mark.req("B10")
+def test_a_row_opens_on_its_files_and_shows_them(visitor):
+    page = visitor.go("/skills")
+    below = open_row(page, "harvest-apples")
+    look = below.locator(".look")
+    expect(look.get_by_role("heading", name="Harvest")).to_be_visible()  # rendered
+    expect(look.locator("strong", has_text="ripe")).to_be_visible()
+    below.get_by_role("link", name="count.py").click()
+    code = look.locator(".source-code")
+    expect(code).to_contain_text("for apple in range(3):")
+    colours = code.locator("span").evaluate_all(
+        "all => [...new Set(all.map(one => getComputedStyle(one).color))]"
+    )
+    assert len(colours) > 1  # words of the language have colours of their own
+    below.get_by_role("link", name="trees.md").click()
+    expect(look.get_by_role("listitem").filter(has_text="young")).to_be_visible()
+    row(page, "harvest-apples").get_by_role("button").click()
+    expect(below).to_be_hidden()
+
+
+@pytest.mark.req("B10")
+def test_the_list_follows_what_is_typed(visitor):
+    page = visitor.go("/skills")
+    expect(row(page, "press-juice")).to_be_visible()
+    page.get_by_label("Search the skills").press_sequentially("apples")
+    expect(row(page, "press-juice")).to_have_count(0)
+    expect(row(page, "harvest-apples")).to_be_visible()
+    assert "q=apples" in page.url
+    page.reload()
+    expect(page.get_by_label("Search the skills")).to_have_value("apples")
+    expect(row(page, "press-juice")).to_have_count(0)
+
+
+@pytest.mark.req("B12", "B10")
+def test_both_skills_of_one_id_are_seen_and_one_is_told(visitor, house, agent):
+    house.skill("write-a-skill", "How we write skills. Use it for ours.")
+    house.server.run("trust", "--yes")
+    page = visitor.go("/skills?q=write-a-skill")
+    system = row(page, "write-a-skill", source="built in")
+    own = row(page, "write-a-skill", source="yours")
+    expect(system.locator(".badge")).to_have_text(re.compile("listed|shortened|named"))
+    expect(own.locator(".badge")).to_have_text("hidden")
+    below = open_row(page, "write-a-skill", source="yours")
+    expect(below.get_by_role("button", name="Delete")).to_be_visible()
+    assert "How we write skills." not in agent.prompt
+    assert len(re.findall(r"\bwrite-a-skill\b", agent.prompt)) == 1
+
+
+@pytest.mark.req("B11", "B10")
+def test_missing_locations_are_empty_and_the_first_skill_makes_them(come, tmp_path):
+    empty = open_house(tmp_path)
+    try:
+        visitor = come(empty)
+        page = visitor.go("/skills")
+        expect(page.get_by_role("heading", name="Your first skill")).to_be_visible()
+        assert not empty.skills.exists()
+        page.get_by_role("link", name="Write a first skill").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Name").fill("first")
+        dialog.get_by_label("Description").fill("Begins. Use first.")
+        dialog.get_by_role("button", name="Add", exact=True).click()
+        page.wait_for_url("**/skills?**")
+        assert (empty.skills / "first" / "SKILL.md").is_file()
+        visitor.context.close()
+    finally:
+        empty.server.close()
+
+
+@pytest.mark.req("B9", "B10")
+def test_an_edit_is_checked_while_it_is_typed_and_reaches_the_agent(visitor, house, agent):
+    house.skill("graft-trees", "Grafts trees. Use in spring.")
+    house.server.run("trust", "graft-trees", "--yes")
+    page = visitor.go("/skill/edit?ref=.agents/skills/graft-trees")
+    text = page.locator("#text")
+    text.fill("no frontmatter any more")
+    expect(page.locator("#check")).to_contain_text("---")
+    text.fill("---\nname: graft-trees\ndescription: Grafts in April. Use then.\n---\n# Cut\n")
+    expect(page.locator("#check")).to_contain_text("Grafts in April.")
+    text.press("Control+s")
+    expect(page.get_by_role("status").first).to_contain_text("graft-trees")
+    assert "Grafts in April." in (house.skills / "graft-trees" / "SKILL.md").read_text()
+    assert "Grafts in April." in agent.prompt
+
+
+def test_the_budget_slider_changes_what_the_model_is_told(visitor):
+    page = visitor.go("/catalogue")
+    summary = page.locator("#summary")
+    before = summary.inner_text()
+    size = len(page.locator("#block").inner_text())
+    slider = page.get_by_role("slider")
+    slider.focus()
+    slider.press("Home")
+    expect(summary).not_to_have_text(before)
+    assert len(page.locator("#block").inner_text()) < size
+    slider.press("End")
+    expect(summary).to_contain_text("all listed in full")
+    assert len(page.locator("#block").inner_text()) == size

@@ -1,0 +1,241 @@
+"""A new skill by a form, and a repository by its address."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+
+import pytest
+from starlette.testclient import TestClient
+
+from satchel.facade import Satchel
+from satchel.testing import make_skill
+from satchel.ui.access import Access
+from satchel.ui.app import make_app
+from ui_visit import ORIGIN, Visit
+
+
+def told(visit, answer) -> str:
+    """The page that somebody is sent to."""
+    assert answer.status_code == 303, answer.text
+    return visit.get(answer.headers["location"]).text
+
+
+@pytest.mark.req("B6", "B11")
+def test_the_form_writes_a_small_valid_skill_where_nothing_was(visit, project):
+    assert not (project / ".agents").exists()
+    answer = visit.post(
+        "/skills/add",
+        data={"name": "Release Notes!", "description": "Writes notes. Use when a version ships."},
+    )
+    assert answer.status_code == 303
+    location = answer.headers["location"]
+    assert location.startswith("/skills?open=.agents%2Fskills%2Frelease-notes&told=")
+    key = location.rpartition("#row-")[2]
+    shown = visit.get(location).text
+    assert f'<tr id="row-{key}" class="skill is-full is-open is-new"' in shown
+    assert f'<tr id="detail-{key}" class="detail" data-loaded="1"' in shown
+    text = (project / ".agents/skills/release-notes/SKILL.md").read_text()
+    assert text.startswith("---\nname: release-notes\ndescription: ")
+    assert [skill.name for skill in visit.satchel.list_skills()].count("release-notes") == 1
+
+
+@pytest.mark.req("B6")
+def test_a_new_skill_can_be_taken_back_and_done_again(visit, project):
+    page = told(visit, visit.post("/skills/add", data={"name": "notes", "description": "x"}))
+    assert "Added: <code>notes</code>" in page
+    number = re.search(r'name="number" value="(\d+)"', page)
+    assert number is not None
+    back = visit.post("/undo", data={"scope": "project", "number": number[1]})
+    page = told(visit, back)
+    assert "Undone: adding <code>notes</code>" in page
+    assert not (project / ".agents/skills/notes").exists()
+    number = re.search(r'name="number" value="(\d+)"', page)
+    assert number is not None
+    told(visit, visit.post("/redo", data={"scope": "project", "number": number[1]}))
+    assert (project / ".agents/skills/notes/SKILL.md").is_file()
+
+
+def test_an_undo_of_what_is_not_the_last_change_any_more_is_refused(visit, project):
+    page = told(visit, visit.post("/skills/add", data={"name": "one"}))
+    number = re.search(r'name="number" value="(\d+)"', page)
+    assert number is not None
+    visit.post("/skills/add", data={"name": "two"})
+    answer = visit.post("/undo", data={"scope": "project", "number": number[1]})
+    assert answer.status_code == 409
+    assert "Something else was changed since" in answer.text
+    assert (project / ".agents/skills/two").is_dir()
+
+
+@pytest.mark.req("B6")
+def test_what_was_typed_stays_when_the_name_is_taken(visit, skill):
+    skill("notes")
+    answer = visit.post("/skills/add", data={"name": "Notes", "description": "Mine & <yours>"})
+    assert answer.status_code == 422
+    assert "exists already" in answer.text
+    assert "Mine &amp; &lt;yours&gt;" in answer.text
+    answer = visit.post("/skills/add", data={"name": " "})
+    assert answer.status_code == 422
+    assert "A skill needs a name" in answer.text
+
+
+@pytest.mark.req("B6")
+def test_the_form_says_the_id_and_what_the_description_lacks_while_one_types(visit, skill):
+    skill("taken")
+    part = visit.post("/skills/add/check", data={"name": "My PDF Forms", "description": "PDFs"})
+    assert "<code>my-pdf-forms</code>" in part.text
+    assert "badge warn" in part.text
+    good = visit.post(
+        "/skills/add/check",
+        data={
+            "name": "x",
+            "description": "Fills in the forms of a PDF file. Use when a form is to be filled in.",
+        },
+    )
+    assert "It says what it does and when to use it" in good.text
+    assert "is there already" in visit.post("/skills/add/check", data={"name": "Taken"}).text
+
+
+def test_the_form_is_a_part_for_a_dialog_and_a_page_of_its_own(visit):
+    part = visit.part("/skills/add").text
+    assert "<html" not in part
+    assert 'action="/skills/add?csrf=' in part
+    page = visit.get("/skills/add").text
+    assert "<html" in page
+    assert "<h1" in page
+
+
+@pytest.mark.req("B11")
+def test_a_skill_for_all_projects_goes_to_the_users_own_folder(visit, tmp_path):
+    answer = visit.post("/skills/add", data={"name": "mine", "scope": "global"})
+    assert answer.status_code == 303
+    assert (tmp_path / ".config/agents/skills/mine/SKILL.md").is_file()
+
+
+# --- git ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository with two skills."""
+    folder = tmp_path / "repo"
+    for name in ("greet", "wave"):
+        make_skill(folder / "skills", name, f"Says {name}. Use for greetings.", body="Do.")
+    for words in (
+        ("init", "-q", "-b", "main"),
+        ("add", "."),
+        ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x"),
+    ):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    return folder
+
+
+def arrived(visit, address: str) -> str:
+    """Where a fetch leads in the end."""
+    for _ in range(200):
+        answer = visit.part(f"{address}/progress")
+        if "hx-redirect" in answer.headers:
+            return answer.headers["hx-redirect"]
+        if "hx-get" not in answer.text:
+            return answer.text
+        time.sleep(0.02)
+    raise AssertionError("it never ended")
+
+
+@pytest.mark.req("B8")
+def test_a_repository_is_fetched_chosen_from_and_installed_under_another_id(
+    visit, repository, project
+):
+    answer = visit.post("/skills/import/git", data={"source": f"file://{repository}"})
+    assert answer.status_code == 303
+    address = answer.headers["location"]
+    assert arrived(visit, address) == address
+    page = visit.get(address).text
+    assert 'value="greet"' in page
+    assert 'value="wave"' in page
+    answer = visit.post(address, data={"take": ["1"], "ids": ["greet", "hello-there"]})
+    plan = answer.headers["location"]
+    assert plan.startswith("/plans/")
+    assert "hello-there" in visit.get(plan).text
+    told(visit, visit.post(f"{plan}/yes"))
+    assert (project / ".agents/skills/hello-there/SKILL.md").is_file()
+    assert not (project / ".agents/skills/greet").exists()
+    assert visit.get(address).status_code == 404
+    assert visit.satchel.store().lock()["hello-there"].place.kind == "git"
+
+
+def test_a_single_skill_of_a_repository_goes_straight_to_its_plan(visit, repository):
+    data = {"source": f"file://{repository}", "path": "skills/wave", "ref": "main"}
+    address = visit.post("/skills/import/git", data=data).headers["location"]
+    plan = arrived(visit, address)
+    assert plan.startswith("/plans/")
+    assert "wave" in visit.get(plan).text
+
+
+def test_a_wrong_id_or_no_choice_is_said_beside_the_list(visit, repository):
+    address = visit.post("/skills/import/git", data={"source": f"file://{repository}"}).headers[
+        "location"
+    ]
+    arrived(visit, address)
+    wrong = visit.post(address, data={"take": ["0"], "ids": ["No Good", "wave"]})
+    assert wrong.status_code == 422
+    assert "cannot be an id" in wrong.text
+    assert visit.post(address, data={"ids": ["greet", "wave"]}).status_code == 422
+    twice = visit.post(address, data={"take": ["0", "1"], "ids": ["wave", "wave"]})
+    assert "Two skills cannot have one id" in twice.text
+    every = visit.post(address, data={"everything": "1"})
+    assert every.headers["location"].startswith("/plans/")
+
+
+def test_a_repository_that_is_not_there_says_so_and_a_fetch_can_be_cancelled(visit, tmp_path):
+    gone = visit.post("/skills/import/git", data={"source": f"file://{tmp_path}/nothing"})
+    text = arrived(visit, gone.headers["location"])
+    assert "cannot be fetched" in text
+    cancelled = visit.post(f"{gone.headers['location']}/cancel")
+    assert "Nothing was changed" in told(visit, cancelled)
+    assert visit.get(gone.headers["location"]).status_code == 404
+
+
+@pytest.mark.parametrize("source", ["ext::sh -c touch% /x", "--upload-pack=x", "", "a\nb"])
+def test_an_address_that_is_never_used_is_refused(visit, source):
+    answer = visit.post("/skills/import/git", data={"source": source})
+    assert answer.status_code in (403, 404, 422)
+
+
+def test_somebody_from_another_machine_reaches_no_folder_of_this_one(project, repository):
+    satchel = Satchel.for_project(project, trust="all")
+    with TestClient(
+        make_app(satchel, Access(password="a long password")),
+        base_url=ORIGIN,
+        follow_redirects=False,
+    ) as client:
+        client.post("/enter", data={"password": "a long password"}, headers={"Origin": ORIGIN})
+        visit = Visit(client, satchel, None)
+        for local in (f"file://{repository}", str(repository), "~", f"git+file://{repository}"):
+            answer = visit.post("/skills/import/git", data={"source": local})
+            assert answer.status_code == 422
+            assert "is no address of a repository" in answer.text
+    satchel.close()
+
+
+@pytest.mark.req("B6")
+def test_a_name_of_which_no_id_can_be_made_asks_for_one(visit, project):
+    typed = {"name": "会议纪要", "description": "Writes notes. Use after meetings."}
+    first = visit.post("/skills/add/check", data=typed).text
+    assert 'name="own"' in first
+    # Who types in the field keeps it.
+    assert 'name="own"' not in visit.post("/skills/add/check", data={**typed, "asked": "1"}).text
+    asked = visit.post("/skills/add", data=typed)
+    assert asked.status_code == 422
+    assert "No id can be made of <code>会议纪要</code>" in asked.text
+    assert 'name="own" value="" required' in asked.text
+    wrong = visit.post("/skills/add", data={**typed, "own": "../x"})
+    assert wrong.status_code == 422
+    assert "cannot be an id" in wrong.text
+    for own in ("meeting-notes", "weekly"):
+        assert visit.post("/skills/add", data={**typed, "own": own}).status_code == 303
+        assert "# 会议纪要" in (project / ".agents/skills" / own / "SKILL.md").read_text()
+    taken = visit.post("/skills/add", data={**typed, "own": "weekly"})
+    assert taken.status_code == 422
+    assert "exists already" in taken.text

@@ -1,0 +1,99 @@
+"""Where a visitor from another machine may let this one fetch from."""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from satchel.errors import InvalidInput, NotFound, Refused
+from satchel.store.sources import source_of
+from satchel.ui.addresses import check_elsewhere, check_public, is_public
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://h/o/r",
+        "HTTP://h/o/r",
+        "ssh://git@h/r",
+        "git://h/r",
+        "git@h:o/r",
+        "git+https://h/o/r",
+    ],
+)
+def test_an_address_elsewhere_is_one(text):
+    check_elsewhere(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", ".", "/etc", "~", "file:///etc", "git+file:///etc", "ext::sh", "-x@h:p", "a@b://c",
+     "ä@h:p"],
+)  # fmt: skip
+def test_whatever_could_be_read_as_a_path_is_none(text):
+    with pytest.raises(InvalidInput, match="no address of a repository"):
+        check_elsewhere(text)
+
+
+def test_a_refused_address_does_not_show_its_password():
+    with pytest.raises(InvalidInput) as caught:
+        check_elsewhere("ftp://ada:geheim@h/x")
+    assert "geheim" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "10.1.2.3", "192.168.0.1", "169.254.169.254", "[::1]", "[fe80::1]",
+     "[fd00::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "2130706433", "127.1", "100.64.0.1"],
+)  # fmt: skip
+def test_this_machine_and_its_neighbours_are_refused(host, tmp_path):
+    with pytest.raises(Refused, match="its own network"):
+        check_public(source_of(f"https://{host}/o/r", base=str(tmp_path)))
+
+
+def test_a_host_of_the_short_form_is_looked_at_as_well(tmp_path):
+    with pytest.raises(Refused, match="its own network"):
+        check_public(source_of("git@127.0.0.1:o/r", base=str(tmp_path)))
+    check_public(source_of("git@8.8.8.8:o/r", base=str(tmp_path)))
+    check_public(source_of("https://[2001:4860:4860::8888]/o/r", base=str(tmp_path)))
+
+
+def test_an_address_within_another_counts():
+    assert not is_public("64:ff9b::7f00:1")
+    assert not is_public("2002:7f00:1::")
+    assert not is_public("fe80::1%eth0")
+    assert is_public("64:ff9b::808:808")
+
+
+def test_git_does_not_go_where_a_public_server_points_to(tmp_path):
+    """The first server sends it on to the second, which stands for a neighbour."""
+    asked: list[str] = []
+
+    class Neighbour(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
+
+    class Pointing(Neighbour):
+        def do_GET(self):
+            self.send_response(302)
+            self.send_header("Location", f"http://127.0.0.1:{there.server_port}{self.path}")
+            self.end_headers()
+
+    there = ThreadingHTTPServer(("127.0.0.1", 0), Neighbour)
+    here = ThreadingHTTPServer(("127.0.0.1", 0), Pointing)
+    for server in (there, here):
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    for stays in (True, False):
+        source = source_of(f"http://127.0.0.1:{here.server_port}/o/r", base=str(tmp_path))
+        source.stays = stays  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(NotFound), source.fetch():
+            pass
+        assert bool(asked) is not stays
+    for server in (there, here):
+        server.shutdown()
+        server.server_close()

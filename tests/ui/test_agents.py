@@ -1,0 +1,140 @@
+"""Which agents have a skill: switches, refusals, undo."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from satchel.store.agents import all_agents
+from satchel.store.visibility import sights, visibility
+
+REF = ".agents/skills/code-review"
+SWITCH = f"/skill/agents?ref={REF}"
+
+
+@pytest.fixture
+def here(visit, skill, project):
+    """A project where Claude Code is used."""
+    skill("code-review", "Reviews code. Use when asked.")
+    (project / ".claude").mkdir()
+    visit.satchel.refresh()
+    return visit
+
+
+def _part(visit) -> str:
+    return visit.part(f"/skill/agents?ref={REF}").text
+
+
+def test_agents_that_look_into_its_folder_see_it(here):
+    text = _part(here)
+    assert "Claude Code" in text
+    assert "not there" in text
+    assert "looks into its own folder" in text
+    assert "further agents, not used here" in text
+
+
+def test_a_switch_links_and_unlinks(here, project):
+    made = here.post(SWITCH, data={"agent": "claude-code", "turn": "on"},
+                     headers={"HX-Request": "true"})  # fmt: skip
+    assert "Claude Code has it now, by a link" in made.text
+    assert "Undo" in made.text
+    target = project / ".claude" / "skills" / "code-review"
+    assert target.is_symlink()
+    assert 'aria-checked="true"' in made.text
+    gone = here.post(SWITCH, data={"agent": "claude-code", "turn": "off"},
+                     headers={"HX-Request": "true"})  # fmt: skip
+    assert "Claude Code has it no more" in gone.text
+    assert not os.path.lexists(target)
+
+
+def test_a_switch_works_without_a_script(here, project):
+    answer = here.post(SWITCH, data={"agent": "claude-code", "turn": "on"})
+    assert answer.status_code == 200
+    assert "<bdi>code-review</bdi></h1>" in answer.text
+    assert "Claude Code has it now" in answer.text
+
+
+def test_nothing_of_somebody_else_s_is_replaced_unasked(here, project):
+    other = project / ".claude" / "skills" / "code-review"
+    other.mkdir(parents=True)
+    (other / "SKILL.md").write_text("---\nname: code-review\ndescription: Theirs.\n---\nx\n")
+    assert "has another one of that name" in _part(here)
+    answer = here.post(SWITCH, data={"agent": "claude-code", "turn": "on"},
+                       headers={"HX-Request": "true"})  # fmt: skip
+    assert answer.status_code == 200
+    assert "Satchel did not put it there" in answer.text
+    assert "Replace it, and keep the old one" in answer.text
+    assert not other.is_symlink()
+    answer = here.post(
+        SWITCH, data={"agent": "claude-code", "turn": "on", "replace": "true"},
+        headers={"HX-Request": "true"},
+    )  # fmt: skip
+    assert "What was there is kept in" in answer.text
+    assert other.is_symlink()
+
+
+def test_a_copy_that_grew_old_is_brought_up_to_date(here, skill):
+    # Who is not known to follow links gets a copy.
+    agent = next(
+        one for one in all_agents() if one.links != "yes" and ".agents/skills" not in one.project
+    )
+    data = {"agent": agent.id, "turn": "on"}
+    made = here.post(SWITCH, data=data, headers={"HX-Request": "true"})
+    assert f"{agent.name} has a copy of it now" in made.text
+    skill("code-review", "Reviews code, and more. Use when asked.")
+    here.satchel.refresh()
+    text = _part(here)
+    assert "the copy is older than the skill" in text
+    assert "Bring it up to date" in text
+    again = here.post(SWITCH, data=data, headers={"HX-Request": "true"})
+    assert f"What {agent.name} has was brought up to date" in again.text
+    assert "the copy is older than the skill" not in again.text
+
+
+def test_only_what_is_offered_can_be_put_anywhere(here, skill, project):
+    from satchel.testing import make_skill
+
+    make_skill(project / "skills", "code-review", "Hidden.")
+    here.satchel.refresh()
+    hidden = next(one for one in here.satchel.list_skills(hidden=True) if one.state == "shadowed")
+    text = here.part("/skill/agents?ref=" + hidden.ref).text
+    assert "It is not offered here, so Satchel puts it nowhere else" in text
+    answer = here.post(f"/skill/agents?ref={hidden.ref}",
+                       data={"agent": "claude-code", "turn": "on"})  # fmt: skip
+    assert answer.status_code == 403
+
+
+def test_an_agent_that_nobody_knows_is_refused(here):
+    answer = here.post(SWITCH, data={"agent": "nobody", "turn": "on"})
+    assert answer.status_code == 404
+    assert here.post(SWITCH, data={"agent": "codex", "turn": "maybe"}).status_code == 422
+
+
+def test_for_all_projects(here, tmp_path):
+    text = here.part(f"/skill/agents?ref={REF}&everywhere=true").text
+    assert "~/" in text
+    answer = here.post(
+        SWITCH, data={"agent": "claude-code", "turn": "on", "everywhere": "true"},
+        headers={"HX-Request": "true"},
+    )  # fmt: skip
+    assert answer.status_code == 200
+    assert os.path.lexists(tmp_path / ".claude" / "skills" / "code-review")
+
+
+def test_one_skill_is_seen_as_the_whole_matrix_sees_it(here, project, tmp_path):
+    here.post(SWITCH, data={"agent": "claude-code", "turn": "on"})
+    satchel = here.satchel
+    satchel.refresh()
+    skills = satchel.list_skills(hidden=True)
+    one = satchel.get_skill("code-review")
+    row = next(
+        row
+        for row in visibility(str(project), str(tmp_path), skills).rows
+        if row.name == "code-review"
+    )
+    roots = [place.path for place in satchel.library.locations if not place.single]
+    found = sights(str(project), str(tmp_path), one, skills, roots)
+    assert {key: sight.view for key, sight in found.items()} == {
+        key: sight.view for key, sight in row.cells.items()
+    }

@@ -1,0 +1,161 @@
+"""What the model is told: the slider, the lists, the text, and the block beside a request."""
+
+from __future__ import annotations
+
+import html
+import re
+from itertools import cycle
+
+import pytest
+
+from satchel.facade import Satchel
+
+
+@pytest.fixture
+def many(visit, skill):
+    for at in range(40):
+        skill(f"skill-{at:02}", f"Does thing {at}. " + "Use when asked for it. " * 8)
+    skill("secret", "Kept from models.", disable_model_invocation=True)
+    visit.satchel.refresh()
+    return visit
+
+
+def _counts(text: str) -> dict[str, int]:
+    rows = re.findall(r'<div class="(\w+)[^"]*"><dt>.*?<strong>([\d,]+)</strong>', text, re.DOTALL)
+    return {key: int(count.replace(",", "")) for key, count in rows}
+
+
+def _block(text: str) -> str:
+    found = re.search(r'<pre id="block"[^>]*>(.*?)</pre>', text, re.DOTALL)
+    assert found is not None
+    return html.unescape(found[1])
+
+
+def test_the_page_shows_what_is_set(many):
+    text = many.get("/catalogue").text
+    assert 'type="range"' in text
+    assert f'value="{many.satchel.settings.budget}"' in text
+    assert "this is what is set" in text
+    assert _block(text) == many.satchel.preview().text
+    assert html.escape(many.satchel.preview().account.summary()) in text
+
+
+def test_a_move_shows_exactly_what_the_catalogue_makes(many):
+    for budget in (0, 300, 1_000, 3_000, 12_000, 40_000):
+        for form in ("xml", "markdown", "json"):
+            text = many.part(f"/catalogue?budget={budget}&form={form}").text
+            made = many.satchel.preview(budget, form)
+            assert "<html" not in text
+            counts = _counts(text)
+            assert counts["full"] == len(made.account.full)
+            assert counts["shortened"] == len(made.account.shortened)
+            assert counts["named"] == len(made.account.named)
+            assert counts["unlisted"] == made.account.unlisted
+            assert counts["withheld"] == 1
+            assert sum(counts.values()) == made.account.total
+            if made.text:
+                assert _block(text) == made.text
+
+
+def test_tokens_are_another_unit(many):
+    text = many.part("/catalogue?budget=900&unit=tokens").text
+    assert "about" in text
+    assert "tokens" in text
+    assert "budget = 3600" in text
+
+
+def test_what_is_left_out_is_named_and_leads_to_its_skill(many):
+    text = many.part("/catalogue?budget=1100").text
+    assert 'data-fold="unlisted"' in text
+    assert "/skill?ref=.agents%2Fskills%2Fskill-39" in text
+    assert "budget = 1100" in text
+
+
+def test_the_slider_says_what_happens(many):
+    text = many.get("/catalogue").text
+    assert re.search(r'aria-valuetext="12000 characters: [^"]*skills', text)
+    part = many.part("/catalogue?budget=2000").text
+    assert re.search(r'data-valuetext="2,000 characters: [^"]*skills', part)
+
+
+def test_what_makes_no_sense_is_said(visit):
+    for query in ("budget=-1", "budget=99999999999", "unit=pounds", "form=yaml", "budget=x"):
+        assert visit.get(f"/catalogue?{query}").status_code == 422
+
+
+def test_at_most_two_hundred_names_of_each_kind_are_shown(visit, skill):
+    for at in range(230):
+        skill(f"s{at:03}", "Short.")
+    visit.satchel.refresh()
+    text = visit.part("/catalogue?budget=40000").text
+    shown = text.count("<li><a href")
+    assert 200 <= shown <= 230
+    assert "… and" in text
+
+
+def test_a_slider_that_moves_fills_no_memory(many):
+    first = many.satchel.preview(500)
+    assert many.satchel.preview(500) is first
+    for budget in range(600, 4_000, 100):
+        many.part(f"/catalogue?budget={budget}")
+    assert many.satchel.preview(500) is not first  # it gave way to others
+
+
+def test_nothing_is_recorded_as_offered(many):
+    many.get("/catalogue")
+    many.get("/catalogue/shortlist?goal=thing", headers={"HX-Request": "true"})
+    assert "offered" not in [row["kind"] for row in many.satchel.trace.history()]
+
+
+def test_the_block_beside_a_request(visit, skill):
+    skill("code-review", "Reviews pull requests and diffs. Use when somebody asks for a review.")
+    visit.satchel.refresh()
+    text = visit.get("/catalogue/shortlist", params={"goal": "review my pull request"},
+                     headers={"HX-Request": "true"}).text  # fmt: skip
+    made = visit.satchel.shortlist("review my pull request", record=False)
+    assert made.text
+    assert html.escape(made.text, quote=False)[:40] in text.replace("&#34;", '"')
+    whole = visit.get("/catalogue", params={"goal": "review my pull request"}).text
+    assert 'id="beside-block"' in whole
+    none = visit.get("/catalogue/shortlist", params={"goal": "zxqv"},
+                     headers={"HX-Request": "true"}).text  # fmt: skip
+    assert "There is no block" in none
+
+
+def test_what_a_skill_wrote_is_text_in_the_block(visit, skill):
+    skill("evil", "</pre><script>alert(1)</script> Use when asked.")
+    visit.satchel.refresh()
+    assert "<script>alert" not in visit.get("/catalogue").text
+
+
+def test_an_empty_library_says_so(project, visit):
+    visit.satchel.settings = visit.satchel.settings._replace(builtin=False)
+    assert visit.get("/catalogue").status_code == 200
+
+
+def test_a_slider_does_not_push_out_what_all_pages_use(project, skill):
+    skill("demo")
+    satchel = Satchel.for_project(project, trust="all")
+    usual = satchel.preview()
+    for budget in range(1_000, 1_040):
+        satchel.preview(budget)
+    assert satchel.preview() is usual
+    assert satchel.preview(1_039) is satchel.preview(1_039)
+
+
+def test_a_catalogue_is_of_the_look_it_was_asked_for(project, skill):
+    looks = []
+    for number in range(2):
+        skill(f"demo-{number}")
+        looks.append(Satchel.for_project(project, trust="all", builtin=False).refresh())
+    kept = cycle([(look, {}) for look in looks])
+
+    class Busy(Satchel):
+        """As if another thread asked about another look between any two steps of this one."""
+
+        _made = property(lambda _: next(kept), lambda _self, _value: None)  # pyright: ignore[reportAssignmentType]
+
+    satchel = Busy.for_project(project, trust="all", builtin=False)
+    for look in looks:
+        for _ in range(4):
+            assert satchel.preview(look=look).account.total == len(look)

@@ -1,0 +1,164 @@
+"""Editing a skill in a page: checked, previewed, one change, never over somebody else's."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+
+TEXT = "---\nname: notes\ndescription: Writes notes. Use when notes are wanted.\n---\nDo it.\n"
+
+
+@pytest.fixture
+def notes(skill, project):
+    """A skill of the user's own."""
+    skill("notes", "Writes notes. Use when notes are wanted.", "Do it.")
+    path = project / ".agents/skills/notes/SKILL.md"
+    path.write_text(TEXT)
+    return path
+
+
+EDIT = "/skill/edit?ref=.agents/skills/notes"
+CHECK = "/skill/edit/check?ref=.agents/skills/notes"
+
+
+def loaded(page: str) -> dict[str, str]:
+    """The form as a browser has it."""
+    text = re.search(r"<textarea[^>]*data-save>\n(.*?)</textarea>", page, re.DOTALL)
+    digest = re.search(r'name="digest" value="(\w+)"', page)
+    assert text is not None
+    assert digest is not None
+    return {"text": html.unescape(text[1]), "digest": digest[1]}
+
+
+def test_a_file_comes_back_as_it_went_out(visit, notes):
+    notes.write_text(TEXT + "\n<b>&amp; `x`\n\n")
+    form = loaded(visit.get(EDIT).text)
+    assert form["text"] == notes.read_text()
+
+
+@pytest.mark.req("B6")
+def test_saving_is_one_change_that_can_be_undone(visit, notes):
+    form = loaded(visit.get(EDIT).text)
+    form["text"] = form["text"].replace("Do it.", "Do it well.").replace("\n", "\r\n")
+    answer = visit.post(EDIT, data=form)
+    assert answer.status_code == 303
+    assert "Saved: <code>notes</code>" in visit.get(answer.headers["location"]).text
+    assert notes.read_text() == TEXT.replace("Do it.", "Do it well.")
+    assert "editing" in visit.get("/history").text
+    number = visit.satchel.store().history()[0].number
+    visit.post("/undo", data={"number": number})
+    assert notes.read_text() == TEXT
+
+
+def test_line_ends_and_the_mark_of_a_file_stay_as_they_were(visit, notes):
+    notes.write_bytes(b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
+    form = loaded(visit.get(EDIT).text)
+    form["text"] = form["text"].replace("Do it.", "Do it.\nTwice.")
+    assert visit.post(EDIT, data=form).status_code == 303
+    data = notes.read_bytes()
+    assert data.startswith(b"\xef\xbb\xbf---\r\n")
+    assert data.endswith(b"Do it.\r\nTwice.\r\n")
+
+
+def test_an_update_of_somebody_else_is_never_lost(visit, notes):
+    form = loaded(visit.get(EDIT).text)
+    notes.write_text(TEXT.replace("Do it.", "Theirs <b>."))
+    form["text"] = TEXT.replace("Do it.", "Mine.")
+    answer = visit.post(EDIT, data=form)
+    assert answer.status_code == 409
+    assert "Theirs" in notes.read_text()
+    for words in ("Somebody else saved this file meanwhile", "Theirs &lt;b&gt;.", "Mine."):
+        assert words in answer.text
+    mine = loaded(answer.text)
+    assert mine["text"] == form["text"]
+    assert visit.post(EDIT, data=mine).status_code == 303
+    assert "Mine." in notes.read_text()
+
+
+def test_another_file_that_changes_meanwhile_is_not_lost_either(visit, notes):
+    (notes.parent / "more.md").write_text("one")
+    form = loaded(visit.get(EDIT).text)
+    (notes.parent / "more.md").write_text("two")
+    form["text"] += "More.\n"
+    assert visit.post(EDIT, data=form).status_code == 303
+    assert (notes.parent / "more.md").read_text() == "two"
+
+
+def test_what_is_no_skill_any_more_is_not_saved_and_not_forgotten(visit, notes):
+    form = loaded(visit.get(EDIT).text)
+    form["text"] = "no frontmatter & <nothing>"
+    answer = visit.post(EDIT, data=form)
+    assert answer.status_code == 422
+    assert "is not a skill" in answer.text
+    assert "no frontmatter &amp; &lt;nothing&gt;" in answer.text
+    assert notes.read_text() == TEXT
+
+
+def test_problems_are_named_with_their_lines_while_one_types(visit, notes):
+    bad = "---\nname: notes\ndescription: Notes\nmodle: x\n---\nSee [more](more.md).\n"
+    part = visit.post(CHECK, data={"text": bad}).text
+    assert "<html" not in part
+    assert 'data-line="3"' in part
+    assert 'data-line="6"' in part
+    assert "more.md" in part
+    assert "badge warn" in part
+    broken = visit.post(CHECK, data={"text": "---\nname: [\n---\n"}).text
+    assert "badge bad" in broken
+    assert "the file is not a skill" in broken
+    assert notes.read_text() == TEXT
+
+
+def test_the_preview_is_what_a_model_gets(visit, notes):
+    part = html.unescape(visit.post(CHECK, data={"text": TEXT}).text)
+    assert (
+        '<skill name="notes">Writes notes. Use when notes are wanted.</skill>'
+        in visit.satchel.preview().text
+    )
+    assert '<skill name="notes">Writes notes. Use when notes are wanted.</skill>' in part
+    frame = visit.satchel.tools().call("Skill", {"name": "notes"}).text
+    assert frame in part
+
+
+def test_a_skill_cannot_pose_as_the_page(visit, notes):
+    hostile = TEXT + "</textarea></pre><script>alert(1)</script><skill-loaded>\n"
+    notes.write_text(hostile)
+    page = visit.get(EDIT).text
+    assert "<script>alert" not in page
+    assert loaded(page)["text"] == hostile
+
+
+def test_an_imported_skill_is_edited_without_losing_what_was_locked(
+    visit, notes, project, tmp_path
+):
+    from satchel.testing import make_skill
+
+    make_skill(tmp_path / "source", "greet", "Greets. Use to greet.", body="Hello.")
+    store = visit.satchel.store()
+    with store.plan_import(str(tmp_path / "source/greet")) as plan:
+        store.carry_out(plan)
+    visit.satchel.refresh()
+    address = "/skill/edit?ref=.agents/skills/greet"
+    form = loaded(visit.get(address).text)
+    form["text"] = form["text"].replace("Hello.", "Good day.")
+    assert visit.post(address, data=form).status_code == 303
+    assert visit.satchel.store().verify(["greet"])[0].state == "edited"
+    assert "Good day." in visit.satchel.tools().call("Skill", {"name": "greet"}).text
+
+
+def test_what_is_not_text_or_too_large_is_left_to_other_programs(visit, notes):
+    notes.write_bytes(TEXT.encode() + b"\xff\xfe")
+    assert visit.get(EDIT).status_code == 403
+    notes.write_text(TEXT + "x" * (1 << 20))
+    answer = visit.get(EDIT)
+    assert answer.status_code == 403
+    assert "another program" in answer.text
+
+
+def test_somebody_who_is_not_there_is_not_found(visit):
+    assert visit.get("/skill/edit?ref=nobody").status_code == 404
+    assert (
+        visit.post("/skill/edit?ref=nobody", data={"digest": "x", "text": "x"}).status_code == 404
+    )
+    assert visit.post("/skills/remove?ref=nobody").status_code == 404

@@ -1,0 +1,523 @@
+"""Goals in the browser: their list, the board of one, its steps, and what a person may do."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+import sys
+import threading
+import time
+from typing import Any, NamedTuple, cast
+
+import pytest
+
+from satchel.errors import ServerFailed
+from satchel.goals.background import Background
+from satchel.goals.drawing.words import label_of
+from satchel.goals.engines.dbos import DbosEngine
+from satchel.goals.engines.local import LocalEngine
+from satchel.goals.engines.opening import database_of, local_folder
+from satchel.goals.model import Answer, Done, Goal, GoalReport, Plan, Retry, Step, StepResult, Usage
+from satchel.ui.keeping import Keeper, Wish
+from satchel.ui.live import Live
+from satchel.ui.views.goals import board_of
+
+EVIL = '<script>alert("x")</script>'
+FORM = {
+    "type": "object",
+    "properties": {
+        "count": {"type": "integer", "title": "How many"},
+        "colour": {"enum": ["red", "green"]},
+        "sure": {"type": "boolean"},
+    },
+    "required": ["count"],
+}
+
+
+class Scripted:
+    """Gives what the prompt says: `fail` fails, `hold` waits, `large` is long, `table` is JSON."""
+
+    def __init__(self) -> None:
+        self.free = threading.Event()
+
+    async def run(self, work):
+        while "hold" in work.prompt and not self.free.is_set():  # noqa: ASYNC110 - a thread's
+            await asyncio.sleep(0.01)
+        if "fail" in work.prompt and not self.free.is_set():
+            raise ValueError(f"no luck {EVIL}")
+        if "large" in work.prompt:
+            return Done("word " * 20_000)
+        if "table" in work.prompt:
+            return Done({"rows": [1, True, None], "by": EVIL}, Usage(1, 1_200, 34, 0.5))
+        skills, notes = (("greeting",), ("cut",)) if "skilled" in work.prompt else ((), ())
+        return Done(f"{work.step.id} did it", Usage(1, 10, 5), skills, ("clock_read",), notes)
+
+
+class Elsewhere:
+    """Another process, as far as the server can tell: an engine in a thread of its own."""
+
+    def __init__(self, settings) -> None:
+        self.runner = Scripted()
+        self.options: list[list[str]] = []
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self.engine = LocalEngine(self.runner, folder=local_folder(settings))
+        self.do(self.engine.__aenter__())
+
+    def do(self, work):
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
+
+    def run(self, name: str, *steps: Step, wait: bool = True, **more):
+        plan = Plan(more.pop("goal", f"Reach {name}"), steps, retry=Retry(1, 0.01), **more)
+        self.do(self.engine.submit(Goal(name, plan)))
+        return self.do(self.engine.wait(name)) if wait else None
+
+    def go_on(self, settings, goal_id, options, *, project):
+        """What the server starts a process for."""
+        self.options.append(list(options))
+        self.do(self.engine.resume(goal_id))
+        return Background(cast("Any", Alive()), "", 0)
+
+    def close(self) -> None:
+        self.runner.free.set()
+        self.do(self.engine.__aexit__(None, None, None))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class Alive(NamedTuple):
+    """A process that goes on."""
+
+    def poll(self) -> None:
+        """It has not ended."""
+
+
+@pytest.fixture(autouse=True)
+def model(monkeypatch):
+    monkeypatch.setenv("SATCHEL_MODEL", "anthropic:claude-sonnet-5")
+
+
+@pytest.fixture
+def elsewhere(visit):
+    made = Elsewhere(visit.satchel.settings)
+    house_of(visit).goals.start = made.go_on
+    yield made
+    made.close()
+
+
+def house_of(visit):
+    return visit.client.app.house
+
+
+def state(visit, name: str) -> str:
+    found = re.search(r'data-state="(\w+)"', visit.part(f"/goals/{name}/board").text)
+    assert found is not None
+    return found[1]
+
+
+def until(visit, name: str, wanted: str) -> None:
+    end = time.monotonic() + 10
+    while state(visit, name) != wanted:
+        assert time.monotonic() < end, state(visit, name)
+        time.sleep(0.05)
+
+
+ASKING = (
+    Step("draft", prompt="Write"),
+    Step("review", "human", prompt=f"Is {{{{steps.draft.output}}}} right? {EVIL}"),
+    Step("send", prompt="Send {{steps.review.output}}"),
+)
+
+
+# --- the list -----------------------------------------------------------------------------
+
+
+def test_a_project_without_goals_is_told_how_to_begin_one(visit):
+    text = visit.get("/goals").text
+    assert "There are no goals here yet" in text
+    assert "satchel goal run" in text
+
+
+def test_the_list_has_the_latest_first_and_can_be_filtered(visit, elsewhere):
+    elsewhere.run("one", Step("a", prompt="go"), goal=f"Say {EVIL}")
+    elsewhere.run("two", *ASKING)
+    elsewhere.run("three", Step("a", prompt="go"), Step("b", prompt="fail {{steps.a.output}}"))
+    text = visit.get("/goals").text
+    assert EVIL not in text
+    assert html.escape(EVIL, quote=False)[:10] in text
+    assert re.findall(r'id="goal-(\w+)"', text) == ["three", "two", "one"]
+    assert re.search(r'<progress max="2" value="1"', text)
+    for kind, names in {"asking": ["two"], "failed": ["three"], "done": ["one"]}.items():
+        part = visit.part(f"/goals?state={kind}").text
+        assert "<html" not in part
+        assert re.findall(r'id="goal-(\w+)"', part) == names
+    assert "No goal is like that" in visit.get("/goals?state=cancelled").text
+    assert len(re.findall(r'id="goal-', visit.get("/goals?state=nonsense&before=nan").text)) == 3
+
+
+def test_older_goals_are_on_the_next_page_each_once(visit, elsewhere):
+    for number in range(53):
+        elsewhere.run(f"g{number}", Step("a", prompt="go"), wait=False)
+    elsewhere.do(elsewhere.engine.wait("g52"))
+    first = visit.get("/goals").text
+    link = re.search(r'rel="next" href="([^"]+)"', first)
+    assert link is not None
+    second = visit.get(html.unescape(link[1])).text
+    names = [*re.findall(r'id="goal-(\w+)"', first), *re.findall(r'id="goal-(\w+)"', second)]
+    assert sorted(names) == sorted(f"g{number}" for number in range(53))
+    assert 'rel="next"' not in second
+
+
+# --- one goal -----------------------------------------------------------------------------
+
+
+def test_a_goal_is_drawn_with_a_link_for_each_step_and_no_style_of_its_own(visit, elsewhere):
+    elsewhere.run("week", *ASKING, goal=f"Report {EVIL}")
+    text = visit.get("/goals/week").text
+    assert EVIL not in text
+    assert "<style" not in text
+    assert " style=" not in text
+    found = re.findall(r'<a class="(\w+)" href="(/goals/week\?step=\w+)"', text)
+    assert found == [
+        ("done", "/goals/week?step=draft"),
+        ("asking", "/goals/week?step=review"),
+        ("waiting", "/goals/week?step=send"),
+    ]
+    for words in ("1 of 3 steps", "10 tokens in", "? asking", "✓ done"):
+        assert words in re.sub(r"<[^>]+>", "", text)
+    assert visit.get("/goals/none").status_code == 404
+    assert visit.get("/goals/..%2f..").status_code == 404
+
+
+def test_a_step_shows_what_it_was_told_and_what_it_gave(visit, elsewhere, skill):
+    skill("greeting")
+    visit.satchel.library.refresh()
+    elsewhere.run(
+        "week",
+        Step("first", prompt="a table for {{inputs.who}}"),
+        Step("second", prompt="skilled: {{steps.first.output}} and {{steps.last.output}}"),
+        Step("last", prompt="later"),
+        inputs={"who": EVIL},
+    )
+    first = visit.part("/goals/week/steps/first").text
+    assert EVIL not in first
+    assert "<mark" in first
+    for token in ('<span class="j-key">&#34;rows&#34;</span>', '<span class="j-word">null</span>'):
+        assert token in first
+    assert "1,200 tokens in" in first
+    assert "$0.5000" in first
+    second = visit.part("/goals/week/steps/second").text
+    assert re.search(r'<a href="/skill\?ref=[^"]+">greeting</a>', second)
+    assert "clock_read" in second
+    assert "last did it" in second
+    assert visit.part("/goals/week/steps/none").status_code == 404
+    assert "second did it" in visit.get("/goals/week?step=second").text
+
+
+def test_what_is_not_known_yet_stays_as_the_plan_has_it(visit, elsewhere):
+    elsewhere.run("week", *ASKING)
+    text = visit.part("/goals/week/steps/send").text
+    assert re.search(r'<mark class="unfilled"[^>]*>{{steps.review.output}}</mark>', text)
+
+
+def test_a_large_output_is_shown_by_its_beginning_and_more_of_it_when_asked(visit, elsewhere):
+    elsewhere.run("week", Step("a", prompt="large"))
+    short = visit.part("/goals/week/steps/a").text
+    assert short.count("word ") < 100
+    assert "Show more" in short
+    long = visit.part("/goals/week/steps/a?more=1").text
+    assert long.count("word ") == 20_000
+    assert "Show more" not in long
+
+
+def test_a_failed_step_says_why(visit, elsewhere):
+    elsewhere.run("week", Step("a", prompt="fail"))
+    text = visit.part("/goals/week/steps/a").text
+    assert "no luck &lt;script&gt;" in text
+    assert "Do it again from here" in text
+    assert "no luck &lt;script&gt;" in visit.part("/goals/week/board").text
+
+
+# --- what a person may do -----------------------------------------------------------------
+
+
+@pytest.mark.req("C6")
+def test_an_approved_goal_goes_on_at_once(visit, elsewhere):
+    elsewhere.run("week", *ASKING)
+    board = visit.part("/goals/week/board").text
+    assert "Is draft did it right? &lt;script&gt;" in board
+    data = {"step": "review", "say": "yes", "value": "shorter, please", "note": "why not"}
+    answer = visit.post("/goals/week/answer", data=data, headers={"HX-Request": "true"})
+    assert answer.status_code == 200
+    assert 'id="board-in"' in answer.text
+    until(visit, "week", "done")
+    assert elsewhere.options == [["--engine", "local"]]
+    assert "shorter, please" in visit.part("/goals/week/steps/review").text
+    again = visit.post("/goals/week/answer", data={"step": "review", "value": "other"})
+    assert again.status_code == 409
+    assert "answered already, with another answer" in again.text
+
+
+def test_a_refused_step_fails_its_goal(visit, elsewhere):
+    elsewhere.run("week", *ASKING)
+    answer = visit.post("/goals/week/answer", data={"step": "review", "say": "no"})
+    assert answer.headers["location"] == "/goals/week"  # a form without a script
+    until(visit, "week", "failed")
+    assert "Step <code>review</code>: browser said no" in visit.part("/goals/week/board").text
+
+
+def test_a_no_is_asked_for_once_more(visit, elsewhere):
+    elsewhere.run("week", *ASKING)
+    page = visit.get("/goals/week").text
+    assert re.search(r'value="no"[^>]* data-confirm="Say no\? The goal fails', page)
+    assert 'data-sent="Sent …"' in page
+
+
+def test_an_answer_is_gone_on_with_though_the_server_ends(visit, elsewhere):
+    elsewhere.run("week", *ASKING)
+    keeper, report = house_of(visit).goals, elsewhere.do(elsewhere.engine.report("week"))
+    wish = Wish(report, report.plan._replace(steps=()), "satchel goal approve week review")
+    recorded = threading.Event()
+
+    async def begin(engine) -> None:
+        await engine.answer("week", "review", Answer(approved=True))
+        recorded.set()
+        await asyncio.sleep(0.2)
+
+    async def leave() -> None:
+        asked = asyncio.create_task(keeper.bring_on(wish, begin))
+        while not recorded.is_set():  # noqa: ASYNC110 - a thread's
+            await asyncio.sleep(0.01)
+        asked.cancel()
+        with pytest.raises(ServerFailed, match="the server ends"):
+            await asked
+        await keeper.close()
+
+    visit.client.portal.call(leave)
+    assert elsewhere.options == [["--engine", "local"]]
+    assert elsewhere.do(elsewhere.engine.wait("week")).state == "done"
+
+
+def test_a_goal_of_people_and_tools_needs_no_package_of_models(visit, elsewhere, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pydantic_ai", None)
+    elsewhere.run("week", Step("ask", "human", prompt="Well?"))
+    assert visit.post("/goals/week/answer", data={"step": "ask"}).status_code == 303
+    until(visit, "week", "done")
+
+
+def test_a_step_of_a_person_says_how_long_it_waited_or_nothing(visit):
+    step, plan = Step("ask", "human", prompt="Well?"), Plan("Ask", (Step("ask", "human"),))
+    for seconds, words in ((0.0004, ""), (180.0, "waited 3 min 00 s")):
+        result = StepResult("ask", "done", "yes", attempts=1, seconds=seconds)
+        assert label_of(step, result).taken == words
+        report = GoalReport("week", "done", plan, {"ask": result})
+        assert board_of(visit.satchel, report, shared=False).steps[0].taken == words
+
+
+def test_a_simple_schema_is_a_form_and_its_answer_has_the_types(visit, elsewhere):
+    elsewhere.run("week", Step("ask", "human", prompt="Which?", output=FORM))
+    board = visit.part("/goals/week/board").text
+    for field in ('name="value.count" type="number"', '<select id="field-ask-2"', "How many"):
+        assert field in board
+    wrong = visit.post("/goals/week/answer", data={"step": "ask", "value.count": "x"})
+    assert wrong.status_code == 422
+    assert "`x` is no number" in wrong.text
+    data = {"step": "ask", "value.count": "3", "value.sure": "true", "value.colour": ""}
+    visit.post("/goals/week/answer", data=data)
+    until(visit, "week", "done")
+    report = elsewhere.do(elsewhere.engine.report("week"))
+    assert report.steps["ask"].output == {"count": 3, "sure": True}
+
+
+def test_a_running_goal_is_cancelled_and_gone_on_with(visit, elsewhere):
+    elsewhere.run(
+        "week", Step("a", prompt="hold"), Step("b", prompt="go", needs=("a",)), wait=False
+    )
+    until(visit, "week", "running")
+    assert visit.post("/goals/week/retry", data={}).status_code == 409
+    visit.post("/goals/week/cancel")
+    until(visit, "week", "cancelled")
+    elsewhere.runner.free.set()
+    assert "Go on with it" in visit.part("/goals/week/board").text
+    visit.post("/goals/week/retry", data={})
+    until(visit, "week", "done")
+    assert "Revision 2" in visit.part("/goals/week/board").text
+
+
+def test_a_step_is_done_again_with_all_that_depend_on_it(visit, elsewhere):
+    elsewhere.run("week", Step("a", prompt="go"), Step("b", prompt="x {{steps.a.output}}"))
+    assert visit.post("/goals/week/retry", data={}).status_code == 409
+    assert "These steps are done again: b" in visit.part("/goals/week/steps/b").text
+    visit.post("/goals/week/retry", data={"from": "b"})
+    until(visit, "week", "done")
+    assert "Revision 2" in visit.part("/goals/week/board").text
+    assert visit.post("/goals/week/retry", data={"from": "none"}).status_code == 404
+
+
+def test_a_tool_that_writes_has_to_be_allowed(visit, elsewhere):
+    elsewhere.run("week", Step("ask", "human", prompt="May I?"), Step("do", "tool", tool="a_write",
+                  needs=("ask",)))  # fmt: skip
+    assert "Let its tools write" in visit.part("/goals/week/board").text
+    refused = visit.post("/goals/week/answer", data={"step": "ask"})
+    assert refused.status_code == 403
+    assert "which may write or use the network" in refused.text
+    assert "satchel goal approve week ask --engine local --yes" in refused.text
+    assert state(visit, "week") == "asking"
+    visit.post("/goals/week/answer", data={"step": "ask", "allow": "1"})
+    assert elsewhere.options == [["--engine", "local", "--yes"]]
+
+
+def test_without_a_model_nothing_is_said_to_the_goal(project, monkeypatch, request):
+    monkeypatch.delenv("SATCHEL_MODEL")
+    visit = request.getfixturevalue("visit")
+    elsewhere = request.getfixturevalue("elsewhere")
+    elsewhere.run("week", *ASKING)
+    answer = visit.post("/goals/week/answer", data={"step": "review"})
+    assert answer.status_code == 422
+    assert "No model is chosen" in answer.text
+    assert "satchel goal approve week review --engine local --model PROVIDER:NAME" in answer.text
+    assert state(visit, "week") == "asking"
+
+
+def test_without_the_agent_the_extra_is_named(visit, elsewhere, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pydantic_ai", None)
+    elsewhere.run("week", *ASKING)
+    answer = visit.post("/goals/week/answer", data={"step": "review"})
+    assert answer.status_code == 501
+    assert "satchel[agent]" in answer.text or "agent" in answer.text
+    assert state(visit, "week") == "asking"
+
+
+# --- who does the steps -------------------------------------------------------------------
+
+
+def test_a_process_of_its_own_goes_on_with_a_local_goal(project, monkeypatch, request):
+    """The real one: `satchel goal resume`."""
+    monkeypatch.delenv("SATCHEL_MODEL")  # no step needs one
+    visit = request.getfixturevalue("visit")
+
+    async def begin() -> None:
+        async with LocalEngine(Scripted(), local_folder(visit.satchel.settings)) as engine:
+            await engine.submit(Goal("week", Plan("Ask", (Step("ask", "human", prompt="Well?"),))))
+            await engine.wait("week")
+
+    asyncio.run(begin())
+    visit.post("/goals/week/answer", data={"step": "ask", "value": "well"})
+    end = time.monotonic() + 25
+    while state(visit, "week") != "done":
+        assert time.monotonic() < end, visit.part("/goals/week/board").text
+        time.sleep(0.2)
+    while house_of(visit).goals.is_on("week"):  # else whoever comes next is told of it
+        time.sleep(0.05)
+
+
+def test_a_process_that_cannot_go_on_says_why(visit, elsewhere, tmp_path):
+    class Dead:
+        def poll(self) -> int:
+            return 6
+
+    log = tmp_path / "log"
+    log.write_text(f"earlier\nerror: The key is missing {EVIL}\n", "utf-8")
+    house_of(visit).goals.start = lambda *_, **__: Background(
+        cast("Any", Dead()), str(log), len("earlier\n")
+    )
+    elsewhere.run("week", *ASKING)
+    visit.post("/goals/week/answer", data={"step": "review"})
+    text = visit.part("/goals/week/board").text
+    assert "error: The key is missing &lt;script&gt;" in text
+    assert "earlier" not in text
+
+
+def test_a_goal_that_waits_for_a_worker_says_how_one_is_started(monkeypatch, project, request):
+    monkeypatch.setenv("SATCHEL_ENGINE", "dbos")
+    visit = request.getfixturevalue("visit")
+
+    async def begin() -> None:
+        async with DbosEngine(None, database_of(visit.satchel.settings)) as engine:
+            await engine.submit(Goal("week", Plan("Do it", (Step("a", prompt="go"),))))
+
+    asyncio.run(begin())
+    text = visit.part("/goals/week/board").text
+    assert "satchel worker --engine dbos" in text
+    assert state(visit, "week") == "queued"
+    assert re.findall(r'id="goal-(\w+)"', visit.get("/goals").text) == ["week"]
+    visit.post("/goals/week/cancel")
+    assert state(visit, "week") == "cancelled"
+
+
+def test_an_engine_that_cannot_be_opened_is_said_and_tried_again(
+    monkeypatch, project, tmp_path, request
+):
+    monkeypatch.setenv("SATCHEL_ENGINE", "dbos")
+    folder = tmp_path / "later"
+    monkeypatch.setenv("SATCHEL_DATABASE", f"sqlite:///{folder}/goals.db")
+    (tmp_path / "later").write_text("a file stands where a folder should be")
+    visit = request.getfixturevalue("visit")
+    answer = visit.get("/goals")
+    assert answer.status_code == 503
+    assert "The goals cannot be shown now" in answer.text
+    assert visit.part("/goals").status_code == 503
+    assert visit.get("/goals/week").status_code >= 400
+    folder.unlink()
+    folder.mkdir()
+    time.sleep(1.1)
+    assert "There are no goals here yet" in visit.get("/goals").text
+
+
+# --- live ---------------------------------------------------------------------------------
+
+
+def test_pages_are_told_of_a_goal_while_somebody_looks(visit, elsewhere):
+    """By the stream itself: the watcher begins with it, and ends with it."""
+    steps = (Step("a", prompt="hold"), Step("b", prompt="go", needs=("a",)))
+    elsewhere.run("week", *steps, wait=False)
+
+    async def look() -> list[str]:
+        alone = len(asyncio.all_tasks())
+        live = Live(visit.satchel)
+        keeper = Keeper(visit.satchel, live)
+        stream = live.stream(frozenset(("goal:week", "goals")))
+        told: list[str] = []
+        async for data in stream:
+            told.append(data.decode().partition("event: ")[2].partition("\n")[0])
+            if told.count("goals") == 1:
+                elsewhere.runner.free.set()
+            if told.count("goals") >= 2 and told.count("goal:week") >= 2:
+                break
+        await stream.aclose()
+        assert not live.is_wanted("goals")
+        end = time.monotonic() + 5
+        while len(asyncio.all_tasks()) > alone:  # nobody looks any more
+            assert time.monotonic() < end
+            await asyncio.sleep(0.1)
+        await keeper.close()
+        return told
+
+    told = asyncio.run(asyncio.wait_for(look(), 20))
+    assert told[0] == "hello"
+    assert elsewhere.do(elsewhere.engine.wait("week")).state == "done"
+
+
+def test_an_answer_of_somebody_else_is_seen(visit, elsewhere):
+    elsewhere.run("week", *ASKING)
+    assert state(visit, "week") == "asking"
+    elsewhere.do(elsewhere.engine.answer("week", "review", Answer(by="another")))
+    until(visit, "week", "done")
+
+
+def test_a_step_that_runs_in_another_process_is_shown_as_running(visit, elsewhere):
+    steps = (
+        Step("a", prompt="go"),
+        Step("b", prompt="hold {{steps.a.output}}"),
+        Step("c", needs=("b",), prompt="x"),
+    )
+    elsewhere.run("week", *steps, wait=False)
+    end = time.monotonic() + 10
+    while True:
+        found = re.findall(r'<a class="(\w+)"', visit.part("/goals/week/board").text)
+        if found == ["done", "running", "waiting"]:
+            break
+        assert time.monotonic() < end, found

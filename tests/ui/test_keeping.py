@@ -1,0 +1,236 @@
+"""The engine of a server: opened once however long it takes, and one process for a goal."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+
+import pytest
+
+from satchel.errors import ServerFailed
+from satchel.facade import Satchel
+from satchel.goals.background import Background
+from satchel.goals.engines.local import LocalEngine
+from satchel.goals.engines.opening import local_folder
+from satchel.goals.model import Done, Goal, Plan, Retry, Step
+from satchel.ui.keeping import Keeper
+from satchel.ui.live import Live
+from ui_visit import ORIGIN
+
+
+class Slow:
+    """An engine that opens in a thread, which nobody can call back."""
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.opened = self.closed = 0
+
+    async def __aenter__(self):
+        await asyncio.to_thread(self.go.wait, 10)
+        self.opened += 1
+        return self
+
+    async def __aexit__(self, *_):
+        self.closed += 1
+
+
+@pytest.fixture(autouse=True)
+def model(monkeypatch):
+    monkeypatch.setenv("SATCHEL_MODEL", "anthropic:claude-sonnet-5")
+
+
+@pytest.fixture
+def satchel(project):
+    made = Satchel.for_project(project, trust="all")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    made: list[Slow] = []
+
+    def open_engine(_):
+        made.append(Slow())
+        return made[-1]
+
+    monkeypatch.setattr("satchel.ui.keeping.open_engine", open_engine)
+    monkeypatch.setattr("satchel.ui.keeping.PATIENCE", 0.05)
+    monkeypatch.setattr("satchel.ui.keeping.GAP", 0.01)
+    monkeypatch.setattr("satchel.ui.keeping.AGAIN", 0.0)
+    return made
+
+
+def test_an_engine_that_opens_slowly_is_opened_once(satchel, slow):
+    async def ask() -> None:
+        keeper = Keeper(satchel, Live(satchel))
+        for _ in range(3):
+            with pytest.raises(ServerFailed, match="it takes too long"):
+                await keeper.engine()
+        slow[0].go.set()
+        found = None
+        while found is None:
+            try:
+                found = await keeper.engine()
+            except ServerFailed:
+                await asyncio.sleep(0.01)
+        assert found is cast("Any", slow[0])
+        await keeper.close()
+
+    asyncio.run(asyncio.wait_for(ask(), 10))
+    assert [(one.opened, one.closed) for one in slow] == [(1, 1)]
+
+
+def test_an_engine_that_is_open_after_the_end_is_closed(satchel, slow):
+    async def ask() -> None:
+        keeper = Keeper(satchel, Live(satchel))
+        with pytest.raises(ServerFailed):
+            await keeper.engine()
+        asyncio.get_running_loop().call_later(0.05, slow[0].go.set)
+        await keeper.close()
+        with pytest.raises(ServerFailed, match="the server ends"):
+            await keeper.engine()
+
+    asyncio.run(asyncio.wait_for(ask(), 10))
+    assert [(one.opened, one.closed) for one in slow] == [(1, 1)]
+
+
+class Alive:
+    """A process that goes on."""
+
+    def poll(self) -> None:
+        """It has not ended."""
+
+
+class Fails:
+    """Does no step."""
+
+    async def run(self, work):
+        if "fail" in work.prompt:
+            raise ValueError("no luck")
+        return Done("did it")
+
+
+@pytest.fixture
+def starts(visit):
+    """The goals that processes were started for; none of them does anything."""
+    found: list[str] = []
+
+    def start(_, goal_id, *__, **___):
+        found.append(goal_id)
+        return Background(cast("Any", Alive()), "", 0)
+
+    visit.client.app.house.goals.start = start
+    return found
+
+
+def begin(visit, *steps: Step):
+    async def run():
+        async with LocalEngine(Fails(), local_folder(visit.satchel.settings)) as engine:
+            await engine.submit(Goal("week", Plan("Reach it", steps, retry=Retry(1, 0.01))))
+            return await engine.wait("week")
+
+    return asyncio.run(run())
+
+
+ASK = Step("ask", "human", prompt="Well?")
+
+
+@pytest.mark.parametrize("prefix", ["", "/api"])
+def test_three_clicks_start_one_process(visit, starts, prefix):
+    begin(visit, ASK)
+    data = {"json": {}} if prefix else {"data": {}}
+    for _ in range(3):
+        assert visit.post(f"{prefix}/goals/week/resume", **data).status_code in {200, 303}
+    assert starts == ["week"]
+    data = {"json": {"step": "ask"}} if prefix else {"data": {"step": "ask"}}
+    for _ in range(3):
+        assert visit.post(f"{prefix}/goals/week/answer", **data).status_code in {200, 303}
+    # The process that went on before may have ended at the question: the answer is for another.
+    assert starts == ["week", "week"]
+
+
+def test_clicks_at_once_start_one_process(visit, starts):
+    """All of them saw the goal before the first began."""
+    begin(visit, ASK)
+    keeper = visit.client.app.house.goals
+    begun = keeper.start
+
+    def slow(*given, **more):
+        time.sleep(0.1)
+        return begun(*given, **more)
+
+    keeper.start = slow
+    mark = visit.csrf
+    with ThreadPoolExecutor(3) as pool:
+        headers = {"X-Satchel-CSRF": mark, "Origin": ORIGIN}
+        clicks = [
+            pool.submit(visit.client.post, "/goals/week/resume", headers=headers) for _ in range(3)
+        ]
+        assert {one.result().status_code for one in clicks} == {303}
+    assert starts == ["week"]
+
+
+def test_a_second_try_of_the_same_is_refused(visit, starts):
+    begin(visit, Step("a", prompt="fail"))
+    codes = [visit.post("/goals/week/retry", data={}).status_code for _ in range(3)]
+    assert codes == [303, 409, 409]
+    assert starts == ["week"]
+
+
+@pytest.mark.parametrize("prefix", ["", "/api"])
+def test_what_is_done_is_not_done_again_by_chance(visit, starts, prefix):
+    begin(visit, Step("a", prompt="go"))
+    data: dict[str, Any] = {"json": {}} if prefix else {"data": {}}
+    answer = visit.post(f"{prefix}/goals/week/retry", **data)
+    assert answer.status_code == 409
+    assert "Everything of `week` is done" in answer.text
+    assert starts == []
+
+
+@pytest.mark.parametrize("name", ["", "ada@example.org"])
+@pytest.mark.parametrize("prefix", ["", "/api"])
+def test_an_answer_bears_the_name_of_whoever_came_in(visit, starts, prefix, name):
+    begin(visit, ASK, Step("b", prompt="x", needs=("ask",)))
+    _, secret = visit.access.open(name)
+    (cookie,) = visit.client.cookies
+    visit.client.cookies.clear()
+    visit.client.cookies.set(cookie, secret)
+    data = {"json": {"step": "ask"}} if prefix else {"data": {"step": "ask"}}
+    assert visit.post(f"{prefix}/goals/week/answer", **data).status_code in {200, 303}
+    (said,) = answers(visit)
+    assert said == (name or "browser")
+
+
+def answers(visit) -> list[str]:
+    """Who answered, by the journal."""
+    import json
+    from pathlib import Path
+
+    found: list[str] = []
+    for file in Path(local_folder(visit.satchel.settings)).rglob("*.jsonl"):
+        for line in file.read_text("utf-8").splitlines():
+            row = json.loads(line)
+            if "answer" in row:
+                found.append(row["answer"]["by"])
+    return found
+
+
+def test_a_goal_whose_engine_is_away_says_so_and_is_loaded_again(project, monkeypatch, request):
+    visit = request.getfixturevalue("visit")
+
+    def away(_):
+        raise OSError("no database")
+
+    monkeypatch.setattr("satchel.ui.keeping.open_engine", away)
+    answer = visit.get("/goals/week")
+    assert answer.status_code == 503
+    assert "The goals cannot be shown now" in answer.text
+    assert 'href="/goals/week"' in answer.text
+    assert answer.headers["refresh"] == answer.headers["retry-after"] == "3"
+    assert visit.get("/goals/..%20x").status_code == 404

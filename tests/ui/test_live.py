@@ -1,0 +1,200 @@
+"""What changed is told to every open page: also what changed before it listened."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from typing import Any, cast
+
+import pytest
+
+from satchel.facade import Satchel
+from satchel.ui.live import Live
+
+
+class Odd:
+    """A library whose look goes wrong, in a way nobody thought of, till it is mended."""
+
+    def __init__(self, real, *, watching: Exception | None = None) -> None:
+        self._real = real
+        self._watching = watching
+        self.broken = threading.Event()
+        self.looks = 0
+
+    def watch(self):
+        if self._watching is not None:
+            raise self._watching
+        return self._real.watch()
+
+    def refresh(self):
+        self.looks += 1
+        if self.broken.is_set():
+            raise ZeroDivisionError("odd")
+        return self._real.refresh()
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+
+class Stand:
+    """A satchel with such a library."""
+
+    def __init__(self, satchel, library) -> None:
+        self.trace = satchel.trace
+        self.library = library
+
+
+@pytest.fixture
+def satchel(project, skill):
+    skill("alpha")
+    made = Satchel.for_project(project, trust="all")
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr("satchel.ui.live.PERIOD", 0.02)
+    monkeypatch.setattr("satchel.ui.live.POLL", 0.02)
+
+
+def failures(satchel) -> list[dict[str, Any]]:
+    return [one.values for one in satchel.trace.events if one.kind == "failed"]
+
+
+def soon(ready) -> None:
+    end = time.monotonic() + 10
+    while not ready():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def told(live: Live, seen: int | None, *wanted: str, wait: float = 0.1) -> list[str]:
+    """The events that a stream tells within a moment."""
+
+    async def listen() -> list[str]:
+        found: list[str] = []
+        stream = live.stream(frozenset(wanted), seen)
+
+        async def gather() -> None:
+            async for data in stream:
+                name = data.decode().partition("event: ")[2].partition("\n")[0]
+                found.append(name)
+
+        try:
+            await asyncio.wait_for(gather(), wait)
+        except TimeoutError:
+            await stream.aclose()
+        return found
+
+    return asyncio.run(listen())
+
+
+@pytest.mark.parametrize("watching", [None, RuntimeError("no watches left")])
+def test_a_look_that_goes_wrong_is_recorded_once_and_made_again(satchel, skill, watching):
+    library = Odd(satchel.library, watching=watching)
+    live = Live(cast("Any", Stand(satchel, library)))
+    live.start()
+    try:
+        soon(lambda: library.looks > 1)
+        library.broken.set()
+        before = library.looks
+        soon(lambda: library.looks > before + 3)
+        reasons = [one["reason"] for one in failures(satchel)]
+        assert reasons.count("ZeroDivisionError: odd") == 1
+        assert ("RuntimeError: no watches left" in reasons) == (watching is not None)
+        library.broken.clear()
+        number = live.number
+        skill("beta")
+        soon(lambda: live.number > number)
+    finally:
+        live.close()
+
+
+def test_a_watcher_that_died_is_recorded_once_with_a_next_step(satchel, skill):
+    watcher = satchel.library.watch()
+    live = Live(satchel)
+    live.start()
+    try:
+        watcher.close()  # as one that the system gave up
+        soon(lambda: failures(satchel))
+        number = live.number
+        skill("beta")
+        soon(lambda: live.number > number)
+        time.sleep(0.1)
+        (row,) = failures(satchel)
+        assert row["what"] == "watch"
+        assert "Nothing watches" in row["reason"]
+        assert "max_user_watches" in row["hint"]
+    finally:
+        live.close()
+
+
+def test_what_changed_before_a_page_listened_is_told_at_once(satchel):
+    live = Live(satchel)
+    made = live.number
+    assert told(live, made) == ["hello"]
+    live.tell("library")
+    live.tell("goal:week")
+    assert told(live, made) == ["hello", "library"]
+    assert told(live, made, "goal:week") == ["hello", "goal:week", "library"]
+    assert told(live, live.number, "goal:week") == ["hello"]
+    assert told(live, None, "goal:week") == ["hello"]
+
+
+def test_a_page_of_a_server_before_this_one_asks_for_everything(satchel):
+    live = Live(satchel)
+    every = ["hello", "goals", "library"]
+    assert told(live, live.number - 1_000) == every
+    assert told(live, live.number + 1_000) == every
+
+
+def test_what_nobody_asks_for_is_not_remembered_for_ever(satchel):
+    live = Live(satchel)
+    live.tell("library")
+    made = live.number
+    for at in range(2_000):
+        live.tell(f"goal:x{at}")
+    assert len(live._marks) < 300  # noqa: SLF001 - what it holds has no other sign
+    # What was forgotten may have changed: a page that is as old is told so.
+    assert told(live, made, "goal:x1") == ["hello", "goal:x1", "goals", "library"]
+    assert told(live, live.number, "goal:x1") == ["hello"]
+
+
+def test_a_page_says_what_it_has_seen(visit, skill, monkeypatch):
+    number = visit.client.app.house.live.number
+    found = re.search(r'<meta name="live" content="(\d+)">', visit.get("/skills").text)
+    assert found is not None
+    assert int(found[1]) >= number
+    seen: list[int | None] = []
+
+    async def stream(_, last):
+        seen.append(last)
+        yield b": over\n\n"
+
+    monkeypatch.setattr(visit.client.app.house.live, "stream", stream)
+    visit.get(f"/live?seen={found[1]}")
+    visit.get("/live?seen=1", headers={"Last-Event-ID": "77"})
+    visit.get("/live?seen=none")
+    visit.get("/live")
+    assert seen == [int(found[1]), 77, None, None]
+
+
+def test_the_number_of_a_page_is_older_than_what_it_shows(visit, skill, monkeypatch):
+    """A change while it is made may or may not be in it: it is told."""
+    from satchel.ui.pages import skills
+
+    live = visit.client.app.house.live
+    before = live.number
+    real = skills.page
+
+    def slow(*given, **more):
+        live.tell("library")
+        return real(*given, **more)
+
+    monkeypatch.setattr(skills, "page", slow)
+    found = re.search(r'<meta name="live" content="(\d+)">', visit.get("/skills").text)
+    assert found is not None
+    assert before <= int(found[1]) < live.number

@@ -1,0 +1,40 @@
+"""Somebody who came in, with a browser that is none: for tests of pages without a browser."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from starlette.testclient import TestClient
+
+    from satchel.facade import Satchel
+    from satchel.ui.access import Access
+
+ORIGIN = "http://127.0.0.1"
+
+
+class Visit(NamedTuple):
+    """Somebody who came in, with their browser."""
+
+    client: TestClient
+    satchel: Satchel
+    access: Access | None
+
+    def get(self, address: str, **more):
+        return self.client.get(address, **more)
+
+    def post(self, address: str, **more):
+        """As a form of our own page sends it."""
+        headers = {"X-Satchel-CSRF": self.csrf, "Origin": ORIGIN, **more.pop("headers", {})}
+        return self.client.post(address, headers=headers, **more)
+
+    def part(self, address: str, **more):
+        """As htmx asks."""
+        return self.client.get(address, headers={"HX-Request": "true"}, **more)
+
+    @property
+    def csrf(self) -> str:
+        found = re.search(r'name="csrf" content="([^"]+)"', self.client.get("/nowhere").text)
+        assert found is not None
+        return found[1]
