@@ -46,13 +46,18 @@ reference-check:
     python scripts/reference.py --check
     python scripts/skill_pages.py --check
 
-# Draw the pictures of the terminal
-pictures:
+# Make every picture of the docs: the terminal, the drawings, the plots, the browser
+pictures: assets
     python scripts/pictures.py
+    python scripts/drawings.py
+    python benchmarks/plots.py
+    python scripts/screens.py --docs
 
 # Fail when a picture does not show what its command prints
 pictures-check:
     python scripts/pictures.py --check
+    python scripts/drawings.py --check
+    python benchmarks/plots.py --check
 
 # Put htmx, which is not part of the sources, where the pages look for it
 assets *folder:
