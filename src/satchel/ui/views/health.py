@@ -28,6 +28,7 @@ from satchel.ui.views.choosing import (
 from satchel.ui.views.doctor import Doctor, diagnosis, look_deep
 from satchel.ui.views.drift import Drift, compare_with_lock, drift
 from satchel.ui.views.jobs import Job, Standing
+from satchel.ui.views.shelf import look_now
 from satchel.ui.views.use import Counting, Use, use
 from satchel.ui.views.verdicts import MANY as MANY_SCANS
 from satchel.ui.views.verdicts import Scanner, Verdicts, verdicts
@@ -113,6 +114,7 @@ class Health:
             "overlap": self._overlap,
             "triggers": self._run,
         }  # pyright: ignore[reportAssignmentType] - nobody takes a result from these
+        self._freshen()
         job = jobs.get(key)
         if job is not None and job.start():
             job.wait(0.2)
@@ -132,6 +134,7 @@ class Health:
             "triggers": self._look_triggers,
             "use": self._look_use,
         }
+        self._freshen()
         found = looks[key]()
         return found._replace(job=found.job._replace(trouble=retell(found.job.trouble)))
 
@@ -140,6 +143,11 @@ class Health:
         if known is not None:
             return [_figure(known)]
         return [_figure(self._known(key)) for key in SECTIONS]
+
+    def _freshen(self) -> None:
+        """What was saved a moment ago counts, where a look costs next to nothing."""
+        if look_now(self._satchel):
+            self._satchel.library.tools(refresh=True)
 
     # --- one by one -----------------------------------------------------------------------
 
