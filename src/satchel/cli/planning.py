@@ -16,6 +16,7 @@ from satchel._language import listed, say
 from satchel.cli.output import SEVERITIES, one_line, write_json
 from satchel.cli.session import yes_or_no
 from satchel.errors import Refused, SatchelError
+from satchel.store.plan_words import power_words, verdict_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -231,7 +232,7 @@ def _show_verdicts(err: Screen, plan: Plan) -> None:
     for step in plan.changes:
         if step.report is not None:
             verdicts[step.report.verdict] = verdicts.get(step.report.verdict, 0) + 1
-    said = [f"{verdict_word(verdict)} {count}" for verdict, count in sorted(verdicts.items())]
+    said = [f"{verdict_words(verdict)} {count}" for verdict, count in sorted(verdicts.items())]
     if said:
         err.line(say("Scan: {counts}", counts=", ".join(said)))
 
@@ -305,7 +306,7 @@ def _show_difference(err: Screen, difference: Difference) -> None:
         (say("programs new or changed"), difference.programs, "yellow"),
         (say("new hosts"), difference.hosts, "yellow"),
         (say("new secrets"), difference.secrets, "yellow"),
-        (say("its program may"), [_power(one) for one in difference.powers], "yellow"),
+        (say("its program may"), [power_words(one) for one in difference.powers], "yellow"),
     )
     for title, items, style in rows:
         if items:
@@ -318,24 +319,12 @@ def _show_difference(err: Screen, difference: Difference) -> None:
                  [(one_line(key), "cyan"), (": ", "")])  # fmt: skip
 
 
-def _power(word: str) -> str:
-    """What a program asks for, in words; the plan keeps it short for scripts."""
-    kind, _, name = word.partition(": ")
-    if kind == "secret":
-        return say("get the secret `{name}`", name=name)
-    return {
-        "network": say("use the network"),
-        "files: read": say("read the project's files"),
-        "files: write": say("read and change the project's files"),
-    }.get(word, word)
-
-
 def _show_scan(err: Screen, step: Step) -> None:
     report = step.report
     if report is None or step.kind == "same":
         return
     style = _VERDICTS[report.verdict]
-    err.line("", "", "    ", None, [(say("scan: "), ""), (verdict_word(report.verdict), style)])
+    err.line("", "", "    ", None, [(say("scan: "), ""), (verdict_words(report.verdict), style)])
     for finding in report.findings:
         if finding.severity == "note":
             continue
@@ -347,16 +336,6 @@ def _show_scan(err: Screen, step: Step) -> None:
     for path, reason in report.unscanned:
         what = say("not scanned: {path} ({reason})", path=one_line(path), reason=one_line(reason))
         err.line(what, "dim", "      ")
-
-
-def verdict_word(verdict: str) -> str:
-    """A verdict in the reader's language."""
-    return {
-        "blocked": say("blocked"),
-        "review": say("review"),
-        "incomplete": say("incomplete"),
-        "no findings": say("no findings"),
-    }[verdict]
 
 
 def _show_diff(session: Session, plan: Plan) -> None:

@@ -2,6 +2,7 @@
 
     store.py         Store, the object callers hold: plan, then carry out
     plan.py          what a change would do, shown before it is done
+    plan_words.py    the same in words, for people
     prepare.py       a tree of files -> a step of a plan: staged, scanned, compared
     choose.py        which skills of a source, and under which ids
     approving.py     which changes are approvals, and of what

@@ -10,7 +10,8 @@ from starlette.responses import Response
 from satchel.errors import Conflict, SatchelError
 from satchel.ui.notes import Note
 from satchel.ui.view import address, go_to, house_of, page, part
-from satchel.ui.views.changes import diff_of_texts, done_words, store_for
+from satchel.ui.views.changes import done_words, store_for
+from satchel.ui.views.differences import diff_of_texts
 from satchel.ui.views.drafts import (
     LARGEST,
     Remark,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from satchel._language import listed, say
 from satchel.errors import NotFound, Refused
 from satchel.skill.tree import FolderTree
+from satchel.store.plan_words import power_words, verdict_words
+from satchel.ui.views.differences import diff_lines
 from satchel.ui.views.findings import MARKS, MOODS
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from satchel.store.plan import Plan, Step
     from satchel.store.scope import Name
     from satchel.store.store import Receipt, Store
+    from satchel.ui.views.differences import Diff
 
 SHOWN = 60
 """Skills of a plan that are shown one by one; what needs a look comes first."""
@@ -30,8 +33,6 @@ FILES = 200
 NAMED = 12
 """Hosts, secrets and the like that are named."""
 FINDINGS = 60
-LINES = 2_000
-"""Lines of a difference that are shown."""
 TICKS = 8
 """So many overwritten skills are ticked one by one; more are ticked together."""
 EVERY = "*"
@@ -126,23 +127,6 @@ class PlanShown(NamedTuple):
     """There is something to say yes to."""
     yara: bool
     """Whether YARA looked too; True when nothing was scanned."""
-
-
-class DiffLine(NamedTuple):
-    """One line of a difference."""
-
-    kind: Literal["same", "add", "del", "hunk", "note"]
-    old: str
-    new: str
-    text: str
-
-
-class Diff(NamedTuple):
-    """How one file would change."""
-
-    path: str
-    lines: tuple[DiffLine, ...]
-    more: int
 
 
 class Past(NamedTuple):
@@ -465,28 +449,6 @@ def _finding(one: Finding) -> FindingShown:
     )  # fmt: skip
 
 
-def verdict_words(verdict: str) -> str:
-    """A verdict in the reader's language."""
-    return {
-        "blocked": say("blocked"),
-        "review": say("review"),
-        "incomplete": say("incomplete"),
-        "no findings": say("no findings"),
-    }[verdict]
-
-
-def power_words(word: str) -> str:
-    """What a program asks for, in words."""
-    kind, _, name = word.partition(": ")
-    if kind == "secret":
-        return say("get the secret `{name}`", name=name)
-    return {
-        "network": say("use the network"),
-        "files: read": say("read the project's files"),
-        "files: write": say("read and change the project's files"),
-    }.get(word, word)
-
-
 # --- line by line ---------------------------------------------------------------------------
 
 
@@ -506,50 +468,6 @@ def show_diff(plan: Plan, at: int, path: str) -> Diff:
         old = step.old or FolderTree(plan.scope.target(step.id))
     new = FolderTree(step.staged) if step.staged and step.kind != "remove" else None
     return diff_lines(path, patch_one(old, new, path))
-
-
-def diff_of_texts(path: str, before: str, after: str) -> Diff:
-    """The difference of two versions of a text."""
-    from difflib import unified_diff
-
-    lines = unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="")
-    return diff_lines(path, "\n".join(lines))
-
-
-def diff_lines(path: str, patch: str) -> Diff:
-    """A unified diff with the numbers of its lines."""
-    import re
-
-    rows: list[DiffLine] = []
-    old = new = 0
-    lines = patch.split("\n")
-    for line in lines[2:] if patch.startswith("--- ") else lines:
-        if found := re.match(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@", line):
-            old, new = int(found[1]), int(found[2])
-            rows.append(DiffLine("hunk", "", "", line))
-        elif line.startswith("+"):
-            rows.append(DiffLine("add", "", str(new), line[1:]))
-            new += 1
-        elif line.startswith("-"):
-            rows.append(DiffLine("del", str(old), "", line[1:]))
-            old += 1
-        elif line.startswith(" "):
-            rows.append(DiffLine("same", str(old), str(new), line[1:]))
-            old, new = old + 1, new + 1
-        elif line:
-            rows.append(DiffLine("note", "", "", _note_words(line.lstrip("#\\ "))))
-    return Diff(path, tuple(rows[:LINES]), max(0, len(rows) - LINES))
-
-
-def _note_words(text: str) -> str:
-    """What a patch says about itself, in the reader's language."""
-    import re
-
-    if found := re.fullmatch(r"binary: (\d+) -> (\d+) bytes", text):
-        return say("no text: {before} → {after} bytes", before=found[1], after=found[2])
-    if text in ("No newline at end of file", "only the permission to execute changes"):
-        return say(text)
-    return text
 
 
 # --- what was done --------------------------------------------------------------------------
