@@ -31,6 +31,7 @@ from satchel.goals.drawing.svg import to_svg  # noqa: E402 - same
 from satchel.goals.model import GoalReport, StepResult, Usage  # noqa: E402 - same
 from satchel.goals.plan_file import read_plan  # noqa: E402 - same
 from typing_at import Typing  # noqa: E402 - same
+from warm_start import warm_start  # noqa: E402 - same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -435,7 +436,7 @@ class Demo:
 
     def run(self, *words: str) -> str:
         """What a command prints on both streams, coloured, the same on every machine."""
-        return self._same(self._python("-m", "satchel", "--color", *words))
+        return self._same(self._satchel("--color", *words))
 
     def talk(self, *words: str, typed: tuple[tuple[str, str], ...]) -> str:
         """What somebody sees at a terminal that only ever adds lines."""
@@ -458,7 +459,7 @@ class Demo:
             typing.sees(until)
             typing.quiet(0.05)
             shown = replay(typing.raw)
-            report = json.loads(self._python("-m", "satchel", "goal", "show", words[-1], "--json"))
+            report = json.loads(self._satchel("goal", "show", words[-1], "--json"))
         running = set(re.findall(r"◐\x1b\[0m  (\S+)", shown))  # only their own process knows
         for one in report["steps"]:
             one["state"] = "running" if one["id"] in running else one["state"]
@@ -470,6 +471,15 @@ class Demo:
         text = text.replace(self.project, "~/demo").replace(self.home, "~")
         text = re.sub(r"[\d.]+ m?s to run, .*[\d.]+ m?s in all", TIMES, text)
         return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", TIME, text)
+
+    def _satchel(self, *words: str) -> str:
+        env = self._env()
+        if not warm_start().takes(words, env):
+            return self._python("-m", "satchel", *words)
+        status, out, _ = warm_start().run(words, self.project, env, "", merged=True)
+        if status not in {0, 1}:
+            raise SystemExit(out)
+        return out
 
     def _python(self, *words: str) -> str:
         done = subprocess.run(
@@ -493,7 +503,7 @@ class Demo:
             "PYTHONPATH": os.path.join(ROOT, "src"),
             "COLUMNS": str(COLUMNS),
             "SATCHEL_LANG": "en",
-            "PYTHONUTF8": "1",
+            "LANG": "C.UTF-8",
             "SATCHEL_MODEL": "anthropic:claude-sonnet-5",
             **model,
         }

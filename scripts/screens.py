@@ -106,6 +106,11 @@ def _edit(page: Page, _: Demo) -> None:
     page.locator("#text").press("End")
 
 
+def _looked(page: Page, _: Demo) -> None:
+    """Whatever the page looks at by itself is done."""
+    page.wait_for_function("() => !document.querySelector('.working')")
+
+
 SHOTS = (
     Shot("door", "/enter", inside=False, status=401),
     Shot("skills", "/skills"),
@@ -126,7 +131,7 @@ SHOTS = (
     Shot("goal-step", "/goals/release-1-2?step=review"),
     Shot("goal-asking", "/goals/letter-november"),
     Shot("goal-narrow", "/goals/release-1-2", width=NARROW),
-    Shot("health", "/health"),
+    Shot("health", "/health", _looked),
     Shot("nowhere", "/nowhere", status=404),
 )
 """Every page, in the order of the toolbar."""

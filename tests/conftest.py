@@ -26,6 +26,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if hasattr(signal, "SIGQUIT") and signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # which process all others of this run come from
+    os.environ.setdefault("WARM_KEEPER", str(os.getppid()))
+
 # The same examples for everyone on CI, so that a red run can be repeated.
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("local", deadline=None)

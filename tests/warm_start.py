@@ -1,13 +1,14 @@
-"""Commands that start without importing a provider's packages anew.
+"""Commands that start without importing everything anew.
 
-    python warm_start.py serve DESCRIPTOR       the process that has them; it forks for each command
+    python warm_start.py serve DESCRIPTOR PID   the process that has it; it forks for each command
     python warm_start.py run SOCKET WORD...     one such command, with the streams of this process
 
-Importing them takes seconds, and hundreds of tests run a command that needs them. So one process
-imports them, and nothing of Satchel; each command is a fork of it that goes on as `python -m
-satchel` would: its own folder, environment, streams and exit code. What Python reads from the
-environment when it starts cannot change any more: who gives such a variable gets a process of the
-old kind, and so does everybody with `WARM_START=0`.
+Importing takes a tenth of a second to some seconds, and thousands of tests run a command. So one
+process imports the packages and Satchel's modules, and runs nothing of them; each command is a fork
+of it that goes on as `python -m satchel` would: its own folder, environment, streams and exit code.
+What Python reads from the environment when it starts cannot change any more: who gives such a
+variable gets a process of the old kind, and so does everybody with `WARM_START=0`. Servers,
+workers and the snapshots of commands start cold, so that an import that is missing shows.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import json
 import os
 import runpy
 import shlex
+import shutil
 import signal
 import socket
 import struct
@@ -31,57 +33,75 @@ import sys
 import tempfile
 import termios
 import threading
+import time
 import traceback
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 PACKAGES = (
     "click", "yaml", "rich.live", "rich.markdown", "prompt_toolkit", "pydantic_ai",
     "pydantic_ai.models.anthropic", "pydantic_ai.models.openai", "dbos", "psycopg",
-    "temporalio.client", "temporalio.worker",
+    "temporalio.client", "temporalio.worker", "mcp", "mcp.server", "mcp.client.stdio", "httpx",
 )  # fmt: skip
 AT_START = ("PYTHON", "LC_", "LANG", "LD_")
 """How variables begin that only count when a process starts."""
-HEAVY = {"goal", "chat", "run"}
-"""Commands that import much; the others start in no time."""
+HARMLESS = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
+"""Those that change nothing here, or are taken care of."""
+OURS = (
+    "agent", "authoring", "catalogue", "detect", "goals", "integrations/mcp", "library",
+    "remote", "retelling", "runners", "security", "skill", "store", "tools",
+)  # fmt: skip
+"""Parts of Satchel whose modules commands use. Not the commands: their help speaks the language
+that they are imported in."""
+COLD = ("serve", "ui", "worker")
+"""Commands that stay: they start once, as people start them."""
+SOURCES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src")
 _LENGTH = struct.Struct("!I")
 
 
 @functools.cache
 def warm_start() -> WarmStart:
-    """One for all tests of this process."""
-    started = WarmStart()
-    atexit.register(started.close)
-    return started
+    """One for all tests of a run: importing everything takes seconds, and all cores wait for it."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None:
+        return WarmStart(tempfile.mkdtemp(prefix="warm-"), os.getpid())
+    folder = os.path.join(tempfile.gettempdir(), f"warm-{run}")
+    return WarmStart(folder, int(os.environ["WARM_KEEPER"]))  # see conftest.py
 
 
 class WarmStart:
     """Gives forks of a process that is warm."""
 
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="warm-")
-        self.address = os.path.join(self._folder.name, "socket")
+    def __init__(self, folder: str, keeper: int) -> None:
+        """Start it, unless another of this run's processes did; it ends with the keeper."""
+        self.address = os.path.join(folder, "socket")
         self._env = dict(os.environ)
-        listening = socket.socket(socket.AF_UNIX)
-        with listening:
-            listening.bind(self.address)
-            listening.listen(16)
-            number = listening.fileno()
-            self._process = subprocess.Popen(
-                [sys.executable, os.path.abspath(__file__), "serve", str(number)],
-                pass_fds=[number],
-                stdin=subprocess.PIPE,  # it ends when this one does
-            )
+        os.makedirs(folder, 0o700, exist_ok=True)
+        with open(os.path.join(folder, "lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.path.exists(self.address):
+                return
+            with socket.socket(socket.AF_UNIX) as listening:
+                listening.bind(self.address)
+                listening.listen(16)
+                number = str(listening.fileno())
+                command = [sys.executable, os.path.abspath(__file__), "serve", number, str(keeper)]
+                self._process = subprocess.Popen(
+                    command, pass_fds=[int(number)], stdin=subprocess.DEVNULL
+                )
 
     def takes(self, words: Sequence[str], env: Mapping[str, str]) -> bool:
-        """Whether a command can run here and gains by it."""
-        if not words or words[0] not in HEAVY or os.environ.get("WARM_START") == "0":
+        """Whether a command can run here."""
+        stays = "mcp" in words[-1:] or not set(COLD).isdisjoint(words)
+        if stays or os.environ.get("WARM_START") == "0":
+            return False
+        if env.get("PYTHONPATH", "").split(os.pathsep)[0] != SOURCES:
             return False
         given = {name: text for name, text in env.items() if name.startswith(AT_START)}
         ours = {name: text for name, text in self._env.items() if name.startswith(AT_START)}
-        for name in ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE"):
+        for name in HARMLESS:
             given.pop(name, None)
             ours.pop(name, None)
         return given == ours
@@ -99,9 +119,15 @@ class WarmStart:
         return start(self.address, words, folder, env, streams, terminal=terminal)
 
     def run(
-        self, words: Sequence[str], folder: str, env: Mapping[str, str], said: str
+        self,
+        words: Sequence[str],
+        folder: str,
+        env: Mapping[str, str],
+        said: str,
+        *,
+        merged: bool = False,
     ) -> tuple[int, str, str]:
-        """The same to its end: its exit code, and what it wrote."""
+        """The same to its end: its exit code, and what it wrote, on one stream or on two."""
         texts: list[str] = ["", ""]
 
         def read(number: int, source: int) -> None:
@@ -112,7 +138,7 @@ class WarmStart:
             given.write(said.encode())
             given.seek(0)
             pipes = [os.pipe(), os.pipe()]
-            streams = [given.fileno(), pipes[0][1], pipes[1][1]]
+            streams = [given.fileno(), pipes[0][1], pipes[0 if merged else 1][1]]
             started = self.start(words, folder, env, streams)
         threads = [
             threading.Thread(target=read, args=(number, pipe[0]))
@@ -128,12 +154,6 @@ class WarmStart:
             for thread in threads:
                 thread.join()
         return status, texts[0], texts[1]
-
-    def close(self) -> None:
-        """End the process; commands that run go on."""
-        self._process.kill()
-        self._process.communicate()
-        self._folder.cleanup()
 
 
 def start(
@@ -165,9 +185,11 @@ def start(
 
 
 def warm_command() -> str:
-    """What a shell runs instead of `python -m satchel`."""
+    """What a shell does before `python -m satchel`: go on warm, where that is possible."""
     here = os.path.abspath(__file__)
-    return shlex.join([sys.executable, "-S", "-E", here, "run", warm_start().address])
+    warm = shlex.join([sys.executable, "-S", "-E", here, "run", warm_start().address])
+    cold = "|".join(f"*' {name} '*" for name in COLD)
+    return f'case " $* " in {cold}|*\' mcp \') ;; *) exec {warm} "$@";; esac\n'
 
 
 class Started:
@@ -229,14 +251,15 @@ class Started:
         self._talk.close()
 
 
-def serve(listening: socket.socket) -> None:
+def serve(listening: socket.socket, keeper: int) -> None:
     """Fork for each command, until nobody is there any more."""
-    for name in PACKAGES:
+    folder = os.path.dirname(listening.getsockname())
+    sys.path.insert(1, SOURCES)
+    for name in (*PACKAGES, *_modules()):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    if any(name.partition(".")[0] == "satchel" for name in sys.modules):
-        raise RuntimeError("a package imported Satchel: commands would not start anew")
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _compile_rules()
+    threading.Thread(target=_end_with, args=(keeper, folder), daemon=True).start()
     gc.freeze()  # or each fork's collector would copy all of it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who watch
     while True:
@@ -249,8 +272,36 @@ def serve(listening: socket.socket) -> None:
         _watch(talk)
 
 
-def _end_with_parent() -> None:
-    os.read(0, 1)
+def _modules() -> Iterator[str]:
+    """Names of Satchel's modules, but for those that are programs."""
+    for part in OURS:
+        for folder, folders, files in os.walk(os.path.join(SOURCES, "satchel", part)):
+            folders[:] = [name for name in folders if name.isidentifier()]
+            below = os.path.relpath(folder, SOURCES).replace(os.sep, ".")
+            yield below
+            yield from (
+                f"{below}.{name[:-3]}"
+                for name in files
+                if name.endswith(".py") and not name.startswith("_")
+            )
+
+
+def _compile_rules() -> None:
+    """The one thing that is done before: it is the same for every command, and takes long."""
+    from satchel.security.rules import text_rules
+
+    for rule in text_rules():
+        for pattern in (*rule.any, *rule.all, *rule.unless):
+            pattern.search("")
+
+
+def _end_with(keeper: int, folder: str) -> None:
+    """End when that process did; commands that run go on."""
+    with contextlib.suppress(ProcessLookupError):
+        while True:
+            os.kill(keeper, 0)
+            time.sleep(1)
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
 
@@ -300,7 +351,7 @@ def _become(given: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
     sys.argv = ["satchel", *given["words"]]
     sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.FileIO(0), "utf-8")
     out = io.BufferedWriter(io.FileIO(1, "w"))
-    sys.stdout = sys.__stdout__ = io.TextIOWrapper(out, "utf-8")
+    sys.stdout = sys.__stdout__ = io.TextIOWrapper(out, "utf-8", line_buffering=os.isatty(1))
     wrong = io.BufferedWriter(io.FileIO(2, "w"))
     sys.stderr = sys.__stderr__ = io.TextIOWrapper(
         wrong, "utf-8", "backslashreplace", line_buffering=True
@@ -323,6 +374,6 @@ def _become(given: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
-        serve(socket.socket(fileno=int(sys.argv[2])))
+        serve(socket.socket(fileno=int(sys.argv[2])), int(sys.argv[3]))
     status = start(sys.argv[2], sys.argv[3:], os.getcwd(), os.environ, (0, 1, 2)).wait()
     sys.exit(status if status >= 0 else 128 - status)

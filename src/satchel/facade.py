@@ -9,11 +9,13 @@ print(satchel.why("code-review"))                      # what became of it
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from satchel._approval import Approved, approve, how_to_ask, meant, take, trust, untrust
 from satchel._first_skill import FIRST, write_first_skill
 from satchel._project import library_for
+from satchel.errors import AccessDenied
 from satchel.settings import load_settings
 
 if TYPE_CHECKING:
@@ -540,6 +542,17 @@ class Satchel:
             signer=signer_of,
         )
 
+    def store_of(self, skill: Skill) -> Store:
+        """The store that may change this very skill. The other one need not be in order for that.
+
+        Raises:
+            Refused: it ships with a product, or lies where Satchel does not write.
+            AccessDenied: as `store`.
+        """
+        from satchel.store.whose import whose
+
+        return self.store(whose(self.settings, skill))
+
     def scan(self, skill: Skill) -> Report:
         """What is dangerous in one skill, offered or not; what was accepted counts.
 
@@ -550,7 +563,9 @@ class Satchel:
         from satchel.security import scan_tree
         from satchel.store.scope import scope_of
 
-        scope = scope_of(self.settings, "global" if skill.source == "global" else "project")
+        scope: Scope | None = None
+        with suppress(AccessDenied):  # it leads elsewhere: nothing beside it was accepted here
+            scope = scope_of(self.settings, "global" if skill.source == "global" else "project")
         name = os.path.basename(skill.base_dir)
         try:
             return scan_tree(tree_of(skill), name=name, allow=self._allowances(scope))
@@ -561,12 +576,14 @@ class Satchel:
                 f"`{skill.base_dir}` cannot be read: {exc.strerror or exc}", "Check its permissions"
             ) from exc
 
-    def _allowances(self, scope: Scope) -> list[Allowance]:
+    def _allowances(self, scope: Scope | None) -> list[Allowance]:
         """Findings that were accepted, by the user or beside the lockfile."""
         from satchel.security.allow import FILE, gather
 
         config = self.settings.paths.config
         own = os.path.join(os.path.dirname(config), FILE) if config else ""
+        if scope is None:
+            return gather(own, "")[0]
         near = os.path.join(scope.root, FILE)
         return gather(own, near, [] if scope.name == "project" else [near])[0]
 

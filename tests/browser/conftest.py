@@ -6,6 +6,7 @@ that the Content-Security-Policy refused, an answer of 500. Any of these fails t
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 SLOW = 10_000
 """Milliseconds that a page has, on a machine where much else runs."""
+TRACED = os.environ.get("TRACE") == "1"
 _REPORT = pytest.StashKey[Any]()
 
 
@@ -107,7 +109,8 @@ def come(chromium, sessions, request, tmp_path) -> Iterator[Any]:
     """Opens windows: `come(house)`, with `dark=`, `zh=`, `width=`, `script=False`, `fresh=True`.
 
     One link opens one session, which later windows share unless they are to be `fresh`. After a
-    failure, a picture, the page and a trace of every window lie in the test's folder.
+    failure, a picture and the page of every window lie in the test's folder; with `TRACE=1`, which
+    takes a third longer, also a trace.
     """
     with ExitStack() as stack:
         visitors: list[Visitor] = []
@@ -126,7 +129,8 @@ def come(chromium, sessions, request, tmp_path) -> Iterator[Any]:
                 accept_downloads=False,
             )
             stack.callback(context.close)
-            context.tracing.start(snapshots=True, title=request.node.name)
+            if TRACED:
+                context.tracing.start(snapshots=True, title=request.node.name)
             made = Visitor(context, house)
             visitors.append(made)
             if known is None:
@@ -151,10 +155,11 @@ def _keep(visitor: Visitor, folder: Any, number: int) -> str:
     try:
         page.screenshot(path=folder / f"{name}.png", full_page=True)
         (folder / f"{name}.html").write_text(page.content(), encoding="utf-8")
-        visitor.context.tracing.stop(path=folder / f"{name}.zip")
+        if TRACED:
+            visitor.context.tracing.stop(path=folder / f"{name}.zip")
     except Error as exc:  # the failure of the test counts, not that of its picture
         words.append(f"not all was kept: {exc}")
-    words.append(f"see {folder}/{name}.png and .html; `playwright show-trace` shows the .zip")
+    words.append(f"see {folder}/{name}.png and .html; with TRACE=1, `playwright show-trace` a .zip")
     return "\n".join(words)
 
 

@@ -135,6 +135,12 @@ CHINESE = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _cold(monkeypatch):
+    """Every command once as people start it: what it forgot to import shows here."""
+    monkeypatch.setenv("WARM_START", "0")
+
+
 @pytest.mark.timeout(30)
 @pytest.mark.req("B5")
 @pytest.mark.parametrize("name", ENGLISH)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from satchel.detect.fitting import THRESHOLD, Signs, fit_of
-from satchel.detect.fusion import MEANING, WORDS, Leg, fuse
+from satchel.detect.fusion import MEANING, WORDS, Leg, fuse, mix
 from satchel.detect.twins import collapse, is_twin
 from satchel.skill import Head, Origin, Skill
 
@@ -107,3 +109,19 @@ def test_what_the_goal_tells_apart_is_no_copy():
 def test_short_descriptions_are_copies_only_under_one_name():
     assert not is_twin(skill("a", "Helps with it."), skill("b", "Helps with it."))
     assert is_twin(skill("a", "Helps with it."), skill("a", "Helps with it."))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_place_of_one_is_its_place_in_the_order(seed):
+    chance = random.Random(seed)
+    keys = [f"s{number}" for number in range(40)]
+    # Few scores, so that many are equal.
+    legs = {
+        name: Leg({key: float(chance.randrange(1, 4)) for key in chance.sample(keys, 25)})
+        for name in WORDS
+    }
+    mixed = mix(legs, WORDS)
+    for at, one in enumerate(fuse(legs, WORDS)):
+        assert mixed.of(one.key) == one
+        assert mixed.before(one) == at
+    assert mixed.of("nobody") is None

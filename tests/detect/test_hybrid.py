@@ -372,3 +372,19 @@ def test_a_shipped_skill_takes_no_request_for_its_verb():
         assert detector.look(goal, some).matches[0].name == "write-a-skill"
     # Who searches finds it all the same.
     assert detector.rank("write", some)[0].name == "write-a-skill"
+
+
+@pytest.mark.parametrize("goal", ["write an API", "write a skill", "apis", "make notes", "nothing"])
+def test_a_place_is_that_of_the_whole_order(goal):
+    skills = (
+        shipped("write-a-skill", "Writes a new skill. Use when somebody wants to write one."),
+        *(skill(f"api-{at}", f"Designs {'APIs ' * (at % 3)}and notes {at}") for at in range(9)),
+        skill("notes", "Writes notes and APIs"),
+    )
+    found = Hybrid()
+    order = [one.key for one in found.ranking(goal, skills, len(skills)).fused]
+    for one in skills:
+        place = found.place(goal, skills, one)
+        assert place.rank == (order.index(one.path) + 1 if one.path in order else 0)
+        ahead = order[: place.rank - 1] if place.rank else order
+        assert [match.skill.path for match, _ in place.ahead] == ahead[:3]

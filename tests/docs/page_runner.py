@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 import fixtures
-from warm_start import HEAVY, warm_command
+from warm_start import warm_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,10 +68,9 @@ class PageRunner:
         python = shlex.quote(sys.executable)
         for name, command in {"satchel": f"{python} -m satchel", "python": python}.items():
             path = os.path.join(bin_folder, name)
-            # Commands that import much are started by a process that has it.
-            warm = f'case $1 in {"|".join(sorted(HEAVY))}) exec {warm_command()} "$@";; esac\n'
+            # Commands are started by a process that has imported what they need.
             with open(path, "w", encoding="utf-8") as file:
-                file.write("#!/bin/sh\n" + (warm if name == "satchel" else ""))
+                file.write("#!/bin/sh\n" + (warm_command() if name == "satchel" else ""))
                 file.write(f'exec {command} "$@"\n')
             os.chmod(path, 0o755)
         kept = {

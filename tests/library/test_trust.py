@@ -163,6 +163,22 @@ def test_what_the_user_made_and_then_imports_is_bound(tmp_path):
     assert book.binding(str(tmp_path)).heads == ("h",)
 
 
+def test_what_the_user_made_is_remembered_until_it_is_revoked(tmp_path):
+    path = str(tmp_path / "trust.json")
+    one, other = (seal(MemoryTree({"SKILL.md": text})) for text in (b"1", b"2"))
+    book = TrustBook(path)
+    book.approve("/skills/mine", "own")
+    book.approve_all([("/skills/mine", "skill", one, "1")], made=True)
+    book.approve("/skills/mine", "skill", other, "2")
+    row = TrustBook(path).folders()["/skills/mine"]
+    assert (row.kind, row.digests, row.made) == (
+        "skill", (other.digest, one.digest), (one.digest,)
+    )  # fmt: skip
+    book.revoke("/skills/mine")
+    book.approve("/skills/mine", "skill", one, "1")
+    assert TrustBook(path).folders()["/skills/mine"].made == ()
+
+
 def test_approving_a_skill_takes_nothing_from_its_project(tmp_path):
     book = TrustBook(None)
     book.approve(str(tmp_path), "project")
@@ -243,6 +259,7 @@ def test_approvals_of_the_first_version(project, tmp_path):
         {"version": 2, "folders": {"/a": {"kind": "everything", "since": ""}}},
         {"version": 2, "folders": {"/a": {"kind": "skill", "digests": "sha256:x", "since": ""}}},
         {"version": 2, "folders": {"/a": {"kind": "skill", "digests": [1], "since": ""}}},
+        {"version": 2, "folders": {"/a": {"kind": "skill", "made": "sha256:x", "since": ""}}},
         {"version": 2, "folders": []},
     ],
 )

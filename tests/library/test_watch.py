@@ -63,3 +63,14 @@ def test_it_says_what_was_touched(tmp_path):
     finally:
         watcher.close()
     assert watcher.touched() is None  # nobody looks any more
+
+
+def test_a_library_that_is_closed_watches_no_more(tmp_path):
+    """The system has few watchers: whoever opens many libraries must be able to give them back."""
+    make_skill(tmp_path / "skills", "one")
+    library = Library([str(tmp_path / "skills")])
+    watcher = library.watch()
+    assert watcher.is_alive
+    library.close()
+    assert not watcher.is_alive
+    assert library.refresh().get("one") is not None

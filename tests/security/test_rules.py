@@ -43,6 +43,8 @@ def test_a_rule_says_what_it_is(name):
     assert not rule.fix.endswith(".")
     for sentence in (rule.what, rule.why, rule.fix):
         assert "safe" not in sentence.split()
+    for pattern in (*rule.any, *rule.all, *rule.unless):
+        pattern.search("")  # compiled when first tried: here if nowhere else
 
 
 def test_words_that_decide_are_in_lower_case():

@@ -257,6 +257,28 @@ def test_every_thread_may_scan():
     assert all(names(report) == names(here) for report in found)
 
 
+def test_a_process_ends_in_silence_while_threads_wait():
+    """Each scanner belongs to a thread, and complains when another lets go of it."""
+    import subprocess
+    import sys
+
+    code = f"""
+import threading
+from satchel.security import scan_tree
+from satchel.skill.tree import MemoryTree
+done, never = threading.Barrier(3), threading.Event()
+def work():
+    scan_tree(MemoryTree({{"run.sh": {BAD.encode()!r}}}))
+    done.wait(30)
+    never.wait()
+for _ in range(2):
+    threading.Thread(target=work, daemon=True).start()
+done.wait(30)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
+
+
 def test_rules_of_ones_own_are_used(tmp_path):
     path = tmp_path / "own.yar"
     path.write_text(

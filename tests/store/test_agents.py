@@ -374,6 +374,17 @@ def test_an_older_copy_is_shown_and_brought_up_to_date(desk):
     assert sorted(os.listdir(desk.project / ".claude")) == ["skills"]
 
 
+@pytest.mark.parametrize("how", ["refresh", "unlink"])
+def test_a_repository_in_a_copy_is_kept_and_where_is_said(desk, how):
+    desk.link("code-review", CLAUDE, "copy")
+    (desk.project / ".claude/skills/code-review/.git").mkdir()
+    source = desk.project / ".agents/skills/code-review"
+    (source / "SKILL.md").write_text("---\nname: code-review\ndescription: New.\n---\nNew\n")
+    (done,) = desk.refresh() if how == "refresh" else [desk.unlink("code-review", CLAUDE)]
+    assert done.action == ("refreshed" if how == "refresh" else "removed")
+    assert os.path.isdir(os.path.join(done.note, ".git"))
+
+
 def test_a_copy_of_what_is_not_offered_any_more_is_left_and_said(desk):
     desk.link("code-review", CLAUDE, "copy")
     (done,) = desk.refresh(trust="none")

@@ -354,6 +354,29 @@ def test_a_stage_goes_away_with_its_owner(project, scope):
     here.close()  # once more does no harm
 
 
+@pytest.mark.skipif(os.name == "nt", reason="modes are POSIX")
+def test_folders_that_may_not_be_written_are_removed_with_the_rest(tmp_path, monkeypatch):
+    import shutil
+
+    from satchel.store.stage import remove_tree
+
+    inner = tmp_path / "gone/inner"
+    inner.mkdir(parents=True)
+    (inner / "file").write_text("x")
+    (tmp_path / "kept").mkdir(mode=0o500)
+    (inner / "link").symlink_to(tmp_path / "kept")
+    inner.chmod(0o500)
+    really = shutil.rmtree
+
+    def as_a_user(path, **_named):
+        if stat.S_IMODE(os.stat(inner).st_mode) == 0o700:  # whoever runs this may be root
+            really(path)
+
+    monkeypatch.setattr(shutil, "rmtree", as_a_user)
+    assert remove_tree(str(tmp_path / "gone"))
+    assert stat.S_IMODE(os.stat(tmp_path / "kept").st_mode) == 0o500
+
+
 def test_a_staged_folder_elsewhere_is_refused(scope, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -184,6 +184,12 @@ def test_a_wrong_id_or_no_choice_is_said_beside_the_list(visit, repository):
     assert visit.post(address, data={"ids": ["greet", "wave"]}).status_code == 422
     twice = visit.post(address, data={"take": ["0", "1"], "ids": ["wave", "wave"]})
     assert "Two skills cannot have one id" in twice.text
+    # What was typed and ticked is still there.
+    kept = visit.post(address, data={"take": ["1"], "ids": ["my-own", "BAD <ID>"]}).text
+    assert 'value="my-own"' in kept
+    assert 'value="BAD &lt;ID&gt;"' in kept
+    assert re.search(r'name="take" value="0" aria-label="greet">', kept)
+    assert re.search(r'name="take" value="1" aria-label="wave" checked>', kept)
     every = visit.post(address, data={"everything": "1"})
     assert every.headers["location"].startswith("/plans/")
 
@@ -239,3 +245,48 @@ def test_a_name_of_which_no_id_can_be_made_asks_for_one(visit, project):
     taken = visit.post("/skills/add", data={**typed, "own": "weekly"})
     assert taken.status_code == 422
     assert "exists already" in taken.text
+
+
+# --- a scope that cannot be used ------------------------------------------------------------
+
+
+@pytest.fixture
+def astray(project, tmp_path):
+    """The project's folder for skills leads out of it."""
+    (tmp_path / "elsewhere").mkdir()
+    (project / ".agents").mkdir()
+    (project / ".agents/skills").symlink_to(tmp_path / "elsewhere")
+    file = make_skill(tmp_path / ".config/agents/skills", "mine", "Mine. Use when.", body="Do.")
+    return "~/.config/agents/skills/mine", file
+
+
+@pytest.mark.req("B11")
+def test_a_scope_that_leads_elsewhere_is_one_trouble_on_the_page(visit, astray):
+    for address in ("/history", "/skills/add", "/skills/add?scope=global", "/skills/import"):
+        answer = visit.get(address)
+        assert answer.status_code == 200
+        assert answer.text.count("leads outside the project") == 1
+        assert "Replace the link by a folder" in answer.text
+    form = visit.get("/skills/add").text
+    assert 'value="project" disabled>' in form
+    assert 'value="global" checked>' in form
+    assert visit.post("/skills/add", data={"name": "more", "scope": "global"}).status_code == 303
+    refused = visit.post("/skills/add", data={"name": "kept", "description": "Typed."})
+    assert refused.status_code == 422
+    assert "Typed." in refused.text
+
+
+@pytest.mark.req("B7", "B11")
+def test_the_skills_of_the_other_scope_can_be_looked_at_and_changed(visit, astray):
+    ref, file = astray
+    for address in ("/skill", "/skill/edit", "/skills/row"):
+        assert visit.get(address, params={"ref": ref}).status_code == 200, address
+    page = visit.get("/skill/edit", params={"ref": ref}).text
+    digest = re.search(r'name="digest" value="(\w+)"', page)
+    assert digest is not None
+    with open(file, encoding="utf-8") as stream:
+        text = stream.read() + "More.\n"
+    data = {"digest": digest[1], "text": text}
+    assert visit.post("/skill/edit", params={"ref": ref}, data=data).status_code == 303
+    assert visit.get("/api/skill", params={"ref": ref}).json()["editable"]
+    assert visit.post("/skills/remove", params={"ref": ref}).status_code == 303

@@ -9,6 +9,7 @@ import pytest
 
 from satchel.errors import InvalidInput, NotFound, Refused
 from satchel.store.sources import source_of
+from satchel.store.sources.git import GitSource
 from satchel.ui.addresses import check_elsewhere, check_public, is_public
 
 
@@ -88,12 +89,61 @@ def test_git_does_not_go_where_a_public_server_points_to(tmp_path):
     here = ThreadingHTTPServer(("127.0.0.1", 0), Pointing)
     for server in (there, here):
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    for stays in (True, False):
+    for pinned in (("127.0.0.1",), ()):
         source = source_of(f"http://127.0.0.1:{here.server_port}/o/r", base=str(tmp_path))
-        source.stays = stays  # pyright: ignore[reportAttributeAccessIssue]
+        assert isinstance(source, GitSource)
+        source.pinned = pinned
         with pytest.raises(NotFound), source.fetch():
             pass
-        assert bool(asked) is not stays
+        assert bool(asked) is not bool(pinned)
     for server in (there, here):
         server.shutdown()
         server.server_close()
+
+
+def test_git_goes_where_the_name_led_when_it_was_looked_at(tmp_path):
+    """`localhost` stands for a name that leads to this machine when it is asked a second time."""
+    asked: list[str] = []
+
+    class Neighbour(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Neighbour)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    for host, pinned, comes in (
+        ("localhost", ("127.0.0.2",), False),
+        ("nowhere.example", ("127.0.0.1",), True),
+    ):
+        source = source_of(f"http://{host}:{server.server_port}/o/r", base=str(tmp_path))
+        assert isinstance(source, GitSource)
+        source.pinned = pinned
+        with pytest.raises(NotFound), source.fetch():
+            pass
+        assert bool(asked) is comes
+    server.shutdown()
+    server.server_close()
+
+
+def test_who_is_elsewhere_fetches_over_https_alone(tmp_path):
+    for text in ("git@8.8.8.8:o/r", "ssh://git@8.8.8.8/o/r", "git://8.8.8.8/o/r"):
+        source = source_of(text, base=str(tmp_path))
+        assert isinstance(source, GitSource)
+        source.pinned = check_public(source)
+        with pytest.raises(Refused, match="only over https"), source.fetch():
+            pass
+
+
+def test_a_git_that_cannot_be_kept_to_an_address_is_not_used(tmp_path, monkeypatch):
+    program = tmp_path / "git"
+    program.write_text("#!/bin/sh\necho git version 2.36.1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    source = source_of("https://8.8.8.8/o/r", base=str(tmp_path))
+    assert isinstance(source, GitSource)
+    source.pinned = ("8.8.8.8",)
+    with pytest.raises(Refused, match="too old"), source.fetch():
+        pass

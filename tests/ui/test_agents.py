@@ -31,7 +31,7 @@ def test_agents_that_look_into_its_folder_see_it(here):
     assert "Claude Code" in text
     assert "not there" in text
     assert "looks into its own folder" in text
-    assert "further agents, not used here" in text
+    assert "further agents that Satchel knows" in text
 
 
 def test_a_switch_links_and_unlinks(here, project):

@@ -65,6 +65,19 @@ def test_a_script_comes_in_by_the_link_and_changes_something(visit):
     assert visit.get("/api/session").json()["csrf"] == csrf
 
 
+def test_a_name_of_which_no_id_can_be_made_comes_with_one(visit):
+    refused = send(visit, "POST", "/api/skills", json={"name": "会议纪要"})
+    assert refused.status_code == 422
+    assert "id" in refused.json()["error"]["hint"]
+    made = send(visit, "POST", "/api/skills", json={"name": "会议纪要", "id": "meeting-notes"})
+    assert made.json()["ids"] == ["meeting-notes"]
+    other = send(visit, "POST", "/api/skills", json={"name": "Release notes", "id": "notes"})
+    assert other.json()["ids"] == ["notes"]
+    for wrong in ("../x", "No Good", "x" * 65):
+        asked = {"name": "x", "id": wrong}
+        assert send(visit, "POST", "/api/skills", json=asked).status_code == 422
+
+
 def test_a_script_without_a_token_is_told_what_to_do(visit):
     visit.client.cookies.clear()
     for body in ({}, {"token": "guessed"}, {"password": "guessed-password"}):

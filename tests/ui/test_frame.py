@@ -24,6 +24,31 @@ def test_a_page_speaks_the_language_of_its_reader(visit):
     assert "没有这个页面" in visit.get("/nowhere").text
 
 
+def test_who_signed_out_is_told_so_in_a_language_of_their_choice(visit):
+    out = visit.post("/leave").headers["location"]
+    door = visit.get(out)
+    assert "You are signed out" in door.text
+    assert "I came in before" not in door.text
+    asked = visit.client.post(
+        "/language", data={"name": "zh"}, headers={"Referer": f"http://127.0.0.1{out}"}
+    )
+    assert (asked.status_code, asked.headers["location"]) == (303, out)
+    assert 'lang="zh-CN"' in visit.get("/enter").text
+    visit.client.cookies.clear()
+    assert "You are signed out" not in visit.get("/enter").text
+    led = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert "I came in before" in visit.get("/enter", headers=led).text
+
+
+def test_what_only_a_script_can_do_is_not_shown_without_one(visit):
+    with visit.satchel.store().plan_add("press-juice") as plan:
+        visit.satchel.store().carry_out(plan)
+    listed = visit.get("/skills", params={"open": ".agents/skills/press-juice"}).text
+    assert '<p class="pale by-script">One moment' in listed
+    assert '<noscript><p><a href="/skills/row?' in listed
+    assert '<p class="pale waiting by-script">Looking' in visit.get("/health").text
+
+
 def test_nothing_of_a_page_may_run_but_our_own_script(visit):
     policy = visit.get("/nowhere").headers["content-security-policy"]
     assert "default-src 'none'" in policy

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from importlib import import_module
+from typing import Any
 
 import pytest
 from starlette.exceptions import HTTPException
@@ -13,9 +14,9 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from satchel.facade import Satchel
-from satchel.ui.access import IDLE, LINK, MOST_STREAMS, Access
+from satchel.ui.access import IDLE, LINK, MOST_STREAMS, RENEW, Access
 from satchel.ui.app import API, PAGES, make_app
-from satchel.ui.bodies import ORDINARY, Body
+from satchel.ui.bodies import ORDINARY, UPLOAD, Body, limit_of
 from ui_dom import EVIL, check
 
 SEEN = ("/skills", "/goals", "/health", "/catalogue", "/history", "/skills/add", "/skills/import")
@@ -88,6 +89,59 @@ def test_what_a_proxy_claims_is_not_believed(visit):
     token = visit.access.new_link()
     answer = visit.get(f"/enter?token={token}", headers={"X-Forwarded-Proto": "https"})
     assert "Secure" not in answer.headers["set-cookie"]
+
+
+@contextlib.contextmanager
+def house_of(project, access, base="http://127.0.0.1", **more):
+    """A server of its own, and a client of it."""
+    satchel = Satchel.for_project(project, trust="all")
+    app = make_app(satchel, access, **more)
+    with TestClient(app, base_url=base, follow_redirects=False) as client:
+        yield client
+    satchel.close()
+
+
+def test_a_name_of_its_own_keeps_its_sessions_to_itself(project):
+    """Cookies know no ports: those of 127.0.0.1 go to every server there."""
+    access, names = Access(), ["Notes.localhost"]
+    with house_of(project, access, "http://notes.localhost:8790", hosts=names, homes=names) as home:
+        assert not access.strangers
+        token = access.new_link()
+        led = home.get(f"/enter?token={token}", headers={"Host": "127.0.0.1:8790"})
+        assert led.status_code == 303
+        assert led.headers["location"] == f"http://notes.localhost:8790/enter?token={token}"
+        assert "set-cookie" not in led.headers
+        assert home.get(led.headers["location"]).headers["location"] == "/skills"
+        cookie = {"Cookie": f"satchel={home.cookies['satchel']}"}
+        assert home.get("/api/session", headers=cookie).status_code == 200
+        for host in ("127.0.0.1:8790", "localhost:8790", "[::1]:8790"):
+            there = {**cookie, "Host": host}
+            assert home.get("/api/session", headers=there).status_code == 421
+            assert home.get("/skills", headers=there).headers["location"].startswith("http://notes")
+            assert (
+                home.get("//evil.example", headers=there)
+                .headers["location"]
+                .startswith("http://notes.localhost:8790/")
+            )
+            refused = home.post("/api/enter", json={"token": access.new_link()}, headers=there)
+            assert refused.status_code == 421
+            assert "set-cookie" not in refused.headers
+        assert home.get("/skills", headers={"Host": "other.localhost"}).status_code == 421
+
+
+def test_who_comes_through_a_proxy_or_by_a_name_sits_elsewhere(project, tmp_path):
+    every: list[dict[str, Any]] = [{"https": True}, {"hosts": ["skills.example"]}]
+    for more in every:
+        access = Access()
+        with house_of(project, access, **more) as client:
+            token = access.new_link()
+            entered = client.post("/api/enter", json={"token": token}).json()
+            mark = {"X-Satchel-CSRF": entered["csrf"]}
+            cookie = client.cookies["satchel"]
+            headers = {**mark, "Cookie": f"satchel={cookie}"}
+            form = {"source": str(tmp_path)}
+            answer = client.post("/skills/import/git", data=form, headers=headers)
+            assert answer.status_code == 422, more
 
 
 @pytest.mark.parametrize("path", ["http://evil.example/skills", "evil", "*", "/a\x00b", "/a\r\nb"])
@@ -189,6 +243,70 @@ def test_who_signed_out_stays_out_whatever_their_cookie_says(visit):
     assert visit.get("/skills", headers=cookie).headers["location"] == "/enter"
     again = visit.client.post("/undo", headers={**cookie, "X-Satchel-CSRF": mark})
     assert again.status_code == 401
+    out = visit.client.post("/leave", headers={**cookie, "X-Satchel-CSRF": mark})
+    assert (out.status_code, out.headers["location"]) == (303, "/enter")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_what_is_sent_after_a_session_ended_is_answered_for_people(visit, language):
+    mark = visit.csrf
+    visit.client.cookies.clear()
+    headers = {"X-Satchel-CSRF": mark, "Accept-Language": language}
+    typed = {"digest": "0123456789", "text": f"hours of work {EVIL}\n" + "工作" * 200_000}
+    for sent in ({"data": typed}, {"files": {name: (None, one) for name, one in typed.items()}}):
+        door = visit.client.post("/skill/edit?ref=mine", headers=headers, **sent)
+        assert (door.status_code, door.headers["content-type"][:9]) == (401, "text/html")
+        assert 'role="alert"' in door.text
+        assert "hours of work" in door.text
+        assert "工作" * 200_000 in door.text
+        assert "0123456789" not in door.text
+        check(door.text)
+    for sent in (b"\xff=%ff%zz", b"&" * 5_000, b"text=" + b"y " * 3_000_000):
+        odd = {**headers, "Content-Type": "application/x-www-form-urlencoded"}
+        assert visit.client.post("/skill/edit", content=sent, headers=odd).status_code in {401, 413}
+    for path in ("/goals/x/answer", "/skill/edit/check?ref=mine", "/skills/import/zip"):
+        note = visit.client.post(path, headers={**headers, "HX-Request": "true"})
+        assert (note.status_code, note.headers["content-type"][:9]) == (401, "text/html")
+        assert note.headers["hx-retarget"] == "#notes"
+        assert "hx-redirect" not in note.headers, "it would lead away from what was typed"
+        assert note.text.lstrip().startswith("<div")
+        check(note.text)
+    script = visit.client.post("/api/undo", json={"number": 1}, headers=headers)
+    assert script.status_code == 401
+    assert script.json()["error"]["code"] == "SIGNED_OUT"
+    assert "{" not in visit.client.get("/live", headers=headers).text
+
+
+def test_a_cookie_in_use_lives_as_long_as_its_session(project):
+    now = [0.0]
+    access = Access(clock=lambda: now[0])
+    with house_of(project, access) as client:
+        client.get(f"/enter?token={access.new_link()}")
+        secret = client.cookies["satchel"]
+        assert "set-cookie" not in client.get("/nowhere").headers
+        now[0] += RENEW
+        assert "set-cookie" not in client.get("/static/satchel.css?v=1").headers
+        given = client.get("/nowhere").headers["set-cookie"]
+        assert given.startswith(f"satchel={secret};")
+        for flag in ("HttpOnly", "SameSite=strict", "Path=/", f"Max-Age={int(IDLE)}"):
+            assert flag in given
+        assert "set-cookie" not in client.get("/nowhere").headers
+        now[0] += RENEW
+        headers = {"X-Satchel-CSRF": client.get("/api/session").json()["csrf"]}
+        now[0] += RENEW
+        gone = client.post("/leave", headers=headers).headers.get_list("set-cookie")
+        assert len(gone) == 1
+        assert secret not in gone[0]
+
+
+def test_who_comes_in_is_in_even_if_nobody_can_be_told_the_next_link(visit, monkeypatch):
+    def broken(_: str) -> None:
+        raise BrokenPipeError
+
+    visit.client.cookies.clear()
+    monkeypatch.setattr(visit.access, "announce", broken)
+    assert visit.get(f"/enter?token={visit.access.new_link()}").status_code == 303
+    assert visit.get("/nowhere").status_code == 404
 
 
 def test_a_session_that_nobody_uses_ends():
@@ -268,6 +386,32 @@ def test_a_wrong_password_costs_time_and_the_right_one_opens(guarded):
     assert access.enter_by_password("correct horse battery", "elsewhere") is not None
 
 
+def test_behind_a_proxy_a_stranger_who_guesses_locks_out_only_themselves(project):
+    access = Access(password="correct horse battery", clock=lambda: 1_000.0)
+    wrong, right = {"password": "wrong-password"}, {"password": "correct horse battery"}
+    with house_of(project, access, hosts=["skills.example"], https=True) as client:
+        for said in ("203.0.113.9", "198.51.100.1, 203.0.113.9", "forged,203.0.113.9"):
+            answer = client.post("/enter", data=wrong, headers={"X-Forwarded-For": said})
+            assert answer.status_code == 403
+        assert access.closed_for("203.0.113.9") > 0
+        assert not access.closed_for("198.51.100.1")
+        client.post("/enter", data=wrong, headers={"X-Forwarded-For": "2001:db8:1:2::3"})
+        near = client.post("/enter", data=right, headers={"X-Forwarded-For": "2001:db8:1:2:9::1"})
+        assert near.status_code == 403, "of a long address only the network counts"
+        headers = {"X-Forwarded-For": "203.0.113.9, 198.51.100.7"}
+        assert client.post("/enter", data=right, headers=headers).status_code == 303
+        odd = client.post("/enter", data=wrong, headers={"X-Forwarded-For": EVIL})
+        assert odd.status_code == 403
+        assert access.closed_for("testclient") > 0
+
+
+def test_without_a_proxy_nobody_says_where_they_are(guarded):
+    client, access = guarded
+    client.post("/enter", data={"password": "wrong"}, headers={"X-Forwarded-For": "203.0.113.9"})
+    assert access.closed_for("testclient") > 0
+    assert not access.closed_for("203.0.113.9")
+
+
 def test_wrong_passwords_at_once_are_looked_at_once():
     now = [0.0]
     access = Access(password="correct horse battery", clock=lambda: now[0])
@@ -328,6 +472,28 @@ def test_a_forged_request_changes_nothing(visit, case):
     assert answer.status_code == 403
     assert answer.json()["error"]["code"] == "FORGED"
     assert not [one for one in visit.satchel.refresh() if one.id == "forged"]
+
+
+def test_a_refusal_replaces_no_part_of_a_page(visit):
+    headers = {"HX-Request": "true", "X-Satchel-CSRF": "of-an-earlier-session"}
+    answer = visit.client.post("/skills/add/check", headers=headers)
+    assert (answer.status_code, answer.headers["hx-retarget"]) == (403, "#notes")
+
+
+def test_a_form_of_another_session_is_refused_and_its_text_is_given_back(visit):
+    typed = {"name": "short", "description": f"hours of work {EVIL}", "scope": "project"}
+    headers = {"Origin": "http://127.0.0.1"}
+    answer = visit.client.post("/skills/add?csrf=of-before", data=typed, headers=headers)
+    assert (answer.status_code, answer.headers["content-type"][:9]) == (403, "text/html")
+    assert "Your text for “Name”" in answer.text
+    assert ">\nshort</textarea>" in answer.text
+    assert "hours of work" in answer.text
+    assert ">\nproject<" not in answer.text
+    check(answer.text)
+    foreign = {"Origin": "http://evil.example"}
+    answer = visit.client.post("/skills/add?csrf=of-before", data=typed, headers=foreign)
+    assert answer.headers["content-type"][:10] == "text/plain"
+    assert "hours" not in answer.text
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "TRACE", "PROPFIND", "post"])
@@ -398,6 +564,16 @@ def test_no_header_is_injected(visit, value):
 def test_a_form_that_is_too_large_is_refused(visit):
     answer = visit.post("/skills/add", data={"name": "x", "description": "y" * (ORDINARY + 1)})
     assert answer.status_code == 413
+
+
+def test_only_uploads_may_be_as_large_as_uploads(visit):
+    for path in ("/skills/import/zip", "/skills/import/folder", "/api/plans/zip"):
+        assert limit_of(path) == UPLOAD
+    for path in ("/skills/import/git", "/skills/import/key", "/skills/import/key/cancel",
+                 "/skills/import/zip/x", "/api/plans/zipped"):  # fmt: skip
+        assert limit_of(path) == ORDINARY
+        answer = visit.post(path, content=b"y" * (ORDINARY + 1))
+        assert answer.status_code == 413
 
 
 def test_a_body_is_counted_whatever_was_announced():

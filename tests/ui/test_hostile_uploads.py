@@ -13,6 +13,8 @@ import pytest
 
 from ui_dom import EVIL, check
 
+DOABLE = "It can be undone afterwards."
+"""What a plan says that somebody can agree to."""
 SKILL = b"---\nname: one\ndescription: Does things. Use when asked.\n---\nDo.\n"
 
 
@@ -125,7 +127,7 @@ def test_an_archive_is_refused_and_leaves_nothing(visit, case):
             answer = visit.get(answer.headers["location"])
         if answer.headers["content-type"].startswith("text/html"):
             check(answer.text)
-        assert "Import it" not in answer.text
+        assert DOABLE not in answer.text, "it may be installed"
     answer = visit.post("/api/plans/zip", content=ARCHIVES[case])
     if answer.status_code == 201:  # read, and its skill refused
         assert {step["action"] for step in answer.json()["steps"]} == {"refused"}
@@ -221,6 +223,7 @@ def test_a_hostile_skill_is_shown_as_text_before_it_is_taken(visit):
     place = answer.headers["location"]
     page = check(visit.get(place).text)
     assert "one" in page.text
+    assert DOABLE in page.text
     key = place.split("/")[2].split("?")[0]
     for path in ("SKILL.md", "(x-evil).txt", "../../etc/passwd", EVIL):
         for headers in ({}, {"HX-Request": "true"}):
@@ -239,10 +242,25 @@ def test_an_upload_that_is_too_large_is_stopped(visit, monkeypatch):
     assert answer.status_code == 413
 
 
-def test_uploads_leave_nothing_behind(visit):
+def _archives(visit) -> list[str]:
+    """Uploads that are kept."""
     state = visit.satchel.settings.paths.state
-    left = [name for _, _, names in os.walk(os.path.join(state, "uploads")) for name in names]
-    assert not [name for name in left if name == "archive.zip"]
+    walk = os.walk(os.path.join(state, "uploads"))
+    return sorted(name for _, _, names in walk for name in names if not name.endswith(".alive"))
+
+
+def test_uploads_leave_nothing_behind(visit):
+    before = _archives(visit)  # of plans that still wait
+    several = zipped(ONE, ("two/SKILL.md", SKILL.replace(b"one", b"two")))
+    answer = visit.post("/skills/import/zip", files={"file": ("x.zip", several)})
+    place = answer.headers["location"]
+    assert place.startswith("/skills/import/"), "nobody is asked which"
+    assert len(_archives(visit)) > len(before), "what is asked about is kept"
+    assert visit.post(f"{place}/cancel").status_code == 303
+    assert _archives(visit) == before
+    for case in ("no archive", "no skill", "half an archive"):
+        visit.post("/skills/import/zip", files={"file": ("x.zip", ARCHIVES[case])})
+        assert _archives(visit) == before, case
 
 
 @pytest.mark.parametrize(

@@ -100,11 +100,27 @@ def test_an_engine_that_is_open_after_the_end_is_closed(satchel, slow):
     assert [(one.opened, one.closed) for one in slow] == [(1, 1)]
 
 
-class Alive:
-    """A process that goes on."""
+class Process:
+    """A process that goes on till somebody says that it ended."""
 
-    def poll(self) -> None:
-        """It has not ended."""
+    def __init__(self) -> None:
+        self.code: int | None = None
+
+    def poll(self) -> int | None:
+        return self.code
+
+
+class Starts(list[str]):
+    """The goals that processes were started for."""
+
+    last: Process
+
+    def come_to(self, count: int) -> None:
+        """Wait till so many were started."""
+        end = time.monotonic() + 10
+        while len(self) < count:
+            assert time.monotonic() < end, self
+            time.sleep(0.02)
 
 
 class Fails:
@@ -119,11 +135,12 @@ class Fails:
 @pytest.fixture
 def starts(visit):
     """The goals that processes were started for; none of them does anything."""
-    found: list[str] = []
+    found = Starts()
 
     def start(_, goal_id, *__, **___):
         found.append(goal_id)
-        return Background(cast("Any", Alive()), "", 0)
+        found.last = Process()
+        return Background(cast("Any", found.last), "", 0)
 
     visit.client.app.house.goals.start = start
     return found
@@ -151,8 +168,68 @@ def test_three_clicks_start_one_process(visit, starts, prefix):
     data = {"json": {"step": "ask"}} if prefix else {"data": {"step": "ask"}}
     for _ in range(3):
         assert visit.post(f"{prefix}/goals/week/answer", **data).status_code in {200, 303}
-    # The process that went on before may have ended at the question: the answer is for another.
+    assert starts == ["week"]
+    # That process came to its end before it heard of the answer: the answer is for another.
+    starts.last.code = 8
+    starts.come_to(2)
     assert starts == ["week", "week"]
+
+
+def go_on(visit):
+    """What a process does."""
+
+    async def run():
+        async with LocalEngine(Fails(), local_folder(visit.satchel.settings)) as engine:
+            await engine.resume("week")
+            return await engine.wait("week")
+
+    return asyncio.run(run())
+
+
+TWO = (ASK, Step("too", "human", prompt="And this?"))
+
+
+def test_a_process_that_begins_hears_of_both_answers(visit, starts):
+    begin(visit, *TWO, Step("b", prompt="x", needs=("ask", "too")))
+    for step in ("ask", "too"):
+        assert visit.post("/goals/week/answer", data={"step": step}).status_code == 303
+    assert starts == ["week"]
+    assert go_on(visit).state == "done"
+    starts.last.code = 0
+    time.sleep(1.0)  # somebody looks whether it was heard
+    assert starts == ["week"]
+
+
+def test_a_server_that_ends_leaves_no_answer_unheard(visit, starts):
+    begin(visit, *TWO)
+    for step in ("ask", "too"):
+        visit.post("/goals/week/answer", data={"step": step})
+    assert starts == ["week"]
+    visit.client.portal.call(visit.client.app.house.goals.close)
+    assert starts == ["week", "week"]
+
+
+def test_who_lets_tools_write_has_a_process_that_may(visit, starts):
+    begin(visit, *TWO)
+    visit.post("/goals/week/answer", data={"step": "ask"})
+    visit.post("/goals/week/answer", data={"step": "too", "allow": "1"})
+    assert starts == ["week", "week"]
+
+
+def test_another_goal_of_the_same_name_is_drawn_anew(visit):
+    first, second = (Step("a", prompt="go"), Step("b", prompt="go")), (Step("c", prompt="go"), ASK)
+    begin(visit, *first)
+    assert 'href="/goals/week?step=a"' in visit.get("/goals/week").text
+
+    async def forget() -> None:
+        async with LocalEngine(Fails(), local_folder(visit.satchel.settings)) as engine:
+            await engine.forget("week")
+
+    asyncio.run(forget())
+    begin(visit, *second)
+    for text in (visit.get("/goals/week").text, visit.part("/goals/week/board").text):
+        assert 'href="/goals/week?step=c"' in text
+        assert 'href="/goals/week?step=a"' not in text
 
 
 def test_clicks_at_once_start_one_process(visit, starts):

@@ -46,6 +46,8 @@ class IdentityServer:
         """What replaces the truth in a token; None leaves a claim out."""
         self.signed_by: Any = self.key
         self.header: dict[str, str] = {"kid": "one"}
+        self.names: tuple[str | None, ...] = ("one",)
+        """What its keys are called; the last is that of `key`, another is `other`."""
         self.algorithm = "RS256"
         self.configuration: dict[str, Any] = {}
         self.asked: list[str] = []
@@ -59,8 +61,7 @@ class IdentityServer:
                 if self.path.endswith("openid-configuration"):
                     self._say(outer.discovery())
                 elif self.path == "/keys":
-                    key = json.loads(RSAAlgorithm.to_jwk(outer.key.public_key()))
-                    self._say({"keys": [{**key, "kid": "one", "use": "sig", "alg": "RS256"}]})
+                    self._say({"keys": outer.public()})
                 else:
                     self.send_error(404)
 
@@ -95,6 +96,15 @@ class IdentityServer:
             "jwks_uri": f"{self.address}/keys",
             **self.configuration,
         }
+
+    def public(self) -> list[dict[str, str]]:
+        """Its keys, as everybody may read them."""
+        found: list[dict[str, str]] = []
+        for key, name in zip((self.key, self.other), reversed(self.names), strict=False):
+            table = json.loads(RSAAlgorithm.to_jwk(key.public_key()))
+            named = {"kid": name} if name is not None else {}
+            found.insert(0, {**table, **named, "use": "sig", "alg": "RS256"})
+        return found
 
     def sign_in(self, address: str) -> str:
         """What a person does at its page: returns the address that they are sent back to."""
@@ -170,6 +180,30 @@ def test_a_subject_is_as_good_as_an_address(door, provider):
     assert door.get("/api/session").json()["name"] == "user-7"
 
 
+def test_an_issuer_may_say_by_a_word_that_it_verified_an_address(door, provider):
+    provider.claims = {"email_verified": "true"}
+    assert _come(door, provider).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("names", "header"),
+    [(("one",), {}), ((None,), {}), ((None,), {"kid": "one"}), ((None, None), {}),
+     ((None, "two"), {}), (("two", "one"), {})],
+)  # fmt: skip
+def test_an_issuer_need_not_name_its_keys(door, provider, names, header):
+    """Ours is the last of them; where there are two, the other is one of somebody else's."""
+    provider.names, provider.header = names, header
+    assert _come(door, provider).status_code == 200
+    provider.signed_by = rsa.generate_private_key(65537, 2048)
+    door.cookies.clear()
+    assert _come(door, provider).status_code == 403
+
+
+def test_a_name_that_another_key_has_is_not_stretched(door, provider):
+    provider.names, provider.header = ("two", "one"), {"kid": "two"}
+    assert _come(door, provider).status_code == 403
+
+
 def test_who_comes_from_elsewhere_reaches_no_folder_of_this_machine(door, provider, project):
     _come(door, provider)
     mark = {"X-Satchel-CSRF": door.get("/api/session").json()["csrf"]}
@@ -182,7 +216,10 @@ def test_who_comes_from_elsewhere_reaches_no_folder_of_this_machine(door, provid
 LIES = {
     "somebody else": {"email": "eve@example.com"},
     "an address that nobody verified": {"email_verified": False},
-    "an address verified by a word": {"email_verified": "true"},
+    "an address verified by another word": {"email_verified": "yes"},
+    "an address verified by a number": {"email_verified": 1},
+    "an address as a subject": {"sub": "ada@example.com", "email_verified": False},
+    "an address as a subject, without another": {"sub": "Ada@Example.com", "email": None},
     "another issuer": {"iss": "https://evil.example"},
     "for somebody else": {"aud": "other"},
     "for others too": {"aud": [CLIENT, "other"]},
@@ -227,6 +264,36 @@ def test_only_the_browser_that_went_there_comes_back(door, provider):
     assert door.get(back, headers=CROSS).status_code == 403
     assert door.get(back.replace("state=", "state=x"), headers=CROSS).status_code == 403
     assert door.get("/enter/back", headers=CROSS).status_code == 403
+
+
+def test_whoever_is_at_the_issuer_is_not_pushed_out_by_others(door, provider):
+    back = provider.sign_in(door.get("/enter/go").headers["location"])
+    mine = door.cookies["satchel-begun"]
+    for _ in range(1_100):
+        door.get("/enter/go")
+    door.cookies.clear()
+    door.cookies.set("satchel-begun", mine)
+    assert door.get(back, headers=CROSS).status_code == 200
+
+
+def test_what_a_browser_keeps_meanwhile_cannot_be_made_or_changed(door, provider, monkeypatch):
+    back = provider.sign_in(door.get("/enter/go").headers["location"])
+    kept = door.cookies["satchel-begun"]
+    state, since, seal = kept.split(".")
+    query = parse_qs(urlsplit(back).query)
+    assert query["state"] == [state]
+    later = f"{state}.{int(since) + 1_000}.{seal}"
+    for said in (state, "", "..", f"{state}.{since}.", later, f"{state}.x.{seal}", kept + "x"):
+        door.cookies.clear()
+        headers = {**CROSS, "Cookie": f"satchel-begun={said}"}
+        assert door.get(back, headers=headers).status_code == 403, said
+    headers = {**CROSS, "Cookie": f"satchel-begun={kept}"}
+    elsewhere = {**headers, "Host": "localhost"}
+    assert door.get(back, headers=elsewhere).status_code == 403
+    with monkeypatch.context() as patch:
+        patch.setattr("satchel.ui.oidc.PATIENCE", -1.0)
+        assert door.get(back, headers=headers).status_code == 403
+    assert door.get(back, headers=headers).status_code == 200
 
 
 def test_a_way_back_is_used_once(door, provider):

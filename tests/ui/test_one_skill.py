@@ -55,6 +55,19 @@ def test_a_page_tells_the_whole_story_of_a_skill(visit, skill):
     assert 'href="#question"' in text
 
 
+def test_what_is_saved_untrusted_leads_to_where_that_is_decided(careful, project):
+    make_skill(project / ".agents" / "skills", "code-review", description="Reviews code.")
+    careful.satchel.refresh()
+    page = careful.get(f"/skill/edit?ref={REF}").text
+    digest = re.search(r'name="digest" value="(\w+)"', page)
+    assert digest is not None
+    text = "---\nname: code-review\ndescription: Reviews code. Use when asked.\n---\nDo it.\n"
+    done = careful.post(f"/skill/edit?ref={REF}", data={"text": text, "digest": digest[1]})
+    told = careful.get(done.headers["location"]).text
+    assert "Not offered to models until you trust it: <code>code-review</code>" in told
+    assert f'href="/skill?ref={quote(REF, safe="")}#trust">Decide here</a>' in told
+
+
 def test_agents_that_read_it_untrusted_are_a_warning(careful, project):
     make_skill(project / ".agents" / "skills", "code-review", description="Reviews code.")
     careful.satchel.refresh()
@@ -167,7 +180,8 @@ def test_the_page_speaks_chinese(visit, skill):
     skill("code-review")
     visit.satchel.refresh()
     text = visit.get(PAGE, headers={"Accept-Language": "zh-CN"}).text
-    assert "被提供" in text or "提供" in text
+    assert '<html lang="zh' in text
+    assert "所在位置" in text
     assert "Where it was found" not in text
 
 

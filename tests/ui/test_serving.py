@@ -104,11 +104,63 @@ def test_it_does_not_start_open_to_others_or_half_described(project, tmp_path):
         (("--allow", "ada@example.com"), "are for an issuer"),
         (("--issuer", "http://id.example", "--client-id", "x", "--allow", "a"), "no address of an"),
         (("--issuer", "https://id.example", "--client-id", "x"), "needs `--client-id`"),
+        (("--behind-https",), "come through a proxy, and nobody needs a password"),
+        (("--name", "skills.example"), "`skills.example` can be reached from other machines"),
+        (("--behind-https", "--name", "a.localhost"), "come through a proxy"),
     ):
         found = run(project, *more)
         assert found.returncode in {2, 4}, found.stderr
-        assert words in found.stderr
+        assert words in " ".join(found.stderr.split())
         assert found.stdout == ""
+
+
+@pytest.mark.timeout(60)
+def test_a_reader_of_the_link_who_goes_away_locks_nobody_out(project):
+    with serving(project) as (made, address):
+        made.stdout.close()
+        enter(address)
+        said = ""
+        while "/enter?token=" not in said:
+            said = made.stderr.readline()
+        enter(said.strip())
+        made.terminate()
+        assert made.wait(20) == 0
+        assert "Traceback" not in made.stderr.read()
+
+
+@pytest.mark.timeout(60)
+def test_a_name_of_this_machine_is_printed_and_needs_no_password(project):
+    with serving(project, "--name", "notes.localhost") as (_, address):
+        parts = urlsplit(address)
+        assert parts.hostname == "notes.localhost"
+        line = HTTPConnection("127.0.0.1", parts.port, timeout=10)
+        headers = {"Host": parts.netloc}
+        line.request("GET", f"{parts.path}?{parts.query}", headers=headers)
+        answer = line.getresponse()
+        answer.read()
+        assert (answer.status, answer.getheader("location")) == (303, "/skills")
+        cookie = answer.getheader("set-cookie").partition(";")[0]
+        line.request("GET", "/api/session", headers={**headers, "Cookie": cookie})
+        answer = line.getresponse()
+        answer.read()
+        assert answer.status == 200
+        line.request("GET", "/api/session", headers={"Cookie": cookie})
+        assert line.getresponse().status == 421
+        line.close()
+
+
+@pytest.mark.timeout(60)
+def test_who_is_refused_while_sending_hears_why(project):
+    """A connection that is cut off shows nothing of the answer: not that nobody is signed in."""
+    with serving(project) as (_, address):
+        line = HTTPConnection(urlsplit(address).netloc, timeout=20)
+        body = b"text=" + b"y" * 1_000_000
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        line.request("POST", "/skill/edit?ref=x", body, headers)
+        answer = line.getresponse()
+        assert answer.status == 401
+        assert b"Nobody is signed in any more" in answer.read()
+        line.close()
 
 
 @pytest.mark.timeout(60)

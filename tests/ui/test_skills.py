@@ -329,13 +329,22 @@ def test_a_search_keeps_its_filters(visit, project, skill):
 
 def test_many_that_fit_are_said_to_be_the_best(visit, skill):
     for number in range(ROWS + 20):
-        skill(f"report-{number:03}", "Writes a report. Use when a report is wanted.")
-    listing = list_skills(visit.satchel, words="report")
+        # A word that no skill of the package has anywhere.
+        skill(f"zebra-{number:03}", "Counts zebra stripes. Use when a zebra is seen.")
+    listing = list_skills(visit.satchel, words="zebra")
     assert (listing.total, listing.most, listing.pages) == (ROWS, True, 2)
-    last = list_skills(visit.satchel, words="report", page=2)
+    last = list_skills(visit.satchel, words="zebra", page=2)
     assert (last.total, last.most, len(last.rows)) == (ROWS + 20, False, 20)
-    assert "The best 50 for “report”" in visit.part("/skills?q=report").text
+    assert "The best 50 for “zebra”" in visit.part("/skills?q=zebra").text
     assert last.total <= FOUND
+
+
+def test_a_search_without_a_hit_says_what_else_can_be_done(visit, skill):
+    skill("notes")
+    text = visit.part("/skills?q=xyzzyqq").text
+    assert "or write a skill for it" in text
+    assert 'href="/skills/import"' in text
+    assert "or fewer filters" in visit.part("/skills?q=xyzzyqq&source=project").text
 
 
 def test_a_search_that_is_too_long_is_refused_in_our_words(visit):

@@ -46,7 +46,8 @@ _MOST = 4_096
     help=say("The port, 8790 unless given; 0 takes a free one."),
 )  # fmt: skip
 @click.option("--name", "names", multiple=True, metavar="HOST",
-              help=say("A further name under which people reach it."))  # fmt: skip
+              help=say("A further name under which people reach it; `NAME.localhost` keeps its "
+                       "cookies from other servers of this machine."))  # fmt: skip
 @click.option("--password-file", metavar="FILE", help=say("The file that has the password."))
 @click.option("--issuer", metavar="URL",
               help=say("Who vouches for people (OpenID Connect)."))  # fmt: skip
@@ -75,11 +76,13 @@ def ui(
     from satchel.ui.serving import Web, serve
 
     first = True
+    heard = True
 
     def told(url: str) -> None:
-        nonlocal first
-        session.out.data(url + "\n")
-        session.out.stream.flush()
+        nonlocal first, heard
+        heard = heard and _print(session, url)
+        if not heard:
+            session.err.line(url)
         if first:
             first = False
             session.err.line(say("Open the link above. End it with Ctrl-C"), "dim")
@@ -112,6 +115,19 @@ def ui(
         signal.signal(signal.SIGTERM, before)
         satchel.close()
     return 0
+
+
+def _print(session: Session, url: str) -> bool:
+    """Whether a link could be printed: whoever reads stdout may have gone, as `head` does."""
+    stream = session.out.stream
+    try:
+        session.out.data(url + "\n")
+        stream.flush()
+    except OSError:
+        # What is left in the buffer would fail once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return False
+    return True
 
 
 def _warn(session: Session) -> None:

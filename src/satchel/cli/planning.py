@@ -19,7 +19,7 @@ from satchel.errors import Refused, SatchelError
 from satchel.store.plan_words import power_words, verdict_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from satchel.cli.output import Screen
     from satchel.cli.session import Session
@@ -376,10 +376,11 @@ def tell_receipt(session: Session, plan: Plan, receipt: Receipt) -> None:
 
 
 def _done(plan: Plan, receipt: Receipt) -> str:
+    if plan.op == "import":
+        return "\n".join(_imported(receipt))
     names = _names([step for step in receipt.done if plan.op != "rename" or step.kind == "add"])
     return {
         "add": say("Added: {names}", names=names),
-        "import": say("Imported: {names}", names=names),
         "remove": say("Removed: {names}", names=names),
         "update": say("Updated: {names}", names=names),
         "install": say("Installed: {names}", names=names),
@@ -387,6 +388,14 @@ def _done(plan: Plan, receipt: Receipt) -> str:
         "rename": say("Renamed: {old} to {names}", names=names,
                       old=_names([step for step in receipt.done if step.kind == "remove"])),
     }[plan.op]  # fmt: skip
+
+
+def _imported(receipt: Receipt) -> Iterable[str]:
+    """What is new, and what took the place of something."""
+    if new := [step for step in receipt.done if step.kind != "replace"]:
+        yield say("Imported: {names}", names=_names(new))
+    if old := [step for step in receipt.done if step.kind == "replace"]:
+        yield say("Replaced: {names}", names=_names(old))
 
 
 def tell_repairs(session: Session, repaired: Sequence[str]) -> None:

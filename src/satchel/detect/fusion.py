@@ -9,10 +9,11 @@ with a look at the same requests.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 HEAD = {"name": 0.7, "description": 1.0, "when": 1.0, "triggers": 0.7}
 """What the fields of the head add to the one leg `head`, in BM25."""
@@ -29,6 +30,7 @@ alone, and the best of the goal's sentences with name and description."""
 
 
 _NOTHING = 1e-9
+_TOTAL: Callable[[tuple[str, float]], float] = itemgetter(1)
 
 
 class Leg(NamedTuple):
@@ -60,19 +62,40 @@ class Fused(NamedTuple):
         }
 
 
-def fuse(
-    legs: Mapping[str, Leg],
-    weights: Mapping[str, float],
-    without: Iterable[str] = (),
-    most: int | None = None,
-) -> list[Fused]:
-    """The skills of all legs, best first; equal ones in the order of their keys.
+class Mixed(NamedTuple):
+    """The skills of some legs with what they have together, in no order.
+
+    A library may have a million: who only wants to know where one of them stands makes nothing of
+    the others.
+    """
+
+    totals: Mapping[str, float]
+    legs: tuple[tuple[str, Mapping[str, float], float, float], ...]
+
+    def best(self, most: int | None = None) -> list[Fused]:
+        """The best so many, or all, best first; equal ones in the order of their keys."""
+        return [Fused(key, total, self.legs) for key, total in _best(self.totals, most)]
+
+    def of(self, key: str) -> Fused | None:
+        """One skill; None when it is in no leg."""
+        return Fused(key, self.totals[key], self.legs) if key in self.totals else None
+
+    def before(self, one: Fused) -> int:
+        """How many come before a skill."""
+        own, same = one.score, one.key
+        better = sum(map(own.__lt__, self.totals.values()))
+        return better + sum(key < same for key, total in self.totals.items() if total == own)
+
+
+def mix(
+    legs: Mapping[str, Leg], weights: Mapping[str, float], without: Iterable[str] = ()
+) -> Mixed:
+    """What the skills of all legs have together.
 
     Args:
         legs: By name.
         weights: By name; those of missing legs are shared out among the others.
         without: Keys to pass over.
-        most: How many are wanted; None wants all.
     """
     gone = set(without)
     whole = sum(weight for name, weight in weights.items() if name in legs and legs[name].scores)
@@ -95,8 +118,17 @@ def fuse(
         given = totals.get
         for key, score in scores.items():
             totals[key] = given(key, 0.0) + (score - low) * scale
-    fused = tuple(used)
-    return [Fused(key, total, fused) for key, total in _best(totals, most)]
+    return Mixed(totals, tuple(used))
+
+
+def fuse(
+    legs: Mapping[str, Leg],
+    weights: Mapping[str, float],
+    without: Iterable[str] = (),
+    most: int | None = None,
+) -> list[Fused]:
+    """The skills of all legs, best first; `most` of them, or all."""
+    return mix(legs, weights, without).best(most)
 
 
 def _best(totals: Mapping[str, float], most: int | None) -> list[tuple[str, float]]:
@@ -105,4 +137,6 @@ def _best(totals: Mapping[str, float], most: int | None) -> list[tuple[str, floa
     if most is not None and 0 < most < len(totals):
         least = sorted(totals.values())[-most]
         pairs = [pair for pair in pairs if pair[1] >= least]
-    return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:most]
+    ordered = sorted(pairs)
+    ordered.sort(key=_TOTAL, reverse=True)  # equal ones stay in the order of their keys
+    return ordered[:most]

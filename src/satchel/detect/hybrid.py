@@ -11,13 +11,15 @@ from __future__ import annotations
 import math
 import os
 import time
+from bisect import insort
 from copy import copy
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.detect.base import Answer, Match, Place, Prepared
 from satchel.detect.evidence import Heads, Sought, explain, having_all, missing_words
 from satchel.detect.fitting import FEWEST, THRESHOLD, Signs, fit_of
-from satchel.detect.fusion import MEANING, OF_WORDS, WORDS, Fused, Leg, fuse
+from satchel.detect.fusion import MEANING, OF_WORDS, WORDS, Fused, Leg, Mixed, fuse, mix
 from satchel.detect.idle import LINKS
 from satchel.detect.index.memory import MemoryIndex
 from satchel.detect.index.open import open_index
@@ -31,7 +33,7 @@ from satchel.detect.texts import head_row, head_texts, make_row
 from satchel.detect.twins import collapse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from satchel.detect.index.base import Row
@@ -67,6 +69,7 @@ _PLAIN = 5_000
 _FEW_TERMS = 6
 """So few terms are words that somebody typed to find something that has them."""
 
+_KEY: Callable[[Fused], str] = itemgetter(0)
 _NO_NAMES = LINKS | {"skill", "skills"}
 """Words that name nothing, though they stand in names."""
 
@@ -84,6 +87,18 @@ class Ranking(NamedTuple):
     notes: tuple[str, ...]
     aside: AbstractSet[str] = frozenset()
     """Keys of skills that come with Satchel, and that the goal is not about: they never fit."""
+    mixed: Mixed = Mixed({}, ())
+    """All of the others that were looked at."""
+    few: Sequence[Fused] = ()
+    """Those that are aside, with what is left of their scores."""
+
+    def stands(self, key: str) -> tuple[int, Fused] | None:
+        """One skill and its place among all that were looked at, from 1; None if it was not."""
+        one = self.mixed.of(key) or next((one for one in self.few if one.key == key), None)
+        if one is None:
+            return None
+        own = _order(one)
+        return 1 + self.mixed.before(one) + sum(_order(other) < own for other in self.few), one
 
 
 class _Waiting(NamedTuple):
@@ -214,20 +229,21 @@ class HybridDetector:
 
     def place(self, goal_text: str, skills: Sequence[Skill], skill: Skill) -> Place:
         """Where one skill stands, what each field gave, and who is ahead by what."""
-        found = self.ranking(goal_text, skills, len(skills))
+        found = self.ranking(goal_text, skills, len(skills), _RIVALS, whole=True)
+        key, sought = skill.path, Sought(found.terms)
         order = _called_first(found)
-        sought = Sought(found.terms)
-        ahead: list[tuple[Match, dict[str, float]]] = []
-        for rank, one in enumerate(order, 1):
-            if one.key == skill.path:
-                match = self._match(found, sought, one)
-                gave = _gave(one)
-                missing = missing_words(goal_text, found.terms, skill, [m.skill for m, _ in ahead])
-                return Place(rank, len(skills), match, gave, ahead, missing)
-            if len(ahead) < _RIVALS:
-                ahead.append((self._match(found, sought, one), _gave(one)))
+        if found.called:
+            stood = next(((at, one) for at, one in enumerate(order, 1) if one.key == key), None)
+        else:
+            stood = found.stands(key)
+        first = order[:_RIVALS] if stood is None else order[: min(_RIVALS, stood[0] - 1)]
+        ahead = [(self._match(found, sought, one), _gave(one)) for one in first]
         missing = missing_words(goal_text, found.terms, skill, [match.skill for match, _ in ahead])
-        return Place(0, len(skills), None, {}, ahead, missing)
+        if stood is None:
+            return Place(0, len(skills), None, {}, ahead, missing)
+        rank, own = stood
+        match = self._match(found, sought, own)
+        return Place(rank, len(skills), match, _gave(own), ahead, missing)
 
     def prepare(
         self,
@@ -281,6 +297,8 @@ class HybridDetector:
         limit: int = 0,
         most: int | None = None,
         terms: dict[str, float] | None = None,
+        *,
+        whole: bool = False,
     ) -> Ranking:
         """Every leg and the fused order, before any verdict.
 
@@ -290,6 +308,7 @@ class HybridDetector:
             limit: How many skills of each leg are looked at; 0 decides by the goal's length.
             most: How many are wanted in order; None wants all that were looked at.
             terms: What is looked for; None takes the goal's terms.
+            whole: Whether who is aside counts wherever it stands, and not only among the `most`.
         """
         shelf = self._shelves.of(skills)
         terms = _terms(goal_text, shelf) if terms is None else terms
@@ -312,18 +331,25 @@ class HybridDetector:
         called = shelf.called(goal_text)
         # Who was called comes first, wherever the words have put it.
         most = None if called else most
-        fused = fuse(legs, weights, most=most)
-        if not all(one.key in shelf.by_key for one in fused):
+        mixed = mix(legs, weights)
+        fused = mixed.best(most)
+        if not all(map(shelf.by_key.__contains__, mixed.totals if whole else map(_KEY, fused))):
             # Another process has changed the index since it was counted.
             legs = _only(legs, shelf.by_key)
-            fused = fuse(legs, weights, most=most)
-        aside = off_subject(goal_text, fused, shelf.by_key)
+            mixed = mix(legs, weights)
+            fused = mixed.best(most)
+        looked_at = mixed.totals if whole else map(_KEY, fused)
+        aside = off_subject(goal_text, looked_at, shelf.by_key)
         aside -= frozenset(called)
+        few = [one._replace(score=one.score * _ASIDE) for one in map(mixed.of, aside) if one]
         if aside:
-            others = fuse(_without(legs, aside), weights, most=most)
-            few = [one._replace(score=one.score * _ASIDE) for one in fused if one.key in aside]
-            fused = sorted([*others, *few], key=lambda one: (-one.score, one.key))
-        return Ranking(terms, legs, weights, fused, shelf, called, self.notes, aside)
+            mixed = mix(_without(legs, aside), weights)
+            fused = mixed.best(most)
+            for one in few:
+                insort(fused, one, key=_order)
+        return Ranking(
+            terms, legs, weights, fused, shelf, called, self.notes, aside, mixed, few
+        )  # fmt: skip
 
     def signs(self, found: Ranking, without: Sequence[str] = ()) -> Signs:
         """What can be seen of the first one; `without` some keys, for measuring."""
@@ -354,6 +380,7 @@ class HybridDetector:
             return {"head": Leg({match.skill.path: match.score for match in found})}, notes
         asked = list(terms.items())
         by_key, count = shelf.by_key, index.count()
+        allowed = None
         if waiting:
             beside, known = self._beside(waiting, by_key)
             legs = index.search_legs(asked, OF_WORDS, limit if known else 0, known)
@@ -364,8 +391,8 @@ class HybridDetector:
             allowed = by_key if count > len(by_key) else None
             legs = index.search_legs(asked, OF_WORDS, limit, allowed)
         found = {name: Leg(scores) for name, scores in legs.items()}
-        # It has all of ours and nobody else: to ask for each again takes as long as a search.
-        sure = not waiting and count == len(by_key)
+        # Nobody else was asked for: to ask for each again takes as long as a search.
+        sure = not waiting and (count == len(by_key) or allowed is not None)
         return (found if sure else _only(found, by_key)), notes
 
     def _beside(
@@ -425,12 +452,20 @@ def _only(legs: dict[str, Leg], keys: Container[str]) -> dict[str, Leg]:
     }
 
 
-def _without(legs: dict[str, Leg], keys: Container[str]) -> dict[str, Leg]:
-    """The legs without some skills."""
-    return {
-        name: Leg({key: score for key, score in scores.items() if key not in keys}, low)
-        for name, (scores, low) in legs.items()
-    }
+def _without(legs: dict[str, Leg], keys: Iterable[str]) -> dict[str, Leg]:
+    """The legs without some few skills."""
+    left: dict[str, Leg] = {}
+    for name, (scores, low) in legs.items():
+        others = dict(scores)
+        for key in keys:
+            others.pop(key, None)
+        left[name] = Leg(others, low)
+    return left
+
+
+def _order(one: Fused) -> tuple[float, str]:
+    """The best first; equal ones in the order of their keys."""
+    return (-one.score, one.key)
 
 
 def _gave(one: Fused) -> dict[str, float]:

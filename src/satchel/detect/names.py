@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import islice
+from operator import is_
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from satchel.skill import Skill
 
@@ -27,6 +29,12 @@ _NEAR = 400
 _SLIP = 3
 """Names shorter than this are alike by chance; in Chinese one sign says as much as a syllable."""
 _PIECES = 4
+_START, _END = slice(2), slice(-2, None)
+"""Signs of a name that it is found by."""
+_TABLES = 2
+"""Tables that are kept: of all skills, and of these with one that is not offered."""
+_BEHIND = 8
+"""Skills that may come behind those of a table for it to be taken over."""
 _KEYS = str.maketrans({" ": "-", "_": "-", "/": ":"})
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]+")
 _QUOTES = str.maketrans({"’": "'", "‘": "'", "‛": "'", "´": "'", "“": '"', "”": '"', "„": '"'})
@@ -67,35 +75,50 @@ def key_of(name: str) -> str:
 class Names:
     """The names, ids and refs of some skills."""
 
-    def __init__(self, skills: Sequence[Skill]) -> None:
+    def __init__(self, skills: Sequence[Skill], last: Names | None = None) -> None:
+        """Look at all skills, or at those that come after the ones of a `last` table."""
         self.skills = skills
         self._table: dict[str, int | tuple[int, ...]] = {}
         self._labels: dict[str, str] = {}
-        tails: dict[str, list[int]] = {}
-        for at, (head, origin, _, _) in enumerate(skills):
+        self._short: dict[str, list[int]] = {}
+        """The part of a name behind the last `:` -> whose."""
+        self._lengths: dict[str, list[int]] = {}
+        self._tails: dict[str, list[int]] | None = None
+        known = self._take_over(last) if last is not None else 0
+        for at, (head, origin, _, _) in enumerate(islice(skills, known, None), known):
             name = head.name
             key = key_of(name)
             self._add(key, at)
             if head.id != name:
                 self._add(key_of(head.id), at)
             if ":" in name:
-                tails.setdefault(key.rpartition(":")[2], []).append(at)
+                self._short.setdefault(key.rpartition(":")[2], []).append(at)
             if origin.label not in self._labels:
                 self._labels[origin.label] = key_of(origin.label) + ":"
-        for key, found in tails.items():  # `review` stands for `acme:review` if for nothing else
+        self._alone: list[str] = []
+        """Keys that are in the table only as such a part."""
+        for key, found in self._short.items():
+            # `review` stands for `acme:review` if for nothing else.
             if len(found) == 1 and key not in self._table:
+                self._alone.append(key)
                 self._add(key, found[0])
         self._table.pop("", None)
-        lengths: dict[str, set[int]] = {}
-        for key in self._table:
-            if len(key) <= LONGEST:
-                sizes = lengths.get(key[:2])
-                if sizes is None:
-                    lengths[key[:2]] = {len(key)}
-                else:
-                    sizes.add(len(key))
-        self._lengths = {start: sorted(found, reverse=True) for start, found in lengths.items()}
-        self._tails: dict[str, list[int]] | None = None
+        # Of a table that was taken over only the end is new, and what was put behind it.
+        new = 2 * (len(skills) - known) + len(self._alone)
+        keys = list(islice(reversed(self._table), new)) if known else self._table
+        self._lengths = _sizes(keys, _START, self._lengths)
+        if self._tails is not None:
+            self._tails = _sizes(keys, _END, self._tails)
+
+    def _take_over(self, last: Names) -> int:
+        """Begin with what another table knows; returns of how many skills."""
+        self._table = last._table.copy()
+        for key in last._alone:
+            self._table.pop(key, None)
+        self._labels = last._labels.copy()
+        self._short = {key: list(found) for key, found in last._short.items()}
+        self._lengths, self._tails = last._lengths, last._tails
+        return len(last.skills)
 
     def _add(self, key: str, at: int) -> None:
         there = self._table.setdefault(key, at)
@@ -128,11 +151,7 @@ class Names:
     def ending(self, text: Text, end: int, least: int = 0) -> tuple[int, int] | None:
         """The skill with the longest name that ends at `end`, and where the name begins."""
         if self._tails is None:
-            tails: dict[str, set[int]] = {}
-            for key in self._table:
-                if len(key) <= LONGEST:
-                    tails.setdefault(key[-2:], set()).add(len(key))
-            self._tails = {tail: sorted(found, reverse=True) for tail, found in tails.items()}
+            self._tails = _sizes(self._table, _END)
         tail = text.keyed[max(0, end - 2) : end]
         for size in (*self._tails.get(tail, ()), *self._tails.get(tail[-1:], ())):
             at = end - size
@@ -221,6 +240,21 @@ class Names:
         return None
 
 
+def _sizes(
+    keys: Iterable[str], part: slice, known: Mapping[str, list[int]] | None = None
+) -> dict[str, list[int]]:
+    """A part of each key -> how long keys with it are, the longest first."""
+    found = {start: set(sizes) for start, sizes in (known or {}).items()}
+    for key in keys:
+        if len(key) <= LONGEST:
+            sizes = found.get(key[part])
+            if sizes is None:
+                found[key[part]] = {len(key)}
+            else:
+                sizes.add(len(key))
+    return {start: sorted(sizes, reverse=True) for start, sizes in found.items()}
+
+
 def one_slip(written: str, name: str) -> bool:
     """Whether one sign more, less, other or swapped makes the one of the other."""
     least = _SLIP - 1 if _is_dense(written) and _is_dense(name) else _SLIP
@@ -237,20 +271,27 @@ def one_slip(written: str, name: str) -> bool:
 
 
 class NamesKept:
-    """The table of the skills that were asked about last."""
+    """The tables of the skills that were asked about last."""
 
     def __init__(self) -> None:
-        self._last: Names | None = None
+        self._kept: list[Names] = []
 
     def of(self, skills: Sequence[Skill]) -> Names:
         """The table of these skills; made again for a list, which may have changed."""
-        last = self._last
-        if last is not None and last.skills is skills:
-            return last
-        names = Names(skills)
+        kept = self._kept
+        names = next((one for one in kept if one.skills is skills), None)
+        if names is None:
+            # Who asks about a skill that is not offered puts it behind all that are.
+            last = next((one for one in kept if _is_start(one.skills, skills)), None)
+            names = Names(skills, last)
         if isinstance(skills, tuple):
-            self._last = names
+            self._kept = [names, *(one for one in kept if one is not names)][:_TABLES]
         return names
+
+
+def _is_start(some: Sequence[Skill], skills: Sequence[Skill]) -> bool:
+    """Whether `skills` are these very ones and a few more behind them."""
+    return 0 < len(skills) - len(some) <= _BEHIND and all(map(is_, some, skills))
 
 
 def _is_dense(word: str) -> bool:

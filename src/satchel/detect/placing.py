@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from itertools import repeat
+from operator import is_
 from typing import TYPE_CHECKING, cast
 
 from satchel.detect.base import Place
@@ -25,7 +28,7 @@ def place(detector: Detector, goal_text: str, skills: Sequence[Skill], skill: Sk
         skills: The offered skills.
         skill: The one that is asked about; one that is not offered is ranked as if it were.
     """
-    if all(one is not skill and one.path != skill.path for one in skills):
+    if not _has(skills, skill):
         skills = (*skills, skill)
     if hasattr(detector, "place"):
         return cast("Places", detector).place(goal_text, skills, skill)
@@ -40,3 +43,14 @@ def place(detector: Detector, goal_text: str, skills: Sequence[Skill], skill: Sk
             ahead = [(one, dict[str, float]()) for one in found[:at][:_RIVALS]]
             return Place(at + 1, len(skills), match, {}, ahead, ())
     return Place(0, len(skills), None, {}, [(one, {}) for one in found[:_RIVALS]], ())
+
+
+def _has(skills: Sequence[Skill], skill: Skill) -> bool:
+    """Whether a skill is among some: itself, or as it was at another look. Of a million, too."""
+    if any(map(is_, skills, repeat(skill))):
+        return True
+    path, folder = skill.path, os.path.basename(skill.base_dir)
+    # A path is made of its parts whenever it is asked for: few are that could be this one.
+    return any(
+        one.path == path for one in skills if not (own := one.head.id) or own.endswith(folder)
+    )

@@ -17,7 +17,6 @@ from satchel.skill.model import Origin
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from satchel.detect.fusion import Fused
     from satchel.skill import Skill
 
 _SOURCE = Origin._fields.index("source")
@@ -25,10 +24,10 @@ _ELSEWHERE = {"skill": ("技能", "スキル", "스킬"), "tool": ("工具", "�
 """The same things in scripts that write no spaces."""
 
 
-def off_subject(goal: str, found: Iterable[Fused], by_key: Mapping[str, Skill]) -> frozenset[str]:
-    """Keys of those that were found, are shipped, and that the goal is not about."""
-    # By position, for every search comes here: the key, and the source of a skill's origin.
-    shipped = [one[0] for one in found if by_key[one[0]][1][_SOURCE] == "builtin"]
+def off_subject(goal: str, keys: Iterable[str], by_key: Mapping[str, Skill]) -> frozenset[str]:
+    """Which of some keys are of skills that are shipped, and that the goal is not about."""
+    # By position, for every search comes here: the source of a skill's origin.
+    shipped = [key for key in keys if by_key[key][1][_SOURCE] == "builtin"]
     if not shipped:
         return frozenset()
     said = {stem(piece) for piece in pieces_of(goal)}

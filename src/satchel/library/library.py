@@ -317,7 +317,11 @@ class Library:
         return self._supplies.get(path)
 
     def close(self) -> None:
-        """End connections to servers. They end with this process anyway."""
+        """End connections to servers, and the watching. Both end with this process anyway."""
+        with self._lock:
+            watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.close()
         for supply in self._supplies.values():
             supply.supplier.close()
 

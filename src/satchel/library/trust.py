@@ -47,6 +47,8 @@ class Approval(NamedTuple):
     """Marks of the heads that those contents have."""
     since: str = ""
     """When it was last approved."""
+    made: tuple[str, ...] = ()
+    """Those that the user made: it is `own` again when an undo brings one of them back."""
 
 
 Approvals = dict[str, Approval]
@@ -123,8 +125,14 @@ class TrustBook:
         """
         self.approve_all([(folder, kind, seal, head)])
 
-    def approve_all(self, rows: Iterable[tuple[str, Kind, Seal | None, str]]) -> None:
-        """Approve several at once: folder, kind, seal and head as in `approve`.
+    def approve_all(
+        self, rows: Iterable[tuple[str, Kind, Seal | None, str]], *, made: bool = False
+    ) -> None:
+        """Approve several at once.
+
+        Args:
+            rows: Folder, kind, seal and head as in `approve`.
+            made: What they hold is the user's own work, and that is remembered.
 
         Raises:
             Refused: the approvals cannot be kept.
@@ -138,11 +146,13 @@ class TrustBook:
                 old = folders.get(folder, Approval(wanted))
                 # The folder of a project may be a skill too: approving that takes nothing away.
                 kind: Kind = "project" if old.kind == "project" else wanted
+                digest = seal.digest if seal is not None else ""
                 folders[folder] = Approval(
                     kind,
-                    _newest(seal.digest if seal is not None else "", old.digests),
+                    _newest(digest, old.digests),
                     _newest(head, old.heads),
                     _now(),
+                    _newest(digest if made else "", old.made),
                 )
 
         self._change(add)
@@ -326,13 +336,13 @@ def _approval(row: dict[str, Any]) -> Approval:
     kind = row["kind"]
     if kind not in _KINDS:
         raise ValueError(f"there is no approval of kind {kind!r}")
-    digests, heads = (_texts(row.get(key, [])) for key in ("digests", "heads"))
-    return Approval(kind, digests, heads, str(row.get("since", "")))
+    digests, heads, made = (_texts(row.get(key, [])) for key in ("digests", "heads", "made"))
+    return Approval(kind, digests, heads, str(row.get("since", "")), made)
 
 
 def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):  # pyright: ignore[reportUnknownVariableType]
-        raise TypeError("digests and heads are lists of texts")
+        raise TypeError("digests, heads and made are lists of texts")
     return tuple(cast("list[str]", value))
 
 
@@ -346,6 +356,8 @@ def _save(folders: Approvals, path: str) -> None:
             entry["digests"] = row.digests
         if row.heads:
             entry["heads"] = row.heads
+        if row.made:
+            entry["made"] = row.made
         table[folder] = entry
     # ASCII only: folder names that are not UTF-8 come back as they were.
     text = json.dumps({"version": _VERSION, "folders": table}, indent=2)

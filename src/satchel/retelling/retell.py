@@ -95,6 +95,10 @@ _SAME = (
     "Mend that, or trust the project's folder whatever it holds: `satchel trust --always`",
     "`{file}` is not part of the skill `{name}` as it was approved",
     "Run `satchel show {name}` to see what is there",
+    # The scan
+    "only its first {size} MiB are read as text",
+    "it is larger than {size} MiB",
+    "it cannot be read: {reason}",
     # The detector
     "called by its name",
     "name has {words}",

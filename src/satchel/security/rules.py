@@ -21,12 +21,24 @@ Severity = Literal["block", "review", "note"]
 SEVERITIES: tuple[Severity, ...] = ("block", "review", "note")
 
 
-class Pattern(NamedTuple):
-    r"""A regular expression, without the `\b` that it began with: the engine is faster so."""
+class Pattern:
+    r"""A regular expression, without the `\b` that it began with: the engine is faster so.
 
-    search: Callable[..., re.Match[str] | None]
-    word: bool
-    """Whether a match must begin at the beginning of a word."""
+    It is compiled when it is first tried. Most files have words of a few rules, and compiling all
+    takes longer than looking at many a skill.
+    """
+
+    __slots__ = ("search", "text", "word")
+
+    def __init__(self, text: str, *, word: bool) -> None:
+        """Take the expression; `word` is whether a match must begin where a word begins."""
+        self.text = text
+        self.word = word
+        self.search: Callable[..., re.Match[str] | None] = self._first
+
+    def _first(self, text: str, *bounds: int) -> re.Match[str] | None:
+        self.search = re.compile(self.text, re.MULTILINE).search
+        return self.search(text, *bounds)
 
 
 OWASP = {
@@ -113,15 +125,15 @@ def _rule(row: Mapping[str, Any], engine: str, fragments: Mapping[str, str]) -> 
         where=frozenset(kinds),
         needs=tuple(row.get("needs", ())),
         also=tuple(row.get("also", ())),
-        any=_compiled(row.get("any", ()), fragments),
-        all=_compiled(row.get("with", ()), fragments),
+        any=_patterns(row.get("any", ()), fragments),
+        all=_patterns(row.get("with", ()), fragments),
         near=row.get("near", 0),
-        unless=_compiled(row.get("unless", ()), fragments),
+        unless=_patterns(row.get("unless", ()), fragments),
         talk=row.get("talk", True),
     )
 
 
-def _compiled(patterns: Sequence[str], fragments: Mapping[str, str]) -> tuple[Pattern, ...]:
+def _patterns(patterns: Sequence[str], fragments: Mapping[str, str]) -> tuple[Pattern, ...]:
     """Regular expressions; `<name>` in one stands for a fragment of the same file.
 
     They are written in lower case and tried on text in lower case: without `IGNORECASE` the engine
@@ -133,7 +145,7 @@ def _compiled(patterns: Sequence[str], fragments: Mapping[str, str]) -> tuple[Pa
             text = text.replace(f"<{name}>", part)  # noqa: PLW2901 - built up piece by piece
         text = _ESCAPE.sub(_lowered, text)  # noqa: PLW2901 - the same
         word = text.startswith(r"\b") and not _has_branches(text)
-        made.append(Pattern(re.compile(text[2:] if word else text, re.MULTILINE).search, word))
+        made.append(Pattern(text[2:] if word else text, word=word))
     return tuple(made)
 
 

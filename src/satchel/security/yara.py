@@ -7,10 +7,12 @@ reports; its sentences are in `rules/yara.toml`. Rules from a user's file are ca
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from satchel._optional import available, require
 from satchel.errors import InvalidInput
@@ -29,18 +31,44 @@ _loading = threading.Lock()
 """To compile takes a second and some memory: whoever comes meanwhile waits for the first."""
 
 
+class _Owned:
+    """A scanner, and the thread that made it: no other may use it, nor let go of it."""
+
+    def __init__(self, scanner: Any) -> None:
+        self.scanner = scanner
+        self.thread = threading.get_ident()
+
+
+_alive: WeakSet[_Owned] = WeakSet()
+
+
 class PerThread(threading.local):
     """A scanner for each thread: one that another thread made ends the process's work at once."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
-        self._scanner: Any = None
+        self._owned: _Owned | None = None
 
     def get(self) -> Any:
         """This thread's."""
-        if self._scanner is None:
-            self._scanner = self._make()
-        return self._scanner
+        if self._owned is None:
+            self._owned = _Owned(self._make())
+            _alive.add(self._owned)
+        return self._owned.scanner
+
+
+@atexit.register
+def _keep_others() -> None:
+    """Let the scanners of threads that still wait go with the process.
+
+    The interpreter would let go of them in its own thread, and each would complain of it.
+    """
+    others = [one for one in _alive if one.thread != threading.get_ident()]
+    if others:
+        import ctypes
+
+        for one in others:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
 
 
 class Yara:
@@ -89,9 +117,15 @@ class Words:
         return {names[one.identifier] for rule in found for one in rule.patterns if one.matches}
 
 
-@cache
 def word_finder(words: tuple[str, ...]) -> Words | None:
     """A finder of words; None when YARA is not installed."""
+    # Made once: one that a second thread replaces would be let go of with the first one's scanner.
+    with _loading:
+        return _finder(words)
+
+
+@cache
+def _finder(words: tuple[str, ...]) -> Words | None:
     module = available("yara_x")
     return None if module is None else Words(module, words)
 

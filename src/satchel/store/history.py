@@ -25,6 +25,8 @@ from satchel.store.transaction import Draft, carry_out
 from satchel.store.trouble import unchanged
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from satchel.library.lockfile import Lock
     from satchel.store.journal import Record
     from satchel.store.scope import Scope
@@ -99,7 +101,14 @@ def _entry(record: Record, piles: keeping.Piles) -> Entry:
     )  # fmt: skip
 
 
-def undo(scope: Scope, *, redo: bool = False, number: int = 0, timeout: float = TIMEOUT) -> Undone:
+def undo(
+    scope: Scope,
+    *,
+    redo: bool = False,
+    number: int = 0,
+    timeout: float = TIMEOUT,
+    ready: Callable[[Record, Sequence[Change]], None] | None = None,
+) -> Undone:
     """Bring back what the last change replaced; with `redo`, what the last undoing replaced.
 
     Args:
@@ -107,12 +116,14 @@ def undo(scope: Scope, *, redo: bool = False, number: int = 0, timeout: float = 
         redo: Take the last undoing back.
         number: Only if it is this entry's turn; whoever's turn it is when 0.
         timeout: Seconds that another writer may take.
+        ready: Told what will be done, right before it is: the change that it is about, and what
+            happens to which skill. Nobody else writes meanwhile.
 
     Raises:
         NotFound: there is nothing to undo.
         Conflict: it is another entry's turn.
         LockBroken: the lockfile is damaged.
-        Refused: the disk says no, or the old folder is not there any more.
+        Refused: the disk says no, the old folder is not there any more, or it cannot be undone.
     """
     with writing(scope, timeout=timeout) as said:
         repaired = [*(Repair("", (), text) for text in said), *recover_held(scope)]
@@ -123,6 +134,11 @@ def undo(scope: Scope, *, redo: bool = False, number: int = 0, timeout: float = 
                 raise Conflict(
                     say("Something else was changed since; nothing was undone"),
                     say("Look at the history, then decide"),
+                )
+            if record.op == "rebuild":
+                raise Refused(
+                    say("Writing the lockfile anew cannot be undone"),
+                    say("The damaged one is kept in `{path}`", path=record.entry(scope)),
                 )
             changes = [_back(scope, record, change, notes) for change in record.changes]
         try:
@@ -142,6 +158,8 @@ def undo(scope: Scope, *, redo: bool = False, number: int = 0, timeout: float = 
             kind="redo" if redo else "undo",
             of=record.number,
         )
+        if ready is not None:
+            ready(origin, changes)
         receipt = carry_out(scope, draft, repaired=repaired)
     return Undone(
         receipt.number,

@@ -95,6 +95,20 @@ class Record(NamedTuple):
         """Where a folder goes that was replaced or removed."""
         return scope.part("history", str(self.number), "old", skill_id)
 
+    def heirs(self, scope: Scope) -> list[tuple[str, str]]:
+        """The folders that go, each with the one that takes its place.
+
+        Where one comes and one goes, the skill has got a new name.
+        """
+        pairs = [
+            (change.id, change.id) for change in self.changes if change.before and change.after
+        ]
+        gone = [change.id for change in self.changes if not change.after]
+        come = [change.id for change in self.changes if not change.before]
+        if len(gone) == len(come) == 1:
+            pairs += zip(gone, come, strict=True)
+        return [(self.old(scope, one), scope.target(other)) for one, other in pairs]
+
 
 def standing(path: str) -> str:
     """What is at a path: a digest, `link:…`, `UNSEALED`, or empty for nothing.

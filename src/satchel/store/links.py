@@ -18,6 +18,7 @@ from satchel.errors import Conflict, NotFound, Refused, SatchelError
 from satchel.library.seal import clean_seal, tree_of
 from satchel.library.supplier import folder_of
 from satchel.store.agents import agent_named
+from satchel.store.beside import holds_repository
 from satchel.store.link_book import LinkBook, Record
 from satchel.store.scope import check_id
 from satchel.store.visibility import digest_of_folder, digest_of_skill, hindrance
@@ -192,10 +193,13 @@ class Links(LinkBook):
         os.symlink(leads, new, target_is_directory=True)
 
     def _put_away(self, target: str, *, keep: bool) -> str:
-        """Clear the way; what is not ours is kept, and where is returned."""
+        """Clear the way; what is not ours is kept, and where is returned.
+
+        A repository is never ours: no digest tells of it.
+        """
         import time
 
-        if not keep:
+        if not keep and not holds_repository(target):
             away = os.path.join(
                 os.path.dirname(os.path.dirname(target)), f".satchel-{os.urandom(6).hex()}"
             )

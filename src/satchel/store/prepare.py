@@ -61,7 +61,8 @@ class Workbench:
             before = self.lock.get(pick.id)
             return Step("refused", pick.id, pick.id, before=before, error=exc, notes=pick.notes)
         notes = (*pick.notes, *bundle.notes, *tree.notes)
-        return self.put(pick.id, tree, bundle.place_of(pick.path), notes=notes, signer=signer)
+        step = self.put(pick.id, tree, bundle.place_of(pick.path), signer=signer)
+        return step._replace(notes=notes)
 
     def put(
         self,
@@ -69,11 +70,11 @@ class Workbench:
         tree: Tree,
         place: Place,
         *,
-        notes: Sequence[str] = (),
         upstream: Tree | None = None,
         kept: Sequence[str] = (),
         signer: Callable[[Tree], str] | None = None,
         against: Tree | None = None,
+        like: str = "",
     ) -> Step:
         """A step that puts a tree in a skill's place.
 
@@ -81,16 +82,17 @@ class Workbench:
             skill_id: The folder's name.
             tree: What shall be installed.
             place: Where it came from.
-            notes: What there is to say about the way here.
             upstream: What the source had, when `tree` has the user's edits too.
             kept: Files with edits of the user.
             signer: Says who signed a tree; nothing when nobody did.
             against: What to compare with, in place of what is on disk.
+            like: Id of the skill that this goes on from, with its modes and empty folders.
         """
         before = self.lock.get(skill_id)
         try:
             with unchanged(self.scope.work):
-                sealed = self.stage.write_tree(skill_id, tree)
+                model = self.scope.target(like) if like else ""
+                sealed = self.stage.write_tree(skill_id, tree, model)
                 folder = self.stage.folder(skill_id)
                 staged = FolderTree(folder)
                 document = _document(folder, skill_id)
@@ -107,7 +109,7 @@ class Workbench:
                     difference = _difference(old, staged, document, report)
                     difference = difference._replace(kept=tuple(kept))
         except SatchelError as exc:
-            return Step("refused", skill_id, skill_id, before=before, error=exc, notes=tuple(notes))
+            return Step("refused", skill_id, skill_id, before=before, error=exc)
         head = document.head
         name = head.name if head is not None else skill_id
         after = Locked(
@@ -137,7 +139,6 @@ class Workbench:
             folder,
             difference,
             report,
-            tuple(notes),
             bases=tuple(bases),
             old=against,
         )

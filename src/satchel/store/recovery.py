@@ -21,6 +21,7 @@ from satchel.errors import LockBroken, Refused
 from satchel.library.lockfile import read_lock, render_lock
 from satchel.store import journal
 from satchel.store.area import prepare_scope
+from satchel.store.beside import staying
 from satchel.store.journal import NAME, standing
 from satchel.store.keeping import numbers
 from satchel.store.scope import TIMEOUT
@@ -158,6 +159,11 @@ def _finish(scope: Scope, record: Record) -> Repair:
     make_folders(os.path.join(record.entry(scope), "old"))
     notes: list[str] = []
     actual = tuple(_settle(scope, record, change, notes) for change in record.changes)
+    for old, new in record.heirs(scope):
+        for one, other in staying(old, new):
+            os.rename(one, other)
+            sync_folder(os.path.dirname(other))
+            sync_folder(os.path.dirname(one))
     sync_places(scope, record)
     pairs = zip(record.changes, actual, strict=True)
     failed = {wanted.id for wanted, now in pairs if wanted.after != now.after}

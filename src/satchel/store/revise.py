@@ -36,7 +36,7 @@ def rename_steps(bench: Workbench, approvals: Approvals, skill_id: str, new: str
     here = bench.present(skill_id)
     upstream = open_base(bench.scope, entry) if entry is not None else None
     place = entry.place if entry is not None else Place("new")
-    step = bench.put(new, _renamed(tree, new, skill_id), place, upstream=upstream)
+    step = bench.put(new, _renamed(tree, new, skill_id), place, upstream=upstream, like=skill_id)
     if step.error is not None:
         raise step.error
     if entry is None or step.after is None:
@@ -82,6 +82,7 @@ def lock_step(bench: Workbench, entry: Locked, signer: Callable[[Tree], str] | N
         upstream=open_base(bench.scope, entry),
         signer=who,
         against=open_base(bench.scope, entry, entry.tree),
+        like=entry.id,
     )
     if step.error is not None or step.after is None:
         return step
@@ -90,7 +91,11 @@ def lock_step(bench: Workbench, entry: Locked, signer: Callable[[Tree], str] | N
 
 
 def edit_step(
-    bench: Workbench, approvals: Approvals, skill_id: str, files: Mapping[str, bytes]
+    bench: Workbench,
+    approvals: Approvals,
+    skill_id: str,
+    files: Mapping[str, bytes],
+    expect: Mapping[str, str],
 ) -> Step:
     """A skill with other content in some files.
 
@@ -103,6 +108,9 @@ def edit_step(
         raise NotFound(
             say("`{name}` is locked but not there", name=skill_id), say("Run `satchel install`")
         )
+    for path, digest in expect.items():
+        if here.files.get(path, "").removeprefix("sha256:").removesuffix(" x") != digest:
+            raise _meanwhile(skill_id)
     tree = bench.present_tree(skill_id)
     content: dict[str, tuple[bytes, Mode]] = {
         file.path: (read_whole(tree, file.path), file.mode) for file in tree.files
@@ -115,16 +123,12 @@ def edit_step(
             )
         content[path] = data, mode
     place = entry.place if entry is not None else Place("new")
-    step = bench.put(skill_id, ComposedTree(content), place)
+    step = bench.put(skill_id, ComposedTree(content), place, like=skill_id)
     if step.error is not None:
         return step
     if bench.present(skill_id) != here:
         # Somebody wrote while we read: what was read belongs to two moments.
-        raise Conflict(
-            say("`{name}` was changed meanwhile; nothing was changed by this command",
-                name=skill_id),
-            say("Look at it, then run the command again"),
-        )  # fmt: skip
+        raise _meanwhile(skill_id)
     # An earlier version is what the difference is against, and it is on the disk: no base to keep.
     return step._replace(
         kind="same" if step.difference.empty else "replace",
@@ -133,6 +137,13 @@ def edit_step(
         own=approvals.kind(skill_id) == "own",
         approved=approvals.knows(skill_id, here),
         waived=True,
+    )
+
+
+def _meanwhile(skill_id: str) -> Conflict:
+    return Conflict(
+        say("`{name}` was changed meanwhile; nothing was changed by this command", name=skill_id),
+        say("Look at it, then run the command again"),
     )
 
 

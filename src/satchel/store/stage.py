@@ -18,6 +18,7 @@ from satchel._language import say
 from satchel.errors import Conflict, Refused, SkillBroken, Unsafe
 from satchel.skill.tree import LIMITS, FolderTree, Seal, digest_of, seal
 from satchel.store.area import prepare_scope
+from satchel.store.beside import take_after
 from satchel.store.scope import check_id
 from satchel.store.trouble import unchanged
 
@@ -107,8 +108,13 @@ class Stage:
             self._sealed[skill_id] = seal(FolderTree(self.folder(skill_id))).digest
         return self._sealed[skill_id]
 
-    def write_tree(self, skill_id: str, tree: Tree) -> Seal:
+    def write_tree(self, skill_id: str, tree: Tree, like: str = "") -> Seal:
         """Write a skill's files and read them back.
+
+        Args:
+            skill_id: Which skill.
+            tree: Its files.
+            like: The folder that it is made from: what no digest tells stays as it is there.
 
         Raises:
             Unsafe: a path leads elsewhere, or two files have one name here.
@@ -125,6 +131,10 @@ class Stage:
         try:
             with unchanged(folder):
                 marks = _write(folder, tree)
+                if like:
+                    known = seal(FolderTree(like)).files
+                    same = {path for path, mark in marks.items() if known.get(path) == mark}
+                    take_after(folder, like, same)
                 found = seal(FolderTree(folder))
         except BaseException:
             remove_tree(folder)
@@ -240,4 +250,17 @@ def remove_tree(path: str) -> bool:
             os.unlink(path)
         else:
             shutil.rmtree(path, ignore_errors=True)
+            if os.path.lexists(path):
+                _open_folders(path)
+                shutil.rmtree(path, ignore_errors=True)
     return not os.path.lexists(path)
+
+
+def _open_folders(path: str) -> None:
+    """Make folders writable that their author protected: nothing leaves one that is not."""
+    os.chmod(path, 0o700)
+    for folder, inner, _ in os.walk(path):
+        for name in inner:
+            full = os.path.join(folder, name)
+            if not os.path.islink(full):
+                os.chmod(full, 0o700)

@@ -13,12 +13,21 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._language import listed, say
-from satchel.errors import Blocked, InternalError, InvalidInput, NotFound, Refused, SatchelError
+from satchel.errors import (
+    Blocked,
+    Incomplete,
+    InternalError,
+    InvalidInput,
+    NotFound,
+    Refused,
+    SatchelError,
+)
 from satchel.library.lockfile import Place, read_lock, salvage
 from satchel.skill.interpret import MAX_NAME, NAME, id_of, slug
 from satchel.skill.tree import FolderTree, MemoryTree, head_file
 from satchel.store import history
 from satchel.store.approving import Approvals
+from satchel.store.beside import gone_with
 from satchel.store.choose import choose
 from satchel.store.journal import Change, standing
 from satchel.store.plan import Plan, Step
@@ -42,6 +51,7 @@ if TYPE_CHECKING:
     from satchel.security import Allowance
     from satchel.skill.tree import Tree
     from satchel.store.choose import Pick
+    from satchel.store.journal import Record
     from satchel.store.scope import Scope
     from satchel.store.sources import Bundle
     from satchel.store.verify import Standing
@@ -59,6 +69,8 @@ class Receipt(NamedTuple):
     """What an earlier, interrupted command had left to do."""
     kept: tuple[Step, ...] = ()
     """Steps that were not wanted (`leave`): what is there stays as it is."""
+    trouble: tuple[str, ...] = ()
+    """What of it could not be done, and what to do about that; empty when everything was."""
 
 
 class Store:
@@ -228,7 +240,8 @@ class Store:
                 shown = entry.name if entry is not None else name
                 with unchanged(self.scope.target(skill_id)):
                     was = standing(self.scope.target(skill_id))
-                plan.append(Step("remove", skill_id, shown, before=entry, was=was))
+                    notes = gone_with(self.scope.target(skill_id))
+                plan.append(Step("remove", skill_id, shown, before=entry, was=was, notes=notes))
         return plan.done
 
     def plan_update(
@@ -306,7 +319,9 @@ class Store:
                 plan.append(step)
         return plan.done
 
-    def plan_edit(self, name: str, files: Mapping[str, bytes]) -> Plan:
+    def plan_edit(
+        self, name: str, files: Mapping[str, bytes], *, expect: Mapping[str, str] | None = None
+    ) -> Plan:
         """Other content for some files of a skill, written by the user; the rest stays.
 
         What is locked stays locked as it was, so that the skill shows as edited. An edit approves
@@ -315,14 +330,17 @@ class Store:
         Args:
             name: Its id or name.
             files: Path within the skill -> the whole new content.
+            expect: Path -> SHA-256, in hexadecimal, of what the user began with; empty for a file
+                that was not there. Who saves overwrites nothing they have not seen.
 
         Raises:
             NotFound: there is no such skill here.
+            Conflict: it is not what was expected, or changes this very moment.
             Refused: it is somebody else's.
         """
         skill_id = self.resolve(name)
         with self._bench("edit") as (bench, plan):
-            plan.append(edit_step(bench, self._approvals, skill_id, files))
+            plan.append(edit_step(bench, self._approvals, skill_id, files, expect or {}))
         return plan.done
 
     def plan_lock(self, names: Iterable[str] = ()) -> Plan:
@@ -352,6 +370,7 @@ class Store:
             Blocked: there is nothing else to do, and nobody accepted the risk.
             Conflict: something changed since the plan was made.
             Refused: the disk says no; the old state holds.
+            Incomplete: it was done, but its approval could not be written down.
         """
         kept = tuple(step for step in plan.changes if step.id in leave)
         steps = [step for step in plan.changes if step.id not in leave]
@@ -364,32 +383,33 @@ class Store:
                 raise _blocked(left)
             repaired = [repair.text for repair in recover(self.scope)]
             return Receipt(0, (), (), tuple(repaired), kept)
-        self._approvals.before(steps)
         bases = {
             base: os.path.join(plan.stage.path, f"{base}.zip")
             for step in steps
             for base in step.bases
         }
-        receipt = commit(
-            self.scope,
-            plan.stage,
-            [
-                Change(step.id, step.staged, step.was, step.seal.digest if step.seal else "")
-                for step in steps
-            ],
-            relock=lambda lock: _relocked(lock, steps),
-            op=plan.op,
-            summary=listed(f"`{step.id}`" for step in steps[:5]),
-            bases=bases,
-        )
+        with self._approvals.before(steps):
+            receipt = commit(
+                self.scope,
+                plan.stage,
+                [
+                    Change(step.id, step.staged, step.was, step.seal.digest if step.seal else "")
+                    for step in steps
+                ],
+                relock=lambda lock: _relocked(lock, steps),
+                op=plan.op,
+                summary=listed(f"`{step.id}`" for step in steps[:5]),
+                bases=bases,
+            )
         self._told()
+        done = Receipt(receipt.number, tuple(steps), tuple(left), receipt.repaired, kept)
         try:
             self._approvals.after(steps)
         except SatchelError as exc:
-            raise Refused(
-                say("The change was made, but: {reason}", reason=exc.message), exc.hint
-            ) from exc
-        return Receipt(receipt.number, tuple(steps), tuple(left), receipt.repaired, kept)
+            words = say("The change was made, but: {reason}", reason=exc.message)
+            done = done._replace(trouble=(words, exc.hint))
+            raise Incomplete(words, exc.hint, receipt=done) from exc
+        return done
 
     def _told(self) -> None:
         """Something changed: whoever looks next sees it, whether a watcher noticed or not."""
@@ -419,19 +439,22 @@ class Store:
             NotFound: there is nothing to undo.
             Conflict: something else was changed meanwhile.
             Refused: the last change is one that cannot be undone.
+            Incomplete: it was undone, but the approval could not be written down.
         """
-        wanted = "undone" if redo else "done"
-        entry = next((item for item in self.history() if item.state == wanted), None)
-        if entry is not None and entry.op == "rebuild":
-            raise Refused(
-                say("Writing the lockfile anew cannot be undone"),
-                say("The damaged one is kept in `{path}`",
-                    path=self.scope.part("history", str(entry.number))),
-            )  # fmt: skip
-        if entry is not None:
-            self._approvals.settle(entry.ids)
-        undone = history.undo(self.scope, redo=redo, number=number)
+        with ExitStack() as stack:
+
+            def ready(origin: Record, changes: Sequence[Change]) -> None:
+                # An edit is its owner's, there and back; anything else may bring another's work.
+                if origin.op != "edit":
+                    stack.enter_context(self._approvals.settled(one.id for one in changes))
+
+            undone = history.undo(self.scope, redo=redo, number=number, ready=ready)
         self._told()
+        try:
+            self._approvals.returned(undone.ids)
+        except SatchelError as exc:
+            words = say("The change was made, but: {reason}", reason=exc.message)
+            raise Incomplete(words, exc.hint) from exc
         return undone
 
     def history(self) -> list[history.Entry]:

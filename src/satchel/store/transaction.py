@@ -4,7 +4,8 @@
     lock      from here on there is one writer; what a crash left is finished first
     compare   each place still holds what the plan saw, else `Conflict`
     journal   what will be done is on the disk: a crash from here on is finished, not undone
-    rename    staged folder and place change places in one step; readers see old or new
+    rename    staged folder and place change places in one step; readers see old or new;
+              what is no part of a skill, such as a repository, stays in its place
     lockfile  replaced in one step
     history   what was replaced goes there, and with it the journal: the change is acknowledged
 
@@ -22,6 +23,7 @@ from satchel._language import say
 from satchel.errors import Conflict, InvalidInput, LockBroken, Refused
 from satchel.library.lockfile import read_lock, render_lock
 from satchel.store import journal
+from satchel.store.beside import staying
 from satchel.store.journal import ENTRY, NAME, Change, Record, relative, standing
 from satchel.store.keeping import next_number, prune
 from satchel.store.recovery import (
@@ -228,6 +230,8 @@ def _do(scope: Scope, record: Record, stage: Stage | None, lock: Lock | None) ->
         journal.write(scope, record)
         for change in record.changes:
             _put(scope, record, change, done)
+        for old, new in record.heirs(scope):
+            _leave_beside(old, new, done)
         sync_places(scope, record)
         if lock is not None:
             _relock(scope, lock, done)
@@ -253,25 +257,33 @@ def _do(scope: Scope, record: Record, stage: Stage | None, lock: Lock | None) ->
 
 def _put(scope: Scope, record: Record, change: Change, done: list[Callable[[], object]]) -> None:
     """Put one skill in its place, what was there into the history; `done` gets the way back."""
-
-    def move(one: str, other: str) -> None:
-        os.rename(one, other)
-        done.append(lambda: os.rename(other, one))
-
     target, old = scope.target(change.id), record.old(scope, change.id)
     if not change.after:
-        move(target, old)
+        _move(target, old, done)
         return
     staged = scope.part(change.staged)
     if not change.before:
-        move(staged, target)
+        _move(staged, target, done)
     elif exchange(staged, target):
         done.append(lambda: exchange(staged, target))
-        move(staged, old)
+        _move(staged, old, done)
     else:
         # For a moment there is no skill at all, but never half of one.
-        move(target, old)
-        move(staged, target)
+        _move(target, old, done)
+        _move(staged, target, done)
+
+
+def _leave_beside(old: str, new: str, done: list[Callable[[], object]]) -> None:
+    """What is no part of a skill stays in its place."""
+    for one, other in staying(old, new):
+        _move(one, other, done)
+        sync_folder(os.path.dirname(other))
+        sync_folder(os.path.dirname(one))
+
+
+def _move(one: str, other: str, done: list[Callable[[], object]]) -> None:
+    os.rename(one, other)
+    done.append(lambda: os.rename(other, one))
 
 
 def _relock(scope: Scope, lock: Lock, done: list[Callable[[], object]]) -> None:

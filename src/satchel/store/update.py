@@ -97,7 +97,8 @@ def _newer(
         if pristine.digest == known and here is not None:
             return Step("same", entry.id, entry.name, before=entry, after=entry, was=here.digest)
         if here is None or here.digest == known or discard_edits:
-            return bench.put(entry.id, theirs, place, signer=signer)
+            like = entry.id if here is not None else ""
+            return bench.put(entry.id, theirs, place, signer=signer, like=like)
         if here.digest != entry.tree and not approved(entry.id, here):
             raise _foreign_edits(entry, here)
         return _merged(bench, entry, theirs, place)
@@ -145,7 +146,7 @@ def _merged(bench: Workbench, entry: Locked, theirs: Tree, place: Place) -> Step
                 "`--dry-run` it replaces yours, and `satchel undo` brings them back",
                 name=entry.id),
         )  # fmt: skip
-    return bench.put(entry.id, merged.tree, place, upstream=theirs, kept=merged.kept)
+    return bench.put(entry.id, merged.tree, place, upstream=theirs, kept=merged.kept, like=entry.id)
 
 
 def open_base(scope: Scope, entry: Locked, digest: str = "") -> Tree | None:

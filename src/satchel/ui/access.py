@@ -7,6 +7,7 @@ cookie that scripts cannot read and other sites cannot send. In memory there are
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import threading
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 IDLE = 12 * 3_600.0
 """Seconds after which a session ends that nobody uses."""
+RENEW = 3_600.0
+"""Seconds after which a cookie in use is given anew: a browser throws one away by its age."""
 MOST_SESSIONS = 200
 """Sessions at a time; the one that was unused longest gives way."""
 LINK = 15 * 60.0
@@ -95,12 +98,15 @@ class Access:
         self._password = _hard(password, self._salt) if password else b""
         self._links: dict[str, float] = {}
         self._sessions: dict[str, tuple[Session, float]] = {}
+        self._given: dict[str, float] = {}
         self._hold = threading.Lock()
         self._tries: dict[str, Tries] = {}
         self._comparing = threading.Semaphore(2)  # each takes 16 MB
         self._streams: dict[str, int] = {}
         self.issued = issued
         self.announce = announce
+        self.known_elsewhere = False
+        """People reach the server through a proxy, or under a name that other machines know."""
 
     @property
     def by_password(self) -> bool:
@@ -123,6 +129,11 @@ class Access:
         """Whether people come in by a link."""
         return not self._password and self.issued is None
 
+    @property
+    def strangers(self) -> bool:
+        """Whether people may sit elsewhere: the folders of this machine are not theirs then."""
+        return not self.by_link or self.known_elsewhere
+
     def enter_by_link(self, token: str) -> tuple[Session, str] | None:
         """Open a session by a link's token; None when it is used, too old, or nobody's.
 
@@ -133,10 +144,14 @@ class Access:
             till = self._links.pop(_digest(token), None)
         if till is None:
             return None
+        opened = self.open() if till >= self._clock() else None
         if self.announce is not None:
             # For the next browser; or for this one, where the link was ours and is too old.
-            self.announce(self.new_link())
-        return self.open() if till >= self._clock() else None
+            try:
+                self.announce(self.new_link())
+            except Exception:  # whoever came in is in, even if nobody can be told
+                logging.getLogger(__name__).exception("a new link cannot be told")
+        return opened
 
     def enter_by_password(self, password: str, address: str = "") -> tuple[Session, str] | None:
         """Open a session by the password; None when it is wrong, or too many were.
@@ -180,9 +195,10 @@ class Access:
         session = Session(_digest(secret), secrets.token_urlsafe(24), name)
         with self._hold:
             self._sessions[session.digest] = (session, self._clock())
+            self._given[session.digest] = self._clock()
             while len(self._sessions) > MOST_SESSIONS:
                 oldest = min(self._sessions, key=lambda one: self._sessions[one][1])
-                del self._sessions[oldest]
+                self._end(oldest)
         return session, secret
 
     def session(self, secret: str) -> Session | None:
@@ -195,7 +211,7 @@ class Access:
             if found is None:
                 return None
             if now - found[1] > IDLE:
-                del self._sessions[digest]
+                self._end(digest)
                 return None
             self._sessions[digest] = (found[0], now)
             return found[0]
@@ -203,7 +219,20 @@ class Access:
     def leave(self, session: Session) -> None:
         """End a session."""
         with self._hold:
-            self._sessions.pop(session.digest, None)
+            self._end(session.digest)
+
+    def _end(self, digest: str) -> None:
+        self._sessions.pop(digest, None)
+        self._given.pop(digest, None)
+
+    def renews(self, session: Session) -> bool:
+        """Whether a browser gets its cookie anew now, so that it lives as long as the session."""
+        with self._hold:
+            given, now = self._given.get(session.digest), self._clock()
+            if given is None or now - given < RENEW:
+                return False
+            self._given[session.digest] = now
+            return True
 
     def holds(self, session: Session) -> bool:
         """Whether a session has not ended; asking does not prolong it."""

@@ -87,7 +87,7 @@ async def answer(keeper: Keeper, report: GoalReport, word: Word) -> None:
     left = not_done(report) if asks else report.plan._replace(steps=())
     command = command_of(report, "approve", step, *([] if word.yes else ["--no"]))
     await keeper.bring_on(
-        Wish(report, left, command, word.allow),
+        Wish(report, left, command, word.allow, step),
         lambda engine: engine.answer(report.id, step, said),
         ("answer", step, report.revision),
     )

@@ -41,8 +41,11 @@ def check_elsewhere(text: str) -> None:
         )
 
 
-def check_public(source: Source) -> None:
-    """Refuse a repository on this machine or in its own network. Asks for the host's addresses.
+def check_public(source: Source) -> tuple[str, ...]:
+    """Refuse a repository on this machine or in its own network.
+
+    Returns the host's addresses: who fetches must go to these. Its name may lead elsewhere when it
+    is asked again.
 
     Raises:
         Refused: one of the host's addresses is not of the open internet.
@@ -50,19 +53,21 @@ def check_public(source: Source) -> None:
     """
     from socket import SOCK_STREAM, gaierror, getaddrinfo
 
-    found = _SCP.match(source.url)
-    host = found["host"] if found else urlsplit(source.url).hostname or ""
+    scp = _SCP.match(source.url)
+    host = scp["host"] if scp else urlsplit(source.url).hostname or ""
     try:
         rows = getaddrinfo(host, None, type=SOCK_STREAM) if host else []
     except (gaierror, UnicodeError):
         rows = []
     if not rows:
         raise NotFound(say("There is no host `{host}`", host=shown(host)), say("Check the address"))
-    if not all(is_public(str(row[4][0])) for row in rows):
+    found = tuple(dict.fromkeys(str(row[4][0]) for row in rows))
+    if not all(map(is_public, found)):
         raise Refused(
             say("`{host}` is this machine, or in its own network", host=shown(host)),
             say("Import it in a terminal of this machine, or send a zip"),
         )
+    return found
 
 
 def is_public(text: str) -> bool:

@@ -28,11 +28,17 @@ LOCAL = ("127.0.0.1", "[::1]", "localhost")
 """Names of this machine that every server answers to."""
 
 
+def is_home(name: str) -> bool:
+    """Whether a name is of the kind that a machine gives itself; cookies for it go nowhere else."""
+    return name.lower().endswith(".localhost")
+
+
 def make_app(
     satchel: Satchel,
     access: Access,
     *,
     hosts: Sequence[str] = (),
+    homes: Sequence[str] = (),
     cookie: str = "satchel",
     https: bool = False,
 ) -> Gate:
@@ -42,6 +48,7 @@ def make_app(
         satchel: Whose skills and goals.
         access: Who may come in.
         hosts: Names that it answers to, besides those of this machine.
+        homes: Those of them under which alone sessions count; all where there are none.
         cookie: The name of the session's cookie.
         https: Whether something in front of us speaks TLS with the browsers.
 
@@ -56,9 +63,12 @@ def make_app(
     from satchel.ui.failing import catch_all
     from satchel.ui.gate import Gate
     from satchel.ui.house import House
+    from satchel.ui.pages.door import too_late
     from satchel.ui.pages.live import begun
     from satchel.ui.view import STATIC
 
+    known = [one.lower() for one in hosts]
+    access.known_elsewhere = https or any(one not in LOCAL and not is_home(one) for one in known)
     house = House(satchel, access)
 
     @asynccontextmanager
@@ -89,4 +99,4 @@ def make_app(
     for name in API:
         app.include_router(import_module(f"satchel.ui.api.{name}").router)
     catch_all(app)
-    return Gate(app, house, [*LOCAL, *(one.lower() for one in hosts)], cookie, https=https)
+    return Gate(app, house, [*LOCAL, *known], cookie, too_late=too_late, homes=homes, https=https)

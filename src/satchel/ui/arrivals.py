@@ -278,8 +278,6 @@ class Arrivals:
             SatchelError: the address is none, or many are being fetched already.
         """
         source = source_of(address, base=store.scope.root)
-        if public and isinstance(source, GitSource):
-            source.stays = True
         path = path.strip().strip("/") or getattr(source, "path", "")
         arrival = Arrival(store, source.url, path, wanted)
         self._keep(arrival, fetching=True)
@@ -287,8 +285,8 @@ class Arrivals:
         def run() -> None:
             try:
                 with arrival.hold:
-                    if public:
-                        check_public(source)
+                    if public and isinstance(source, GitSource):
+                        source.pinned = check_public(source)
                     arrival.open(source, ref=ref)
                 self._settled(arrival)
             except SatchelError as exc:

@@ -21,8 +21,8 @@ EDITED = 4 << 20
 """Bytes of a SKILL.md that somebody edits."""
 UPLOAD = 320 << 20
 """Bytes of an upload, beyond what is unpacked at all: a browser that hears no is still sending."""
-UPLOADS = ("/skills/import/", "/api/plans/zip")
-"""Addresses that begin like these take uploads."""
+UPLOADS = frozenset(("/skills/import/zip", "/skills/import/folder", "/api/plans/zip"))
+"""Addresses that take uploads."""
 STALL = 20.0
 """Seconds that the next piece of a body may take."""
 LONGEST = 60.0
@@ -31,7 +31,7 @@ LONGEST = 60.0
 
 def limit_of(path: str) -> int:
     """How many bytes may be sent to an address."""
-    if path.startswith(UPLOADS):
+    if path in UPLOADS:
         return UPLOAD
     return EDITED if path.startswith("/skill/edit") else ORDINARY
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from satchel.errors import Blocked
+from satchel.errors import Blocked, Incomplete
+from satchel.store.store import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from satchel.store.store import Receipt
+    from satchel.store.plan import Plan
+    from satchel.store.store import Store
     from satchel.ui.house import House
 
 
@@ -33,7 +35,7 @@ def carry_out(
     waiting = house.desk.take(key)
     try:
         reason = " ".join(accept_risk.split())
-        receipt = waiting.store.carry_out(waiting.plan, accept_risk=reason, leave=leave)
+        receipt = _done(waiting.store, waiting.plan, reason, leave)
     except Blocked:
         house.desk.put_back(waiting)
         raise
@@ -42,8 +44,19 @@ def carry_out(
         raise
     house.desk.end(waiting)
     house.arrivals.drop(waiting.arrival)
-    house.satchel.refresh()
-    house.live.tell("library")
+    house.changed()
+    return receipt
+
+
+def make(house: House, store: Store, plan: Plan) -> Receipt:
+    """Do a plan at once, all of it or nothing, and tell every page. Its maker closes it.
+
+    Raises:
+        SatchelError: a part of it is refused, or the disk says no. Nothing was changed.
+    """
+    store.insist(plan)
+    receipt = _done(store, plan)
+    house.changed()
     return receipt
 
 
@@ -56,3 +69,13 @@ def throw_away(house: House, key: str) -> None:
     waiting = house.desk.take(key)
     house.desk.end(waiting)
     house.arrivals.drop(waiting.arrival)
+
+
+def _done(store: Store, plan: Plan, reason: str = "", leave: Collection[str] = ()) -> Receipt:
+    """What was made, was made: what could not be done after it is told, not raised."""
+    try:
+        return store.carry_out(plan, accept_risk=reason, leave=leave)
+    except Incomplete as exc:
+        if isinstance(exc.receipt, Receipt):
+            return exc.receipt
+        raise

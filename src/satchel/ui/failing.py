@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
 from starlette.responses import JSONResponse
 
 from satchel._language import say
@@ -21,9 +22,12 @@ from satchel.errors import (
     ServerFailed,
     SkillBroken,
 )
+from satchel.ui.invalid import invalid, unreadable
 from satchel.ui.view import page, part
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fastapi import FastAPI
     from starlette.requests import Request
     from starlette.responses import Response
@@ -68,7 +72,9 @@ def catch_all(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     def _http(request: Request, exc: HTTPException) -> Response:
         failure = _plain(exc.status_code)
-        if exc.status_code in {413, 415, 400} and exc.detail not in _NOT_OURS:
+        if isinstance(exc.__context__, MultiPartException):
+            failure = failure._replace(message=unreadable(exc.detail))
+        elif exc.status_code in {413, 415, 400} and exc.detail not in _NOT_OURS:
             failure = failure._replace(message=exc.detail)
         made = answer(request, failure)
         for name in ("allow", "connection", "retry-after"):
@@ -79,10 +85,7 @@ def catch_all(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     def _input(request: Request, exc: RequestValidationError) -> Response:
         first: dict[str, Any] = dict(exc.errors()[0]) if exc.errors() else {}
-        where = ".".join(str(one) for one in first.get("loc", ())[1:]) or "body"
-        words = say("`{field}` cannot be used: {reason}", field=where, reason=first.get("msg", ""))
-        # A name in JSON may hold half a character, which no answer can carry.
-        words = words.encode("utf-8", "replace").decode()
+        words = invalid(first, api=_for_programs(request))
         return answer(request, Failure(422, "INVALID_PARAM", words, say("Correct it")))
 
     @app.exception_handler(Exception)
@@ -119,9 +122,15 @@ def failure_of(exc: SatchelError) -> Failure:
     return Failure(status, exc.code, exc.message, exc.hint)
 
 
-def answer(request: Request, failure: Failure) -> Response:
-    """A failure as whoever asked wants it."""
-    if request.url.path.startswith("/api/"):
+def answer(request: Request, failure: Failure, typed: Sequence[tuple[str, str]] = ()) -> Response:
+    """A failure as whoever asked wants it.
+
+    Args:
+        request: What failed.
+        failure: Why.
+        typed: Labels and texts of a form that would be lost: a page shows them.
+    """
+    if _for_programs(request):
         table = {"code": failure.code, "message": failure.message, "hint": failure.hint}
         return JSONResponse({"error": table}, failure.status)
     if request.headers.get("hx-request"):
@@ -130,4 +139,8 @@ def answer(request: Request, failure: Failure) -> Response:
         made.headers["HX-Retarget"] = "#notes"
         made.headers["HX-Reswap"] = "innerHTML"
         return made
-    return page(request, "failure.html", status=failure.status, failure=failure)
+    return page(request, "failure.html", status=failure.status, failure=failure, typed=typed)
+
+
+def _for_programs(request: Request) -> bool:
+    return request.url.path.startswith("/api/")

@@ -3,32 +3,37 @@
 In this order, and before any body is read:
 
     host        a name that we answer to, or 421: a page cannot reach us through a name of its own
+    home        where a name is ours alone, sessions count under it alone: cookies know no ports
     sender      another site may lead people here by a link; it may load, frame and send nothing
-    session     a cookie, or the door; the door, the style and the script are open to all
+    session     a cookie, or the door; the door, its language, the style and the script are open
     forgery     what changes something carries the session's mark and comes from our own pages
     language    the reader's choice, else the browser's
     body        counted while it comes: not too large, not too slow
     headers     no script, style, frame or picture but ours; nothing is kept by caches
 
-Nothing that a proxy adds is believed (`X-Forwarded-*`): who has one says so once, at the start.
+Of what a proxy adds (`X-Forwarded-*`) one thing is believed, and only where one was announced at
+the start: the last address in `X-Forwarded-For`, which it wrote itself. It tells whose wrong
+passwords count together, and nothing else.
 """
 
 from __future__ import annotations
 
 import re
 from hmac import compare_digest
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import cookie_parser
+from starlette.datastructures import URL, Headers, MutableHeaders
+from starlette.requests import Request, cookie_parser
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from satchel._language import LANGUAGES, say, speak
-from satchel.ui.bodies import ORDINARY, Body, limit_of
+from satchel.ui.access import IDLE
+from satchel.ui.bodies import EDITED, ORDINARY, Body, limit_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,9 +41,11 @@ if TYPE_CHECKING:
     from satchel.ui.house import House
 
 DOOR = "/enter"
-DOORS = frozenset((DOOR, "/enter/go", "/enter/back", "/api/enter"))
+OUT = "/leave"
+TONGUE = "/language"
+DOORS = frozenset((DOOR, "/enter/go", "/enter/back", "/api/enter", TONGUE))
 STATIC = "/static/"
-"""These need no session: the ways in, and what they look like."""
+"""These need no session: the ways in, what they look like, and in which language."""
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 CSRF_HEADER = "x-satchel-csrf"
 CSRF_FIELD = "csrf"
@@ -75,6 +82,8 @@ class Gate:
         hosts: Iterable[str],
         cookie: str,
         *,
+        too_late: Callable[[Request], Awaitable[Response]],
+        homes: Sequence[str] = (),
         https: bool = False,
     ) -> None:
         """Guard `app`.
@@ -84,6 +93,9 @@ class Gate:
             house: What they stand on; it knows who may come in.
             hosts: The names that we answer to, without ports, in lower case.
             cookie: The name of the session's cookie; other servers of this machine have others.
+            too_late: Answers people who sent something after their session had ended, or from a
+                page of another one.
+            homes: The only names under which sessions count; all names where there are none.
             https: Whether something in front of us speaks TLS with the browsers.
         """
         self._app = app
@@ -91,6 +103,8 @@ class Gate:
         self._access: Access = house.access
         self._hosts = frozenset(hosts)
         self._cookie = cookie
+        self._too_late = too_late
+        self._homes = tuple(one.lower() for one in homes)
         self._https = https
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,24 +115,46 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        headers = Headers(scope=scope)
         if self._https:
             scope["scheme"] = "https"
-        headers = Headers(scope=scope)
+            scope["client"] = _sender(headers) or scope.get("client")
         cookies = cookie_parser("; ".join(headers.getlist("cookie")))
         speak(_language(headers, cookies))
-        session = self._access.session(cookies.get(self._cookie, ""))
+        secret = cookies.get(self._cookie, "") if self._at_home(headers) else ""
+        session = self._access.session(secret)
         scope.setdefault("state", {})["session"] = session
-        send = self._with_headers(scope, send)
+        if session is None or scope["path"].startswith(STATIC) or not self._access.renews(session):
+            secret = ""
+        send = self._with_headers(scope, send, secret)
         refusal = self._refuse(scope, headers, session)
         if refusal is not None:
+            if isinstance(refusal, PlainTextResponse) and "hx-request" in headers:
+                # Shown where messages are shown: a part of the page that it replaced would be gone.
+                refusal.headers.update({"HX-Retarget": "#notes", "HX-Reswap": "innerHTML"})
             await refusal(scope, receive, send)
             return
         if scope["method"] not in SAFE:
             receive = Body(receive, limit_of(scope["path"]))
         await self._app(scope, receive, send)
 
-    def _refuse(self, scope: Scope, headers: Headers, session: Session | None) -> Response | None:
+    def _refuse(self, scope: Scope, headers: Headers, session: Session | None) -> ASGIApp | None:
         path, method = str(scope["path"]), str(scope["method"])
+        refusal = self._refuse_sender(path, method, headers)
+        if refusal is not None:
+            return refusal
+        if not self._at_home(headers):
+            return self._lead_home(scope)
+        if path in DOORS or path.startswith(STATIC):
+            return None
+        if session is None:
+            return self._door(scope, headers)
+        if method not in SAFE and not _carries(session, headers, scope):
+            return _forged(path) if path.startswith("/api/") else self._answer_late
+        return None
+
+    def _refuse_sender(self, path: str, method: str, headers: Headers) -> Response | None:
+        """What nobody may send, whoever is signed in."""
         if not self._answers_to(headers.getlist("host")):
             words = say("This server does not answer to that name")
             return _no(path, 421, "WRONG_HOST", words, say("Give `--name` at the start"))
@@ -128,18 +164,42 @@ class Gate:
             return _forged(path)
         if method not in SAFE and _too_large(headers, limit_of(path)):
             return _too_much(path)
-        if path in DOORS or path.startswith(STATIC):
-            return None
-        if session is None:
-            return _door(path, method, headers)
-        if method not in SAFE and not _carries(session, headers, scope):
-            return _forged(path)
         return None
 
     def _answers_to(self, hosts: list[str]) -> bool:
         """Whether a request names us, once: two names are a quarrel between two servers."""
-        found = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
-        return found is not None and found[1].lower() in self._hosts
+        return len(hosts) == 1 and _name(hosts[0]) in self._hosts
+
+    def _at_home(self, headers: Headers) -> bool:
+        """Whether sessions count under the name that a request gives us."""
+        return not self._homes or _name(headers.get("host", "")) in self._homes
+
+    def _lead_home(self, scope: Scope) -> Response:
+        """A reader is led to the name that is ours alone; others are told it."""
+        path, home = str(scope["path"]), self._homes[0]
+        if scope["method"] in SAFE and not path.startswith("/api/"):
+            return RedirectResponse(URL(scope=scope).replace(hostname=home), 303)
+        words = say("This server does not answer to that name")
+        return _no(path, 421, "WRONG_HOST", words, say("Use the name `{name}`", name=home))
+
+    def _door(self, scope: Scope, headers: Headers) -> ASGIApp:
+        """Where somebody without a session goes."""
+        path, safe = str(scope["path"]), scope["method"] in SAFE
+        if path.startswith("/api/") or path == "/live":
+            words = say("Nobody is signed in")
+            hint = say("Open the link that `satchel ui` printed")
+            return _no(path, 401, "SIGNED_OUT", words, hint)
+        if not safe and path != OUT:
+            return self._answer_late
+        if headers.get("hx-request"):
+            return Response(status_code=401, headers={"HX-Redirect": DOOR})
+        return RedirectResponse(DOOR, 303)
+
+    async def _answer_late(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Something came from a page whose session ended: our words, and what was typed."""
+        body = Body(receive, min(limit_of(scope["path"]), EDITED))
+        answer = await self._too_late(Request({**scope, "app": self._app}, body))
+        await answer(scope, receive, send)
 
     def _same_origin(self, headers: Headers) -> bool:
         """Whether a request comes from a page of ours, as the browser tells.
@@ -159,7 +219,7 @@ class Gate:
         ours = parts.netloc.lower() == headers.get("host", "").lower()
         return len(origins) == 1 and ours and parts.scheme in schemes
 
-    def _with_headers(self, scope: Scope, send: Send) -> Callable[[Message], Any]:
+    def _with_headers(self, scope: Scope, send: Send, renewed: str) -> Callable[[Message], Any]:
         kept = str(scope["path"]).startswith(STATIC) and bytes(scope["query_string"])[:2] == b"v="
 
         async def sent(message: Message) -> None:
@@ -174,9 +234,36 @@ class Gate:
                 headers["cache-control"] = "public, max-age=31536000" if keep else "no-store"
                 if not keep:
                     headers["vary"] = "Cookie, Accept-Language, HX-Request"
+                given = [one.partition("=")[0] for one in headers.getlist("set-cookie")]
+                if renewed and self._cookie not in given:  # else it was replaced, or is to go
+                    again = Response()
+                    give_cookie(again, self._cookie, renewed, secure=self._https)
+                    headers.append("set-cookie", again.headers["set-cookie"])
             await send(message)
 
         return sent
+
+
+def give_cookie(answer: Response, name: str, secret: str, *, secure: bool) -> None:
+    """Give a browser the cookie of its session: for no script, and for no other site."""
+    answer.set_cookie(
+        name, secret, max_age=int(IDLE), path="/", httponly=True, samesite="strict", secure=secure
+    )
+
+
+def _name(host: str) -> str:
+    """The name in a `Host` header, without its port; "" when it is none."""
+    found = _HOST.fullmatch(host)
+    return found[1].lower() if found is not None else ""
+
+
+def _sender(headers: Headers) -> tuple[str, int] | None:
+    """Who sent a request to the proxy in front of us, as it says itself."""
+    said = ",".join(headers.getlist("x-forwarded-for")).rpartition(",")[2].strip()
+    try:
+        return str(ip_address(said)), 0
+    except ValueError:
+        return None
 
 
 def _language(headers: Headers, cookies: dict[str, str]) -> str:
@@ -230,19 +317,6 @@ def _no(path: str, status: int, code: str, words: str, hint: str = "") -> Respon
     if path.startswith("/api/"):
         return JSONResponse(_error(code, words, hint), status)
     return PlainTextResponse(f"{words}. {hint}" if hint else words, status)
-
-
-def _door(path: str, method: str, headers: Headers) -> Response:
-    """Where somebody without a session goes."""
-    if path.startswith("/api/") or path == "/live" or method not in SAFE:
-        words = say("Nobody is signed in")
-        hint = say("Open the link that `satchel ui` printed")
-        answer: Response = JSONResponse(_error("SIGNED_OUT", words, hint), 401)
-    elif headers.get("hx-request"):
-        answer = Response(status_code=401, headers={"HX-Redirect": DOOR})
-    else:
-        answer = RedirectResponse(DOOR, 303)
-    return answer
 
 
 def _error(code: str, message: str, hint: str) -> dict[str, Any]:

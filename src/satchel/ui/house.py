@@ -19,6 +19,7 @@ from satchel.ui.views.health import Health
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from satchel.facade import Satchel
     from satchel.store.plan import Plan
@@ -30,6 +31,9 @@ PATIENCE = 1_800.0
 """Seconds that a plan waits for somebody's yes."""
 MOST_PLANS = 32
 """Plans that wait at a time; the oldest gives way."""
+MOST_OVER = 128
+"""Plans of which is known what became of them."""
+_TURNS = 16
 
 MINUTE = 60.0
 """Seconds between two looks at what waits."""
@@ -60,7 +64,24 @@ class Desk:
 
     def __init__(self) -> None:
         self._waiting: dict[str, Waiting] = {}
+        self._became: dict[str, str] = {}
+        self._turns = tuple(threading.Lock() for _ in range(_TURNS))
         self._hold = threading.Lock()
+
+    def turn(self, key: str) -> AbstractContextManager[object]:
+        """One yes at a time to a plan: who clicks twice waits for what the first click does."""
+        return self._turns[hash(key) % _TURNS]
+
+    def becomes(self, key: str, address: str) -> None:
+        """Remember where to see what became of a plan."""
+        with self._hold:
+            self._became[key] = address
+            while len(self._became) > MOST_OVER:
+                del self._became[next(iter(self._became))]
+
+    def became(self, key: str) -> str:
+        """Where to see what became of a plan that waits no more; empty when that is not known."""
+        return self._became.get(key, "")
 
     def put(
         self,
@@ -168,6 +189,11 @@ class House:
         self._making = threading.Lock()
         self._health: Health | None = None
         self.arrivals = Arrivals(satchel.settings.paths.state, self._wait, self.desk.drop)
+
+    def changed(self) -> None:
+        """The skills are others than they were: look at them anew, and tell every page."""
+        self.satchel.refresh()
+        self.live.tell("library")
 
     def health(self) -> Health:
         """How the skills are; made when somebody first looks. Its work ends with the server."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager, suppress
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from satchel._language import language, say
@@ -71,6 +72,14 @@ class Wish(NamedTuple):
     """What does the same in a terminal."""
     allow: bool = False
     """Whether tools that write or use the network may be called."""
+    step: str = ""
+    """The step that is answered."""
+
+    def is_open(self, now: GoalReport) -> bool:
+        """Whether nobody has begun with it, as a goal stands now."""
+        if now.revision == self.report.revision and self.step in now.steps:
+            return now.steps[self.step].state == "asking"
+        return now.state == "queued"
 
 
 class Keeper:
@@ -92,7 +101,13 @@ class Keeper:
         self._going: set[asyncio.Task[None]] = set()
         self._purposes: dict[str, Hashable] = {}
         """What the processes were started for."""
-        self._layouts: dict[tuple[str, int, str], Layout] = {}
+        self._allowed: set[str] = set()
+        """Goals whose process may let tools write."""
+        self._owed: dict[str, list[Wish]] = {}
+        """Goals -> what was said while a process went on with them."""
+        self._ending = asyncio.Event()
+        self._layouts: dict[tuple[bytes, str], Layout] = {}
+        """What a plan and a language make of boxes: another goal may take a name that was free."""
         self.start: Callable[..., Background] = go_on
         """Starts a process for a goal; a test has another."""
         live.asked = self._asked
@@ -182,6 +197,7 @@ class Keeper:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._ending.set()
         if self._going:
             await asyncio.wait(set(self._going), timeout=LEAVING)
         if self._opening is not None:  # it closes itself
@@ -192,16 +208,13 @@ class Keeper:
 
     async def drawing(self, report: GoalReport) -> str:
         """A goal drawn as it stands, as a part of a page. Where boxes stand is found out once."""
-        key = (report.id, report.revision, language())
+        key = (_mark(report.plan), language())
         layout = self._layouts.get(key)
         if layout is None:
             layout = await asyncio.to_thread(steady_layout, report.plan)
             while len(self._layouts) >= _KEPT:
                 self._layouts.pop(next(iter(self._layouts)), None)
             self._layouts[key] = layout
-        if len(layout.boxes) != len(report.steps):  # another goal took the name
-            del self._layouts[key]
-            return await self.drawing(report)
         return to_inline_svg(report, lambda step: f"/goals/{report.id}?step={step}", layout)
 
     # --- bringing on ----------------------------------------------------------------------
@@ -254,12 +267,61 @@ class Keeper:
         async with self._alone(goal_id):
             await self.ask(begin)
             self.tell(goal_id)
-            same = purpose is None or self._purposes.get(goal_id) == purpose
-            if self.shared or (self.is_on(goal_id) and same):
+            if self.shared:
+                return
+            if self.is_on(goal_id) and (not wish.allow or goal_id in self._allowed):
+                if purpose is not None and self._purposes.get(goal_id) != purpose:
+                    self._follow(wish)
                 return
             if not await self._is_taken(goal_id):
                 await self._start(goal_id, allow=wish.allow)
                 self._purposes[goal_id] = purpose
+
+    def _follow(self, wish: Wish) -> None:
+        """A process that goes on with a goal hears this too, unless it is just ending."""
+        goal_id = wish.report.id
+        owed = self._owed.setdefault(goal_id, [])
+        owed.append(wish)
+        if len(owed) == 1:
+            following = asyncio.create_task(self._see_to(goal_id))
+            self._going.add(following)
+            following.add_done_callback(self._followed)
+
+    async def _see_to(self, goal_id: str) -> None:
+        """Start another process when the one that is there ends without having heard of it."""
+        while True:
+            process = self._processes[goal_id].process
+            while process.poll() is None and not self._ending.is_set():
+                await self._pause(QUICK)
+            async with self._alone(goal_id):
+                if self._processes[goal_id].process is process and await self._settle(goal_id):
+                    return
+            await self._pause(GAP)
+
+    async def _settle(self, goal_id: str) -> bool:
+        """Look after what is owed to a goal, now that nobody goes on with it; False: once more."""
+        try:
+            now = await self.ask(lambda engine: engine.report(goal_id))
+        except SatchelError:
+            if self._ending.is_set():
+                raise
+            return False
+        left = [wish for wish in self._owed.pop(goal_id) if wish.is_open(now)]
+        if left and not await self._is_taken(goal_id):
+            await self._start(goal_id, allow=any(wish.allow for wish in left))
+            self.tell(goal_id)
+        return True
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but not beyond the end of the server."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ending.wait()
+
+    def _followed(self, following: asyncio.Task[None]) -> None:
+        self._going.discard(following)
+        if not following.cancelled() and (exc := following.exception()) is not None:
+            self._satchel.trace.record("failed", (), what="ui", reason=str(exc))
 
     @asynccontextmanager
     async def _alone(self, goal_id: str) -> AsyncGenerator[None]:
@@ -313,6 +375,7 @@ class Keeper:
         self._processes[goal_id] = await asyncio.to_thread(
             self.start, settings, goal_id, options, project=settings.project
         )
+        (self._allowed.add if allow else self._allowed.discard)(goal_id)
 
     def is_on(self, goal_id: str) -> bool:
         """Whether a process that was started here goes on with a goal."""
@@ -389,6 +452,11 @@ class Keeper:
             engine = await self.engine()
             async for _ in engine.watch(goal_id):
                 nudge.set()
+
+
+def _mark(plan: Plan) -> bytes:
+    """What tells one plan from another."""
+    return sha256(repr(plan).encode("utf-8", "surrogatepass")).digest()
 
 
 async def _whole(one: Awaitable[_Given]) -> _Given:

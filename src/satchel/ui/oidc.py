@@ -5,6 +5,10 @@ The authorization code flow with PKCE, as every issuer has it: the browser goes 
 the riddle's answer for an ID token. The token is checked by the issuer's public keys: its
 signature, who issued it, for whom, till when, and the nonce. The issuer's other tokens are thrown
 away at once.
+
+Nothing is remembered of those who went there: anybody can go, and many would push out the others.
+The browser keeps the `state`, its time and a seal; nonce and verifier are made of the state and a
+secret of this process.
 """
 
 from __future__ import annotations
@@ -14,8 +18,10 @@ import secrets
 import threading
 import time
 from base64 import b64encode, urlsafe_b64encode
+from contextlib import suppress
 from hashlib import sha256
 from hmac import compare_digest
+from hmac import digest as digest_with
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -33,8 +39,8 @@ WAIT = 5.0
 """Seconds for one answer of the issuer."""
 PATIENCE = 600.0
 """Seconds that somebody may take at the issuer's page."""
-MOST = 200
-"""People who are at the issuer's page at a time; who went there first gives way."""
+MOST = 1_000
+"""Ways back that are known as used; an issuer takes no code twice anyhow."""
 LEEWAY = 60
 """Seconds that two clocks may differ."""
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
@@ -58,14 +64,8 @@ class Begun(NamedTuple):
     """Somebody who is to go to the issuer's page."""
 
     address: str
-    state: str
-
-
-class _Waiting(NamedTuple):
-    nonce: str
-    verifier: str
-    back: str
-    since: float
+    kept: str
+    """What their browser keeps meanwhile, and brings back."""
 
 
 class _Places(NamedTuple):
@@ -94,8 +94,11 @@ class Oidc:
         _safe(issuer.address)
         self._issuer = issuer
         self._keys = IssuerKeys(OAuth(issuer.address, issuer.client))
-        self._allow = frozenset(one.casefold() if "@" in one else one for one in issuer.allow)
-        self._waiting: dict[str, _Waiting] = {}
+        # What looks like an address is one: whoever may choose their subject must not become it.
+        self._mails = frozenset(one.casefold() for one in issuer.allow if "@" in one)
+        self._subjects = frozenset(one for one in issuer.allow if "@" not in one)
+        self._secret = secrets.token_bytes(32)
+        self._used: dict[str, None] = {}
         self._hold = threading.Lock()
         self._places: _Places | None = None
 
@@ -109,13 +112,9 @@ class Oidc:
             ServerFailed: the issuer does not answer.
         """
         places = await self._find()
-        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
-        now = time.monotonic()
-        with self._hold:
-            kept = [(k, one) for k, one in self._waiting.items() if now - one.since < PATIENCE]
-            self._waiting = dict(kept[-(MOST - 1) :])
-            self._waiting[state] = _Waiting(nonce, verifier, back, now)
-        digest = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+        state, since = secrets.token_urlsafe(32), str(int(time.monotonic()))
+        verifier = self._made("verifier", state)
+        digest = _text(sha256(verifier.encode()).digest())
         query = urlencode(
             {
                 "response_type": "code",
@@ -123,37 +122,62 @@ class Oidc:
                 "redirect_uri": back,
                 "scope": "openid email",
                 "state": state,
-                "nonce": nonce,
+                "nonce": self._made("nonce", state),
                 "code_challenge": digest,
                 "code_challenge_method": "S256",
             }
         )
-        return Begun(f"{places.ask}{'&' if '?' in places.ask else '?'}{query}", state)
+        kept = f"{state}.{since}.{self._made('seal', state, since, back)}"
+        return Begun(f"{places.ask}{'&' if '?' in places.ask else '?'}{query}", kept)
 
-    async def finish(self, state: str, code: str) -> str:
+    def _made(self, *words: str) -> str:
+        """What nobody else can make of these words."""
+        return _text(digest_with(self._secret, "\0".join(words).encode(), "sha256"))
+
+    def _began_here(self, kept: str, state: str, back: str) -> bool:
+        """Whether this browser went to the issuer from here, not too long ago, for this."""
+        mine, _, rest = kept.partition(".")
+        since, _, seal = rest.partition(".")
+        made = self._made("seal", mine, since, back)
+        sealed = compare_digest(seal.encode("utf-8", "replace"), made.encode())
+        same = compare_digest(state.encode("utf-8", "replace"), mine.encode("utf-8", "replace"))
+        return sealed and same and time.monotonic() - int(since) <= PATIENCE
+
+    async def finish(self, kept: str, state: str, code: str, back: str) -> str:
         """Who came back: their e-mail address, or the issuer's name for them.
+
+        Args:
+            kept: What their browser kept.
+            state: What the issuer sent back with them.
+            code: What the issuer takes for an ID token.
+            back: Where it sent them.
 
         Raises:
             Refused: nobody went there, the issuer did not vouch, or they are not named.
             ServerFailed: the issuer does not answer.
         """
+        known = self._began_here(kept, state, back)
         with self._hold:
-            waiting = self._waiting.pop(state, None)  # a way back is used once
-        if waiting is None or time.monotonic() - waiting.since > PATIENCE:
-            raise Refused(say("This did not begin here. Try it again"))
+            if not known or state in self._used:  # a way back is used once
+                raise Refused(say("This did not begin here. Try it again"))
+            self._used[state] = None
+            while len(self._used) > MOST:
+                del self._used[next(iter(self._used))]
         if not code:
             raise Refused(say("The issuer did not say who you are"))
         places = await self._find()
-        claims = await self._check(await self._trade(places, waiting, code), waiting.nonce)
+        token = await self._trade(places, code, back, self._made("verifier", state))
+        claims = await self._check(token, self._made("nonce", state))
         return self._named(claims)
 
     def _named(self, claims: Mapping[str, Any]) -> str:
         subject, mail = str(claims.get("sub", "")), str(claims.get("email", ""))
-        # Somebody may claim an address that is not theirs, till the issuer has looked.
-        known = mail.casefold() in self._allow and claims.get("email_verified") is True
-        if known:
+        # Somebody may claim an address that is not theirs, till the issuer has looked. Some
+        # issuers say so by a word.
+        said = claims.get("email_verified")
+        if (said is True or said == "true") and mail.casefold() in self._mails:
             return mail
-        if subject and subject in self._allow:
+        if subject in self._subjects:
             return subject
         raise Refused(say("The issuer knows you, but you are not among those who may come in"))
 
@@ -164,21 +188,12 @@ class Oidc:
         no = Refused(say("What the issuer says of you cannot be verified"))
         try:
             header = jwt.get_unverified_header(token)
-            kid = header.get("kid")
+            kid = header.get("kid", "")
             if header.get("alg") not in _ALGORITHMS or not isinstance(kid, str):
                 raise no
-            key = await self._keys.get(kid)
-            if key is None:
+            claims = self._read(token, await self._keys.fitting(kid))
+            if claims is None:
                 raise no
-            claims: dict[str, Any] = jwt.decode(
-                token,
-                key.key,
-                algorithms=list(_ALGORITHMS),
-                issuer=self._issuer.address,
-                audience=self._issuer.client,
-                leeway=LEEWAY,
-                options={"require": ["exp", "iat", "iss", "aud", "sub", "nonce"]},
-            )
         except (jwt.PyJWTError, ValueError, TypeError, AttributeError) as exc:
             raise no from exc
         said, audience = claims["nonce"], claims["aud"]
@@ -189,13 +204,30 @@ class Oidc:
             raise no  # made for somebody else, who might hand it on
         return claims
 
-    async def _trade(self, places: _Places, waiting: _Waiting, code: str) -> str:
+    def _read(self, token: str, keys: Iterable[Any]) -> dict[str, Any] | None:
+        """What a token says that one of these keys signed; None when none of them did."""
+        import jwt
+
+        for key in keys:
+            with suppress(jwt.InvalidSignatureError, jwt.InvalidKeyError, TypeError):
+                return jwt.decode(
+                    token,
+                    key.key,
+                    algorithms=list(_ALGORITHMS),
+                    issuer=self._issuer.address,
+                    audience=self._issuer.client,
+                    leeway=LEEWAY,
+                    options={"require": ["exp", "iat", "iss", "aud", "sub", "nonce"]},
+                )
+        return None
+
+    async def _trade(self, places: _Places, code: str, back: str, verifier: str) -> str:
         form = {
             "grant_type": "authorization_code",
             "code": code,
-            "redirect_uri": waiting.back,
+            "redirect_uri": back,
             "client_id": self._issuer.client,
-            "code_verifier": waiting.verifier,
+            "code_verifier": verifier,
         }
         headers = {"Accept": "application/json"}
         secret = self._issuer.secret
@@ -229,6 +261,10 @@ class Oidc:
             basic = not known or "client_secret_basic" in known
             self._places = _Places(ask, trade, basic)
         return self._places
+
+
+def _text(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 async def _ask(

@@ -1,7 +1,8 @@
 """The web server: where it listens, which address people open, and how it ends.
 
-It listens on this machine alone. On another address it wants a password or an issuer, or it does
-not start. It speaks no TLS: a proxy in front does, and `https` says that there is one.
+It listens on this machine alone. On another address, behind a proxy and under a name that other
+machines know it wants a password or an issuer, or it does not start. It speaks no TLS: a proxy in
+front does, and `https` says that there is one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._language import say
 from satchel.errors import Refused
+from satchel.ui.app import LOCAL, is_home, make_app
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +36,8 @@ class Web(NamedTuple):
     port: int = PORT
     password: str = ""
     names: tuple[str, ...] = ()
-    """Further names under which people reach the server, such as that of a proxy."""
+    """Further names under which people reach the server, such as that of a proxy, or one of this
+    machine that no other server has (`NAME.localhost`): sessions count under these alone then."""
     told: Callable[[str], None] | None = None
     """Told each address to open: the first once somebody can connect, a new one after each use."""
     issuer: Issuer | None = None
@@ -47,12 +50,20 @@ class Web(NamedTuple):
         """Whether other machines can reach it."""
         return self.host not in HERE
 
+    @property
+    def homes(self) -> tuple[str, ...]:
+        """The names under which alone sessions count; the one to open comes first."""
+        found = tuple(filter(is_home, self.names))
+        if not found or self.https or self.open_to_others:
+            return ()
+        return (*found, *(one for one in self.names if one not in found))
+
 
 def serve(satchel: Satchel, web: Web) -> None:
     """Serve until somebody ends the process.
 
     Raises:
-        Refused: it would be open to other machines without a password, or the port is taken.
+        Refused: other machines would reach it without a password, or the port is taken.
         InvalidInput: the password is too short, or something of the issuer is missing.
         MissingExtra: the extra `ui` is not installed.
     """
@@ -60,14 +71,9 @@ def serve(satchel: Satchel, web: Web) -> None:
 
     uvicorn = require("uvicorn", "ui")
     from satchel.ui.access import Access
-    from satchel.ui.app import make_app
 
-    if web.open_to_others and not web.password and web.issuer is None:
-        raise Refused(
-            say("`{host}` can be reached from other machines, and nobody needs a password",
-                host=web.host),
-            say("Give `--password-file`, or `--issuer`"),
-        )  # fmt: skip
+    if not web.password and web.issuer is None:
+        _keep_to_ourselves(web)
     access = Access(password=web.password, issued=_issued(web))
     listener = _listen(web)
     try:
@@ -77,6 +83,7 @@ def serve(satchel: Satchel, web: Web) -> None:
             satchel,
             access,
             hosts=[*_own(web.host), *web.names],
+            homes=web.homes,
             # What begins with `__Host-` no page of another name or without TLS can set.
             cookie="__Host-satchel" if web.https else f"satchel-{port}",
             https=web.https,
@@ -114,6 +121,25 @@ def serve(satchel: Satchel, web: Web) -> None:
         listener.close()
 
 
+def _keep_to_ourselves(web: Web) -> None:
+    """Who comes by a link alone sits at this machine, as far as we can tell.
+
+    Raises:
+        Refused: other machines can reach the server.
+    """
+    hint = say("Give `--password-file`, or `--issuer`")
+    known = [one for one in web.names if one.lower() not in LOCAL and not is_home(one)]
+    if web.open_to_others or known:
+        raise Refused(
+            say("`{host}` can be reached from other machines, and nobody needs a password",
+                host=web.host if web.open_to_others else known[0]),
+            hint,
+        )  # fmt: skip
+    if web.https:
+        words = say("Other machines come through a proxy, and nobody needs a password")
+        raise Refused(words, hint)
+
+
 def _issued(web: Web) -> Any:
     if web.issuer is None:
         return None
@@ -129,6 +155,8 @@ def _base(web: Web, port: int) -> str:
     shown = f"[{web.host}]" if ":" in web.host else web.host
     if web.host in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
         shown = web.names[0] if web.names else socket.gethostname()
+    if web.homes:
+        shown = web.homes[0]
     return f"http://{shown}:{port}"
 
 

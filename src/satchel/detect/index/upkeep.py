@@ -545,7 +545,9 @@ def moved(old: Sequence[Skill], new: Sequence[Skill]) -> tuple[Sequence[int], Se
         return places, places
     both = min(len(old), len(new))
     first = _first_differing(old, new, both)
-    last = min(both - first, _first_differing(old[::-1], new[::-1], both))
+    last = 0
+    if first < both:  # else some were put behind all others, or taken from there
+        last = min(both - first, _first_differing(old[::-1], new[::-1], both))
     return range(first, len(old) - last), range(first, len(new) - last)
 
 

@@ -59,6 +59,17 @@ class IssuerKeys:
                 await self._ask()
         return self._usable(kid)
 
+    async def fitting(self, kid: str) -> list[Any]:
+        """The keys that may have signed a token: that of its name, else those without one.
+
+        An issuer with one key need not name it, in its tokens or among its keys.
+        """
+        key = await self.get(kid)
+        if key is not None:
+            return [key]
+        known = self._known.values() if self._age() < OLDEST else ()
+        return [one for one in known if not kid or not one.key_id]
+
     def _age(self) -> float:
         return time.monotonic() - self._fetched if self._fetched else OLDEST
 
@@ -91,11 +102,14 @@ class IssuerKeys:
         try:
             place = self._place or self._find()
             client = jwt.PyJWKClient(place, cache_jwk_set=False, timeout=WAIT)
-            keys = client.get_signing_keys()
+            every = client.get_jwk_set().keys
+            keys = [key for key in every if key.public_key_use in {"sig", None}]
         except Exception:  # noqa: BLE001 - see above
             return None
+        if not keys:
+            return None
         self._place = place
-        return {str(key.key_id): key for key in keys}
+        return {str(key.key_id or f"\0{at}"): key for at, key in enumerate(keys)}
 
     def _find(self) -> str:
         """Where the issuer says that its keys are."""

@@ -60,8 +60,9 @@ class GitSource:
         self.url = url if url and os.path.isabs(location) else self._address.clean
         self.path = path
         self.ref = ref
-        self.stays = False
-        """Whether git may not go where the server points to."""
+        self.pinned: tuple[str, ...] = ()
+        """Addresses of its host that were looked at. With some, git goes nowhere else: not where
+        the server points to, and not where the host's name leads a moment later."""
         self._timeout = timeout
         if ref:
             check_ref(ref)
@@ -93,7 +94,9 @@ class GitSource:
             raise refuse("git-ref", commit)
         folder = mkdtemp(prefix="satchel-git-")
         try:
-            fetcher = Fetcher(os.path.join(folder, "r.git"), self._address, self._timeout)
+            fetcher = Fetcher(
+                os.path.join(folder, "r.git"), self._address, self._timeout, self.pinned
+            )
             found = self._get(fetcher, commit or ref, progress)
             with GitTree(fetcher, found, self.path) as tree:
                 place = Place("git", self.url, "" if is_commit(ref) else ref, found, self.path)
@@ -104,8 +107,7 @@ class GitSource:
 
     def _get(self, fetcher: Fetcher, wanted: str, progress: Callable[[str], None] | None) -> str:
         fetcher.run("init", "--quiet", "--bare", "--template=", fetcher.repository)
-        words = ["-c", "http.followRedirects=false"] if self.stays else []
-        words += ["fetch", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"]
+        words = ["fetch", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"]
         words += ["--no-auto-maintenance", "--progress" if progress else "--quiet"]
         remote = self._address.clean
         mine = "refs/satchel/wanted"

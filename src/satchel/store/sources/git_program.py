@@ -10,6 +10,7 @@ import os
 import re
 import time
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from satchel._language import say
 from satchel.errors import MissingExtra, NotFound, Refused
@@ -17,13 +18,15 @@ from satchel.store.archive.rules import BOUNDS, refuse, shown
 from satchel.store.sources.address import redacted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from subprocess import Popen
 
     from satchel.store.sources.address import Address
 
 TIMEOUT = 600.0
 """Seconds a fetch may take."""
+_PINS = (2, 37)
+"""The first git that can be told the addresses of a host."""
 _KEPT = frozenset((
     "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_SSH", "GIT_SSH_COMMAND",
     "GIT_SSH_VARIANT", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_SSL_CERT", "GIT_SSL_KEY",
@@ -87,8 +90,12 @@ def find_git() -> str:
     return found
 
 
-def environment(address: Address) -> dict[str, str]:
-    """The environment that git runs in."""
+def environment(address: Address, pinned: Sequence[str] = ()) -> dict[str, str]:
+    """The environment that git runs in; with `pinned` it reaches no other addresses than these.
+
+    Raises:
+        Refused: git cannot be kept to them.
+    """
     env = {
         name: value
         for name, value in os.environ.items()
@@ -108,11 +115,54 @@ def environment(address: Address) -> dict[str, str]:
     }
     if not {"GIT_SSH", "GIT_SSH_COMMAND"} & env.keys():
         env["GIT_SSH_COMMAND"] = f"{_own_ssh(address, env) or 'ssh'} -oBatchMode=yes"
-    env |= _credentials(address)
+    settings = _pins(address, pinned) if pinned else []
+    told = _credentials(address)
+    settings += told
+    if settings:
+        env["GIT_CONFIG_COUNT"] = str(len(settings))
+    for number, (key, value) in enumerate(settings):
+        env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    if told and address.password is not None:
+        env |= {_USER: address.user, _SECRET: address.password}
     return env
 
 
-def _credentials(address: Address) -> dict[str, str]:
+def _pins(address: Address, pinned: Sequence[str]) -> list[tuple[str, str]]:
+    """Settings with which git asks nobody for the host's addresses, and follows no redirect.
+
+    Raises:
+        Refused: another program than git would ask, or git is too old to be told.
+    """
+    parts = urlsplit(address.clean)
+    if parts.scheme not in {"http", "https"}:
+        raise Refused(
+            say("From elsewhere a repository is fetched only over https"),
+            say("Give its `https://…` address, or import it in a terminal of this machine"),
+        )
+    if _git_version() < _PINS:
+        raise Refused(
+            say("This machine's git is too old to fetch for people who are elsewhere"),
+            say("Install git 2.37 or later, or send a zip"),
+        )
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    every = ",".join(f"[{one}]" if ":" in one else one for one in pinned)
+    return [
+        ("http.followRedirects", "false"),
+        ("http.curloptResolve", f"{parts.hostname}:{port}:{every}"),
+    ]
+
+
+def _git_version() -> tuple[int, ...]:
+    import subprocess
+
+    done = subprocess.run(  # noqa: S603 - the program is git
+        [find_git(), "version"], stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    found = re.search(rb"(\d+)\.(\d+)", done.stdout)
+    return tuple(int(part) for part in found.groups()) if found else ()
+
+
+def _credentials(address: Address) -> list[tuple[str, str]]:
     """How git learns a user and a password: from its environment, for that one machine.
 
     Arguments are seen by everybody on the machine, and git hands an address with its password to
@@ -120,21 +170,11 @@ def _credentials(address: Address) -> dict[str, str]:
     other helper hears of a password that was typed, so none keeps it.
     """
     if not address.clean.startswith(("http:", "https:")):
-        return {}
+        return []
     section = f"credential.{address.site}"
-    settings: list[tuple[str, str]] = []
     if address.password is not None:
-        settings = [(f"{section}.helper", ""), (f"{section}.helper", _HELPER)]
-    elif address.user:
-        settings = [(f"{section}.username", address.user)]
-    if not settings:
-        return {}
-    env = {"GIT_CONFIG_COUNT": str(len(settings))}
-    for number, (key, value) in enumerate(settings):
-        env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    if address.password is not None:
-        env |= {_USER: address.user, _SECRET: address.password}
-    return env
+        return [(f"{section}.helper", ""), (f"{section}.helper", _HELPER)]
+    return [(f"{section}.username", address.user)] if address.user else []
 
 
 def _own_ssh(address: Address, env: dict[str, str]) -> str:
@@ -162,10 +202,16 @@ def command(git: str, repository: str, *words: str) -> list[str]:
 class Fetcher:
     """Runs git for one repository that was made for the occasion."""
 
-    def __init__(self, repository: str, address: Address, timeout: float = TIMEOUT) -> None:
+    def __init__(
+        self,
+        repository: str,
+        address: Address,
+        timeout: float = TIMEOUT,
+        pinned: Sequence[str] = (),
+    ) -> None:
         self.git = find_git()
         self.repository = repository
-        self.env = environment(address)
+        self.env = environment(address, pinned)
         self._address = address
         self._timeout = timeout
         self._log = os.path.join(repository, "satchel.log")

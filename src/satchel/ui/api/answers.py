@@ -99,6 +99,7 @@ def done(receipt: Receipt) -> Done:
         number=receipt.number,
         ids=[step.id for step in receipt.done],
         left=[step.id for step in receipt.left],
+        trouble=[encodable(line) for line in receipt.trouble if line],
     )
 
 

@@ -14,6 +14,7 @@ from satchel.goals.model import GoalState, StepState
 Scope = Literal["project", "global"]
 Name = Annotated[str, StringConstraints(max_length=256)]
 Ref = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+Id = Annotated[str, StringConstraints(pattern=r"^([a-z0-9]+(-[a-z0-9]+)*)?$", max_length=64)]
 
 
 class _Asked(BaseModel):
@@ -150,6 +151,8 @@ class NewSkill(_Asked):
     """A skill that somebody writes."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    id: Id = ""
+    """Needed where none can be made of the name; else made of it when empty."""
     description: Annotated[str, StringConstraints(max_length=4096)] = ""
     body: Annotated[str, StringConstraints(max_length=200_000)] = ""
     scope: Scope = "project"
@@ -161,9 +164,7 @@ class FromGit(_Asked):
     address: Annotated[str, StringConstraints(min_length=1, max_length=2048)]
     ref: Annotated[str, StringConstraints(max_length=256)] = ""
     path: Annotated[str, StringConstraints(max_length=1024)] = ""
-    skill_id: Annotated[
-        str, StringConstraints(pattern=r"^([a-z0-9]+(-[a-z0-9]+)*)?$", max_length=64)
-    ] = ""
+    skill_id: Id = ""
     names: Annotated[
         list[Annotated[str, StringConstraints(max_length=256)]], Field(max_length=1000)
     ] = []
@@ -229,6 +230,8 @@ class Done(BaseModel):
     ids: list[str]
     left: list[str]
     """Skills that the scan blocked and nobody accepted."""
+    trouble: list[str] = []
+    """What of it could not be done all the same, such as its approval, and what to do."""
 
 
 class Which(_Asked):

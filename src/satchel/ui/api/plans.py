@@ -57,7 +57,7 @@ def import_git(request: Request, asked: FromGit, response: Response) -> Fetching
         asked.ref,
         asked.path,
         wanted=Wanted(asked.skill_id, tuple(asked.names), asked.everything),
-        public=not house.access.by_link,
+        public=house.access.strangers,
     )
     found = _fetching(arrival)
     response.headers["Location"] = found.ask
@@ -164,8 +164,7 @@ def redo(request: Request, asked: Which) -> Done:
 def _again(request: Request, asked: Which, *, redo: bool) -> Done:
     house = house_of(request)
     found = house.satchel.store(asked.scope).undo(redo=redo, number=asked.number)
-    house.satchel.refresh()
-    house.live.tell("library")
+    house.changed()
     return Done(number=found.number, ids=list(found.ids), left=[])
 
 

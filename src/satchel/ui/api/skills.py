@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Request
 
-from satchel._language import say
-from satchel.errors import Refused
 from satchel.tools.frame import encodable
 from satchel.ui.api.answers import done, errors, ills, row_model
 from satchel.ui.api.models import (
@@ -22,7 +20,9 @@ from satchel.ui.api.models import (
     SkillPage,
     Why,
 )
+from satchel.ui.carrying import make
 from satchel.ui.view import house_of
+from satchel.ui.views.drafts import id_for
 from satchel.ui.views.files import list_files, read_file
 from satchel.ui.views.skills import LONGEST, find_skill, list_skills, own_scope, row_of
 
@@ -57,12 +57,9 @@ def add_skill(request: Request, asked: NewSkill) -> Done:
     """Write a new skill of the user's own. It can be undone."""
     house = house_of(request)
     store = house.satchel.store(asked.scope)
-    with store.plan_add(asked.name, asked.description, asked.body) as plan:
-        store.insist(plan)
-        receipt = store.carry_out(plan)
-    house.satchel.refresh()
-    house.live.tell("library")
-    return done(receipt)
+    skill_id = asked.id or id_for(asked.name, "")
+    with store.plan_add(asked.name, asked.description, asked.body, skill_id=skill_id) as plan:
+        return done(make(house, store, plan))
 
 
 @router.get("/skill", responses=errors(404))
@@ -84,19 +81,9 @@ def remove_skill(request: Request, ref: Which) -> Done:
     """Take one of the user's own skills away. It can be undone."""
     house = house_of(request)
     skill = find_skill(house.satchel, ref)
-    scope = own_scope(house.satchel, skill)
-    if not scope:
-        raise Refused(
-            say("`{name}` is not yours to change", name=encodable(skill.name)),
-            say("Only skills that were added or imported here can be removed"),
-        )
-    store = house.satchel.store(scope)
+    store = house.satchel.store_of(skill)
     with store.plan_remove([skill.head.id]) as plan:
-        store.insist(plan)
-        receipt = store.carry_out(plan)
-    house.satchel.refresh()
-    house.live.tell("library")
-    return done(receipt)
+        return done(make(house, store, plan))
 
 
 @router.get("/skill/files", responses=errors(404))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from fastapi import APIRouter, Form, Request
 from starlette.concurrency import run_in_threadpool
@@ -11,19 +11,35 @@ from starlette.responses import Response
 from satchel._language import say
 from satchel.errors import InvalidInput, SatchelError
 from satchel.ui.addresses import check_elsewhere
-from satchel.ui.arrivals import Arrival
+from satchel.ui.carrying import make
 from satchel.ui.notes import Note
 from satchel.ui.uploads import MOST, MOST_FILES, Folder, OneFile, receive
 from satchel.ui.view import address, go_to, house_of, page, part, wants_part
-from satchel.ui.views.changes import SCOPES, done_words, scope_place, scope_words
+from satchel.ui.views.changes import done_words
 from satchel.ui.views.drafts import id_for, show_new, there, trouble_of
+from satchel.ui.views.scopes import scope_words, show_scopes
 from satchel.ui.views.skills import find_skill, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from satchel.store.choose import Pick
+    from satchel.store.store import Store
+    from satchel.ui.arrivals import Arrival
 
 router = APIRouter(include_in_schema=False)
 Scope = Literal["project", "global"]
 CHOICES = 400
 """Skills of one source that can be chosen one by one."""
 _LONG = 2_048
+
+
+class Choice(NamedTuple):
+    """One skill of a source, as somebody left its line."""
+
+    pick: Pick
+    id: str
+    ticked: bool
 
 
 # --- a new one ------------------------------------------------------------------------------
@@ -60,20 +76,21 @@ def add(
 ) -> Response:
     """Write it, and show it in the list."""
     house = house_of(request)
-    store = house.satchel.store(scope)
     try:
+        store = house.satchel.store(scope)
         with store.plan_add(name, description, skill_id=id_for(name, own)) as plan:
-            store.insist(plan)
-            receipt = store.carry_out(plan)
-            skill_id = plan.steps[0].id
+            receipt = make(house, store, plan)
+            folder = store.scope.target(plan.steps[0].id)
             words, more = done_words(plan, receipt)
     except SatchelError as exc:
         return _add_form(request, scope, name, description, exc, own)
-    house.satchel.refresh()
-    house.live.tell("library")
-    ref = find_skill(house.satchel, store.scope.target(skill_id)).ref
-    links = ((say("Edit it"), address("/skill/edit", ref=ref)),)
-    note = Note(words, more, scope=scope, number=receipt.number, links=links)
+    tone = "warn" if receipt.trouble else "good"
+    note = Note(words, more, tone, scope, receipt.number)
+    try:
+        ref = find_skill(house.satchel, folder).ref
+    except SatchelError:  # somebody was quicker, or it is left out by a setting
+        return go_to(request, address("/skills", told=house.notes.put(note)))
+    note = note._replace(links=((say("Edit it"), address("/skill/edit", ref=ref)),))
     told = house.notes.put(note)
     return go_to(request, address("/skills", open=ref, told=told) + f"#row-{key_of(ref)}")
 
@@ -86,7 +103,10 @@ def _add_form(
     exc: SatchelError | None = None,
     own: str = "",
 ) -> Response:
-    house = house_of(request)
+    scopes = show_scopes(house_of(request).satchel)
+    usable: dict[Scope, Store] = {one.name: one.store for one in scopes if one.store is not None}
+    if usable and usable.get(scope) is None:
+        scope = next(iter(usable))
     as_part = wants_part(request)
     answer = part if as_part else page
     return answer(
@@ -94,11 +114,11 @@ def _add_form(
         "change/add_form.html" if as_part else "change/add.html",
         status=422 if exc is not None else 200,
         scope=scope,
-        scopes=_scopes(request),
+        scopes=scopes,
         name=name,
         description=description,
         trouble=trouble_of(exc) if exc is not None else None,
-        new=show_new(house.satchel.store(scope), name, description, own),
+        new=show_new(usable.get(scope), name, description, own),
         oob=False,
     )
 
@@ -112,10 +132,10 @@ def import_page(request: Request) -> Response:
     return page(
         request,
         "change/import.html",
-        scopes=_scopes(request),
+        scopes=show_scopes(house_of(request).satchel),
         most=MOST,
         most_files=MOST_FILES,
-        local=house_of(request).access.by_link,
+        local=not house_of(request).access.strangers,
     )
 
 
@@ -163,7 +183,7 @@ def import_git(
     house = house_of(request)
     source = source.strip()
     # Who comes from another machine must not reach the folders and neighbours of this one.
-    stranger = not house.access.by_link
+    stranger = house.access.strangers
     if stranger:
         check_elsewhere(source)
     store = house.satchel.store(scope)
@@ -208,7 +228,7 @@ def choose(
     try:
         house.arrivals.choose(arrival, wanted)
     except InvalidInput as exc:
-        return _choose_page(request, arrival, exc)
+        return _choose_page(request, arrival, exc, _left(arrival, ids or (), take or ()))
     return _onward(request, arrival)
 
 
@@ -223,19 +243,38 @@ def cancel(request: Request, key: str) -> Response:
     return go_to(request, address("/skills/import", told=house.notes.put(note)))
 
 
-def _choose_page(request: Request, arrival: Arrival, exc: SatchelError | None = None) -> Response:
+def _choose_page(
+    request: Request,
+    arrival: Arrival,
+    exc: SatchelError | None = None,
+    typed: Iterable[Choice] | None = None,
+) -> Response:
+    choices = list(_chosen(arrival) if typed is None else typed)
     return page(
         request,
         "change/choose.html",
         status=422 if exc is not None else 200,
         arrival=arrival,
-        picks=arrival.picks[:CHOICES],
+        choices=choices,
         more=max(0, len(arrival.picks) - CHOICES),
-        chosen=arrival.chosen if arrival.plan else None,
-        there=there(arrival.store, [pick.id for pick in arrival.picks[:CHOICES]]),
+        there=there(arrival.store, [one.pick.id for one in choices]),
         place=scope_words(arrival.store.scope.name),
         trouble=trouble_of(exc) if exc is not None else None,
     )
+
+
+def _chosen(arrival: Arrival) -> Iterable[Choice]:
+    """As they were chosen last; all of them when nobody chose yet."""
+    known = arrival.chosen if arrival.plan else None
+    chosen = {pick.path: pick.id for pick in arrival.picks} if known is None else known
+    for pick in arrival.picks[:CHOICES]:
+        yield Choice(pick, chosen.get(pick.path, pick.id), pick.path in chosen)
+
+
+def _left(arrival: Arrival, ids: Sequence[str], take: Collection[int]) -> Iterable[Choice]:
+    """As somebody left the form that cannot be used."""
+    for at, pick in enumerate(arrival.picks[:CHOICES]):
+        yield Choice(pick, ids[at] if at < len(ids) else pick.id, at in take)
 
 
 def _onward(request: Request, arrival: Arrival) -> Response:
@@ -251,8 +290,3 @@ def _need(thing: object, words: str, hint: str) -> None:
 
 def _scope(fields: dict[str, str]) -> Scope:
     return "global" if fields.get("scope") == "global" else "project"
-
-
-def _scopes(request: Request) -> list[tuple[str, str, str]]:
-    satchel = house_of(request).satchel
-    return [(name, scope_words(name), scope_place(satchel.store(name))) for name in SCOPES]

@@ -2,27 +2,50 @@
 
 from __future__ import annotations
 
-from hmac import compare_digest
-from typing import TYPE_CHECKING, Annotated
+import threading
+from ipaddress import IPv6Network, ip_address
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Form, Query, Request
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response
+from starlette.routing import Match
 
 from satchel._language import LANGUAGES, say
 from satchel.errors import SatchelError
-from satchel.ui.access import IDLE
-from satchel.ui.gate import LANGUAGE
+from satchel.ui.bodies import EDITED, UPLOADS
+from satchel.ui.failing import Failure
+from satchel.ui.failing import answer as answer_failure
+from satchel.ui.gate import DOOR, DOORS, LANGUAGE, OUT, TONGUE, give_cookie
+from satchel.ui.invalid import label_of
 from satchel.ui.view import house_of, page
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.types import Scope
+
     from satchel.ui.access import Session
 
 router = APIRouter(include_in_schema=False)
 HOME = "/skills"
 BACK = "/enter/back"
 """Where an issuer sends people back to: it has to know this address."""
+LEFT = f"{DOOR}?left=1"
+"""Where somebody who signed out is told so."""
 _YEAR = 365 * 24 * 3_600
+_NEVER_SHOWN = frozenset(("password", "scope"))
+_READING = threading.BoundedSemaphore(4)
+
+
+class Typed(NamedTuple):
+    """What somebody wrote into one field of a form."""
+
+    label: str
+    """As its page calls it; "" where only that page knows."""
+    text: str
 
 
 @router.get("/")
@@ -32,7 +55,11 @@ def home() -> Response:
 
 
 @router.get("/enter")
-def enter(request: Request, token: Annotated[str, Query(max_length=256)] = "") -> Response:
+def enter(
+    request: Request,
+    token: Annotated[str, Query(max_length=256)] = "",
+    left: Annotated[str, Query(max_length=8)] = "",
+) -> Response:
     """By a link; without one, the way to get in is shown."""
     access = house_of(request).access
     if token and access.by_link:
@@ -43,7 +70,8 @@ def enter(request: Request, token: Annotated[str, Query(max_length=256)] = "") -
         return _shut(request, words, 403)
     if request.state.session is not None:
         return RedirectResponse(HOME, 303)
-    return _shut(request, "", 401 if access.by_link else 200)
+    out = bool(left) or request.app.state.cookie in request.cookies
+    return _shut(request, "", 401 if access.by_link else 200, out=out)
 
 
 @router.post("/enter")
@@ -67,13 +95,13 @@ async def enter_by_issuer(request: Request) -> Response:
     if issued is None:
         return RedirectResponse("/enter", 303)
     try:
-        begun = await issued.begin(f"{request.url.scheme}://{request.headers['host']}{BACK}")
+        begun = await issued.begin(_back(request))
     except SatchelError as exc:
         return _shut(request, exc.message, 502)
     answer = RedirectResponse(begun.address, 303)
     # Not `strict`: the issuer's page leads back to us, and this has to come along.
     answer.set_cookie(
-        _waiting(request), begun.state, max_age=600, path="/", httponly=True, samesite="lax",
+        _waiting(request), begun.kept, max_age=600, path="/", httponly=True, samesite="lax",
         secure=_secure(request),
     )  # fmt: skip
     return answer
@@ -87,11 +115,11 @@ async def back_from_issuer(
 ) -> Response:
     """From the issuer: who is it? Only the browser that went there may come back."""
     access = house_of(request).access
-    mine = request.cookies.get(_waiting(request), "")
-    if access.issued is None or not state or not compare_digest(state.encode(), mine.encode()):
+    if access.issued is None:
         return _shut(request, say("This did not begin here. Try it again"), 403)
+    kept = request.cookies.get(_waiting(request), "")
     try:
-        name = await access.issued.finish(state, code)
+        name = await access.issued.finish(kept, state, code, _back(request))
     except SatchelError as exc:
         return _shut(request, exc.message, 403)
     answer = let_in(request, access.open(name))
@@ -99,11 +127,11 @@ async def back_from_issuer(
     return answer
 
 
-@router.post("/leave")
+@router.post(OUT)
 def leave(request: Request) -> Response:
     """End this session."""
     house_of(request).access.leave(request.state.session)
-    answer = RedirectResponse("/enter", 303)
+    answer = RedirectResponse(LEFT, 303)
     answer.delete_cookie(
         request.app.state.cookie, path="/", httponly=True, samesite="strict",
         secure=_secure(request),
@@ -111,7 +139,7 @@ def leave(request: Request) -> Response:
     return answer
 
 
-@router.post("/language")
+@router.post(TONGUE)
 def choose_language(request: Request, name: Annotated[str, Form(max_length=8)]) -> Response:
     """Another language, for this browser."""
     answer = RedirectResponse(_page_before(request), 303)
@@ -138,15 +166,67 @@ def set_session(request: Request, answer: Response, opened: tuple[Session, str])
     """Give a browser its session. One that it had before ends."""
     if request.state.session is not None:
         house_of(request).access.leave(request.state.session)
-    answer.set_cookie(
-        request.app.state.cookie, opened[1], max_age=int(IDLE), path="/", httponly=True,
-        samesite="strict", secure=_secure(request),
-    )  # fmt: skip
+    give_cookie(answer, request.app.state.cookie, opened[1], secure=_secure(request))
+
+
+async def too_late(request: Request) -> Response:
+    """Something was sent from a page whose session ended. It is not taken, and not lost either."""
+    if request.state.session is not None:
+        return await _of_another(request)
+    words = say("Nobody is signed in any more, and nothing was changed")
+    if "hx-request" in request.headers:
+        hint = say("Come in with another tab, then try it again here: what you typed is still here")
+        return answer_failure(request, Failure(401, "SIGNED_OUT", words, hint))
+    return _shut(request, words, 401, await _typed(request))
+
+
+async def _of_another(request: Request) -> Response:
+    """Who came in again since a page was loaded: what it sends has the mark of the time before."""
+    words = say("This page was of another session, and nothing was changed")
+    if "hx-request" in request.headers:
+        return answer_failure(request, Failure(403, "FORGED", words, say("Load the page again")))
+    typed = await _typed(request)
+    hint = say("Open the page again. What you typed is below") if typed else ""
+    failure = Failure(403, "FORGED", words, hint or say("Open the page again"))
+    return answer_failure(request, failure, typed)
+
+
+async def _typed(request: Request) -> tuple[Typed, ...]:
+    """What somebody wrote into a form: the browser that goes back loads the page without it.
+
+    Anybody can send this, so only few are read at a time.
+    """
+    if request.url.path in UPLOADS or not _READING.acquire(blocking=False):
+        return ()
+    try:
+        async with request.form(max_files=0, max_fields=100, max_part_size=EDITED) as form:
+            found = [(name, one) for name, one in form.multi_items() if isinstance(one, str)]
+    except (HTTPException, ClientDisconnect):
+        return ()
+    finally:
+        _READING.release()
+    named = (
+        Typed(label_of("body", name), text) for name, text in found if name not in _NEVER_SHOWN
+    )
+    # What pages fill in themselves is one word: a digest, a number, a name.
+    return tuple(one for one in named if len(one.text.split(None, 1)) > (0 if one.label else 1))
 
 
 def address_of(request: Request) -> str:
-    """Where somebody is, as the connection says; behind a proxy all are at one place."""
-    return request.client.host if request.client is not None else ""
+    """Where somebody is, as the connection says, or the proxy that was announced.
+
+    Of a long address only the network counts: whoever has one of these has all of them.
+    """
+    said = request.client.host if request.client is not None else ""
+    try:
+        found = ip_address(said)
+    except ValueError:
+        return said
+    if found.version == 4:
+        return said
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(IPv6Network((int(found), 64), strict=False))
 
 
 def _page_before(request: Request) -> str:
@@ -158,7 +238,24 @@ def _page_before(request: Request) -> str:
     ours = parts.netloc.lower() == request.headers.get("host", "").lower()
     if not ours or not parts.path.startswith("/") or parts.path.startswith(("//", "/\\")):
         return HOME
+    if parts.path in DOORS:  # what else stands there was for one time
+        return LEFT if f"{parts.path}?{parts.query}" == LEFT else DOOR
+    # What answered a form may be at an address that only forms are sent to.
+    asked: Scope = {
+        "type": "http",
+        "method": "GET",
+        "path": parts.path,
+        "root_path": "",
+        "headers": [],
+    }
+    found = {route.matches(asked)[0] for route in request.app.routes}
+    if Match.PARTIAL in found and Match.FULL not in found:
+        return HOME
     return f"{parts.path}?{parts.query}" if parts.query else parts.path
+
+
+def _back(request: Request) -> str:
+    return f"{request.url.scheme}://{request.headers['host']}{BACK}"
 
 
 def _secure(request: Request) -> bool:
@@ -169,7 +266,15 @@ def _waiting(request: Request) -> str:
     return f"{request.app.state.cookie}-begun"
 
 
-def _shut(request: Request, words: str, status: int) -> Response:
+def _shut(
+    request: Request, words: str, status: int, typed: Sequence[Typed] = (), *, out: bool = False
+) -> Response:
     access = house_of(request).access
     way = "password" if access.by_password else "link" if access.by_link else "issuer"
-    return page(request, "door.html", status=status, words=words, way=way)
+    # Their cookie does not come along when another site leads somebody here, or from its own page.
+    from_us = request.headers.get("sec-fetch-site", "") in {"same-origin", "none"}
+    inside = request.state.session is not None
+    known = inside or not (out or typed or from_us)
+    return page(
+        request, "door.html", status=status, words=words, way=way, typed=typed, out=out, known=known
+    )

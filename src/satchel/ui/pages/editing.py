@@ -1,32 +1,34 @@
-"""Edit a skill's own file: checked while it is typed, saved only over what was loaded."""
+"""Edit a skill's own file: checked while it is typed, saved only over what was loaded.
+
+What somebody typed comes back with every answer, whatever went wrong: nowhere else is it kept.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Form, Query, Request
+from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from satchel._language import say
 from satchel.errors import Conflict, SatchelError
+from satchel.ui.bodies import EDITED
+from satchel.ui.carrying import make
+from satchel.ui.failing import failure_of
 from satchel.ui.notes import Note
 from satchel.ui.view import address, go_to, house_of, page, part
-from satchel.ui.views.changes import done_words, store_for
+from satchel.ui.views.changes import done_words, to_be_trusted
 from satchel.ui.views.differences import diff_of_texts
-from satchel.ui.views.drafts import (
-    LARGEST,
-    Remark,
-    as_written,
-    check_draft,
-    digest_of,
-    open_draft,
-    read_file,
-    trouble_of,
-)
+from satchel.ui.views.drafts import as_written, check_draft, open_draft, read_file, trouble_of
 from satchel.ui.views.skills import find_file
+
+if TYPE_CHECKING:
+    from satchel.ui.views.drafts import Remark
 
 router = APIRouter(include_in_schema=False)
 Ref = Annotated[str, Query(max_length=4_096)]
-Text = Annotated[str, Form(max_length=2 * LARGEST)]
+_FIELDS = 8
 
 
 @router.get("/skill/edit")
@@ -34,47 +36,69 @@ def edit_page(request: Request, ref: Ref) -> Response:
     """The file in a page."""
     satchel = house_of(request).satchel
     skill = find_file(satchel, ref)
-    draft = open_draft(store_for(satchel, skill), skill)
+    draft = open_draft(satchel.store_of(skill), skill)
     return _edit_page(request, ref, draft.text)
 
 
 @router.post("/skill/edit/check")
-def check(request: Request, ref: Ref, text: Text = "") -> Response:
+async def check(request: Request, ref: Ref) -> Response:
     """What is wrong with it, and what a model would see; nothing is saved."""
-    satchel = house_of(request).satchel
-    skill = find_file(satchel, ref)
-    store_for(satchel, skill)
-    return part(request, "change/check.html", checked=check_draft(satchel, skill, text))
+    text, _ = await _typed(request)
+    return await run_in_threadpool(_check, request, ref, text)
 
 
 @router.post("/skill/edit")
-def save(
-    request: Request, ref: Ref, digest: Annotated[str, Form(max_length=64)], text: Text = ""
-) -> Response:
+async def save(request: Request, ref: Ref) -> Response:
     """Save it as one change that can be undone; never over what somebody else saved meanwhile."""
+    text, digest = await _typed(request)
+    return await run_in_threadpool(_save, request, ref, text, digest)
+
+
+async def _typed(request: Request) -> tuple[str, str]:
+    """The text, and the digest of what it was made of.
+
+    A field of a form may have 1 MiB by itself, as it is sent, which is a third of that in Chinese.
+    Here the body's own limit is the only one: what is too large to be saved can still be shown.
+    """
+    async with request.form(max_files=0, max_fields=_FIELDS, max_part_size=EDITED) as form:
+        text, digest = form.get("text", ""), form.get("digest", "")
+    return text if isinstance(text, str) else "", digest if isinstance(digest, str) else ""
+
+
+def _check(request: Request, ref: str, text: str) -> Response:
+    satchel = house_of(request).satchel
+    skill = find_file(satchel, ref)
+    satchel.store_of(skill)
+    return part(request, "change/check.html", checked=check_draft(satchel, skill, text))
+
+
+def _save(request: Request, ref: str, text: str, digest: str) -> Response:
     house = house_of(request)
-    skill = find_file(house.satchel, ref)
-    store = store_for(house.satchel, skill)
-    before = read_file(skill)
-    if digest_of(before) != digest:
-        return _edit_page(request, ref, text, clash=True)
     try:
-        data = as_written(text, before)
-        with store.plan_edit(skill.head.id, {skill.head.file: data}) as plan:
-            # The plan read the folder anew: it must be built on what was just compared.
-            if digest_of(read_file(skill)) != digest:
-                return _edit_page(request, ref, text, clash=True)
-            store.insist(plan)
-            receipt = store.carry_out(plan)
+        skill = find_file(house.satchel, ref)
+        store, file = house.satchel.store_of(skill), skill.head.file
+        files = {file: as_written(text, read_file(skill))}
+        with store.plan_edit(skill.head.id, files, expect={file: digest}) as plan:
+            receipt = make(house, store, plan)
             words, more = done_words(plan, receipt)
-    except Conflict:
-        return _edit_page(request, ref, text, clash=True)
+            untrusted = to_be_trusted(plan, receipt)
     except SatchelError as exc:
-        return _edit_page(request, ref, text, trouble_of(exc))
-    house.satchel.refresh()
-    house.live.tell("library")
-    note = Note(words, more, scope=store.scope.name, number=receipt.number)
+        return _not_saved(request, ref, text, exc)
+    tone = "warn" if receipt.trouble else "good"
+    trust = (say("Decide here"), address("/skill", ref=ref) + "#trust")
+    links = (trust,) if untrusted else ()
+    note = Note(words, more, tone, store.scope.name, receipt.number, links=links)
     return go_to(request, address("/skill/edit", ref=ref, told=house.notes.put(note)))
+
+
+def _not_saved(request: Request, ref: str, text: str, exc: SatchelError) -> Response:
+    """Why not, beside what was typed; also where there is no file to go on with."""
+    clash = isinstance(exc, Conflict)
+    try:
+        return _edit_page(request, ref, text, None if clash else trouble_of(exc), clash=clash)
+    except SatchelError as closed:
+        failure = failure_of(closed)
+    return page(request, "change/kept.html", status=failure.status, failure=failure, text=text)
 
 
 def _edit_page(
@@ -82,7 +106,7 @@ def _edit_page(
 ) -> Response:
     satchel = house_of(request).satchel
     skill = find_file(satchel, ref)
-    draft = open_draft(store_for(satchel, skill), skill)
+    draft = open_draft(satchel.store_of(skill), skill)
     mine = text.replace("\r\n", "\n")
     status = 409 if clash else 422 if trouble is not None else 200
     return page(

@@ -15,7 +15,7 @@ from satchel.ui.failing import failure_of
 from satchel.ui.view import go_to, house_of, page, part, wants_part
 from satchel.ui.views.answering import answer_of
 from satchel.ui.views.goal_step import step_of
-from satchel.ui.views.goals import board_of
+from satchel.ui.views.goals import board_of, last_of, retold
 
 if TYPE_CHECKING:
     from satchel.goals.model import GoalReport
@@ -27,11 +27,14 @@ _AGAIN = 3
 
 
 @router.get("/goals/{goal_id}")
-async def goal(request: Request, goal_id: str, step: str = "", more: bool = False) -> Response:
-    """The page; `step` is the one whose details are open."""
+async def goal(
+    request: Request, goal_id: str, step: str | None = None, more: bool = False
+) -> Response:
+    """The page; `step` is the one whose details are open, else what a goal that is done gave."""
     try:
         report = await _report(request, goal_id)
-        shown = await _step(request, report, step, whole=more) if step in report.steps else None
+        name = last_of(report) if step is None else step
+        shown = await _step(request, report, name, whole=more) if name in report.steps else None
     except ServerFailed as exc:
         return _away(request, goal_id, exc)
     return page(request, "goals/goal.html", step=shown, **await _board(request, report))
@@ -115,7 +118,7 @@ async def _board(request: Request, report: GoalReport) -> dict[str, Any]:
     made = await asyncio.to_thread(
         board_of, house.satchel, report, shared=keeper.shared, on=keeper.is_on(report.id)
     )
-    drawing = Markup(await keeper.drawing(report)) if made.drawn else ""  # noqa: S704 - escaped there
+    drawing = Markup(await keeper.drawing(retold(report))) if made.drawn else ""  # noqa: S704 - escaped there
     trouble = "" if made.is_over or made.state.name == "running" else keeper.trouble(report.id)
     return {"board": made, "drawing": drawing, "trouble": trouble, "id": report.id}
 

@@ -80,7 +80,7 @@ def trust(
             say("Nothing was trusted: you did not say that you mean everything"),
             say("Tick the box, then press the button again"),
         )
-    house.live.tell("library")
+    house.changed()
     return go_to(request, address("/skill", ref=skill.ref, told=house.notes.put(note)))
 
 
@@ -94,7 +94,7 @@ def untrust(
     house = house_of(request)
     skill = find_skill(house.satchel, ref)
     trusting.take_back(house.satchel, skill if what == "skill" else None)
-    house.live.tell("library")
+    house.changed()
     note = Note(say("The trust was taken back"))
     return go_to(request, address("/skill", ref=skill.ref, told=house.notes.put(note)))
 
@@ -129,7 +129,7 @@ def switch_agent(
     outcome = agents.switch(
         satchel, skill, agent, user=everywhere, on=turn == "on", replace=replace
     )
-    house.live.tell("library")
+    house.changed()
     found = agents.agents_of(satchel, skill, user=everywhere)
     if wants_part(request):
         return part(request, "skill/agents.html", skill=skill, agents=found, outcome=outcome)

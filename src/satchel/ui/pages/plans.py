@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import Response
 
 from satchel._language import say
-from satchel.errors import Blocked, Conflict, SatchelError
+from satchel.errors import Blocked, Conflict, InvalidInput, SatchelError
 from satchel.ui.carrying import carry_out, throw_away
 from satchel.ui.house import waits_no_more
 from satchel.ui.notes import Note
 from satchel.ui.view import address, go_to, house_of, page, part, wants_part
 from satchel.ui.views.changes import (
     EVERY,
-    SCOPES,
     done_words,
+    is_idle,
     left_alone,
     show_diff,
     show_history,
     show_plan,
-    store_for,
+    to_be_trusted,
     undone_words,
 )
 from satchel.ui.views.drafts import Remark, trouble_of
+from satchel.ui.views.scopes import show_scopes
 from satchel.ui.views.skills import find_file, find_skill, key_of
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def remove(request: Request, ref: Annotated[str, Query(max_length=4_096)]) -> Re
     """Make a plan to remove one skill of the user's, and show it."""
     house = house_of(request)
     skill = find_file(house.satchel, ref)
-    store = store_for(house.satchel, skill)
+    store = house.satchel.store_of(skill)
     plan = store.plan_remove([skill.head.id])
     waiting = house.desk.put(store, plan, ids=[skill.head.id])
     return go_to(request, f"/plans/{waiting.key}")
@@ -66,7 +68,7 @@ def restore(request: Request, ref: Annotated[str, Query(max_length=4_096)]) -> R
 def _mend(request: Request, ref: str, op: str) -> Response:
     house = house_of(request)
     skill = find_file(house.satchel, ref)
-    store = store_for(house.satchel, skill)
+    store = house.satchel.store_of(skill)
     waiting = house.desk.put(store, _anew(store, op, [skill.head.id]), ids=[skill.head.id])
     return go_to(request, f"/plans/{waiting.key}")
 
@@ -83,7 +85,17 @@ def _anew(store: Store, op: str, ids: Sequence[str]) -> Plan:
 @router.get("/plans/{key}")
 def plan_page(request: Request, key: str) -> Response:
     """What would be done, and what the scan says of it."""
-    return _plan_page(request, house_of(request).desk.look(key))
+    desk = house_of(request).desk
+    if seen := desk.became(key):
+        return go_to(request, seen)
+    return _plan_page(request, desk.look(key))
+
+
+@router.get("/plans/{key}/yes")
+@router.get("/plans/{key}/no")
+def answered(request: Request, key: str) -> Response:
+    """The page of an answer, loaded again: in another language, or from the address bar."""
+    return go_to(request, f"/plans/{quote(key, safe='')}")
 
 
 @router.get("/plans/{key}/diff")
@@ -113,19 +125,38 @@ def say_yes(
 ) -> Response:
     """Do it; what would be lost and nobody ticked stays as it is."""
     house = house_of(request)
-    waiting = house.desk.look(key)
-    plan, store = waiting.plan, waiting.store
+    with house.desk.turn(key):
+        if seen := house.desk.became(key):  # the second click of two
+            return go_to(request, seen)
+        return _say_yes(request, house, house.desk.look(key), accept_risk, overwrite or ())
+
+
+def _say_yes(
+    request: Request, house: House, waiting: Waiting, reason: str, ticked: Sequence[str]
+) -> Response:
+    plan = waiting.plan
+    leave = left_alone(plan, ticked)
+    if is_idle(plan, leave):
+        trouble = trouble_of(
+            InvalidInput(
+                say("Nothing was done: you did not tick what may be overwritten"),
+                say("Tick the box, then press the button again"),
+            )
+        )
+        return _plan_page(request, waiting, trouble, 422, reason=reason)
     try:
-        receipt = carry_out(house, key, accept_risk, left_alone(plan, overwrite or ()))
+        receipt = carry_out(house, waiting.key, reason, leave)
     except Blocked as exc:
         words = Remark(
             "bad", "✗", "", 0, exc.message, say("Read what it found. To install it all the same, "
                                                 "type why")
         )  # fmt: skip
-        return _plan_page(request, waiting, words, 403)
+        return _plan_page(request, waiting, words, 403, ticked=ticked)
     except Conflict as exc:
         return _look_again(request, house, waiting, exc)
-    return _done(request, house, store, plan, receipt)
+    seen = _done(house, waiting.store, plan, receipt)
+    house.desk.becomes(waiting.key, seen)
+    return go_to(request, seen)
 
 
 @router.post("/plans/{key}/no")
@@ -140,8 +171,7 @@ def say_no(request: Request, key: str) -> Response:
 @router.get("/history")
 def history(request: Request) -> Response:
     """What was changed, and what can be taken back."""
-    satchel = house_of(request).satchel
-    rows = [show_history(satchel.store(name)) for name in SCOPES]
+    rows = [show_history(scope) for scope in show_scopes(house_of(request).satchel)]
     return page(request, "change/history.html", histories=rows)
 
 
@@ -151,9 +181,10 @@ def undo(
     number: Number,
     scope: Annotated[Scope, Form()] = "project",
     back: Annotated[Literal["/skills", "/history"], Form()] = "/skills",
+    ref: Annotated[str, Form(max_length=4_096)] = "",
 ) -> Response:
     """Take the last change back, if it is still the one that the reader saw."""
-    return _undo(request, scope, number, back, redo=False)
+    return _undo(request, scope, number, (back, ref), redo=False)
 
 
 @router.post("/redo")
@@ -162,16 +193,18 @@ def redo(
     number: Number,
     scope: Annotated[Scope, Form()] = "project",
     back: Annotated[Literal["/skills", "/history"], Form()] = "/skills",
+    ref: Annotated[str, Form(max_length=4_096)] = "",
 ) -> Response:
     """Take the last undo back."""
-    return _undo(request, scope, number, back, redo=True)
+    return _undo(request, scope, number, (back, ref), redo=True)
 
 
-def _undo(request: Request, scope: Scope, number: int, back: str, *, redo: bool) -> Response:
+def _undo(
+    request: Request, scope: Scope, number: int, back: tuple[str, str], *, redo: bool
+) -> Response:
     house = house_of(request)
     done = house.satchel.store(scope).undo(redo=redo, number=number)
-    house.satchel.refresh()
-    house.live.tell("library")
+    house.changed()
     note = Note(
         undone_words(done, redo=redo),
         (*done.notes, *done.repaired),
@@ -179,10 +212,22 @@ def _undo(request: Request, scope: Scope, number: int, back: str, *, redo: bool)
         number=done.number,
         undone=not redo,
     )
-    return go_to(request, address(back, told=house.notes.put(note)))
+    return go_to(request, _back(house, *back, house.notes.put(note)))
 
 
-def _done(request: Request, house: House, store: Store, plan: Plan, receipt: Receipt) -> Response:
+def _back(house: House, back: str, ref: str, told: str) -> str:
+    """Where the reader came from: the editor of a skill, as long as there is one of it."""
+    try:
+        if ref:
+            house.satchel.store_of(find_file(house.satchel, ref))
+            return address("/skill/edit", ref=ref, told=told)
+    except SatchelError:
+        pass  # the skill itself was taken back
+    return address(back, told=told)
+
+
+def _done(house: House, store: Store, plan: Plan, receipt: Receipt) -> str:
+    """The address at which a change that was made is told, and can be taken back."""
     words, more = done_words(plan, receipt)
     here = [step.id for step in receipt.done if step.kind != "remove"]
     links: list[tuple[str, str]] = []
@@ -194,16 +239,18 @@ def _done(request: Request, house: House, store: Store, plan: Plan, receipt: Rec
             continue
         links.append((say("Open `{name}`", name=skill_id), address("/skill", ref=found.ref)))
         shown = found.ref if len(here) == 1 else ""
+    if shown and to_be_trusted(plan, receipt):
+        links.append((say("Decide here"), address("/skill", ref=shown) + "#trust"))
     note = Note(
         words,
         more,
-        "warn" if receipt.left or not receipt.done else "good",
+        "warn" if receipt.left or receipt.trouble or not receipt.done else "good",
         store.scope.name,
         receipt.number,
         links=tuple(links),
     )
     row = f"#row-{key_of(shown)}" if shown else ""
-    return go_to(request, address("/skills", open=shown, told=house.notes.put(note)) + row)
+    return address("/skills", open=shown, told=house.notes.put(note)) + row
 
 
 def _look_again(request: Request, house: House, waiting: Waiting, exc: Conflict) -> Response:
@@ -219,11 +266,19 @@ def _look_again(request: Request, house: House, waiting: Waiting, exc: Conflict)
         # It cannot be made ready anew; why it was not done is what counts.
         raise exc from None
     words = say("Nothing was done. This is how it looks now; decide again")
+    told = house.notes.put(Note(exc.message, (words,), "warn"))
+    house.desk.becomes(waiting.key, address(f"/plans/{fresh.key}", told=told))
     return _plan_page(request, fresh, trouble_of(exc)._replace(fix=words), 409)
 
 
 def _plan_page(
-    request: Request, waiting: Waiting, trouble: Remark | None = None, status: int = 200
+    request: Request,
+    waiting: Waiting,
+    trouble: Remark | None = None,
+    status: int = 200,
+    *,
+    reason: str = "",
+    ticked: Sequence[str] = (),
 ) -> Response:
     return page(
         request,
@@ -234,6 +289,8 @@ def _plan_page(
         about=waiting,
         trouble=trouble,
         every=EVERY,
+        reason=reason,
+        ticked=ticked,
     )
 
 

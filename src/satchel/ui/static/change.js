@@ -4,7 +4,7 @@
 //   [data-drop]           takes a dropped archive for the form "zip", a folder for "folder"
 //   [data-all]            ticks every box of its table
 //   [data-line]           puts the cursor of [data-save] on that line; Ctrl-S there saves
-//   form[data-guard]      asks before unsaved text is left
+//   form[data-guard]      is sent only by who is signed in: else its text would be replaced
 (() => {
   "use strict";
 
@@ -52,7 +52,7 @@
       over();
       const next = request.getResponseHeader("HX-Redirect");
       if (next) location.assign(next);
-      else notes.innerHTML = request.responseText; // a note of ours, escaped by the server
+      else window.satchel.note(request.responseText, request.getResponseHeader("content-type"));
     });
     request.addEventListener("error", () => { over(); fail(form.dataset.broken); });
     request.addEventListener("abort", over);
@@ -136,8 +136,18 @@
   });
   const guarded = document.querySelector("form[data-guard]");
   let leaving = false;
-  guarded?.addEventListener("submit", () => { leaving = true; });
-  addEventListener("beforeunload", (event) => {
-    if (text && !leaving && text.value !== text.defaultValue) event.preventDefault();
+  guarded?.addEventListener("submit", async (event) => {
+    if (leaving) return;
+    event.preventDefault();
+    // Where nobody is signed in any more, the answer would take the place of what was typed.
+    const known = await window.satchel.revive().catch(() => true);  // no answer: the browser says so
+    if (known) {
+      leaving = true;
+      guarded.requestSubmit(event.submitter);
+      return;
+    }
+    const answer = await fetch(guarded.action, { method: "POST", headers: { "HX-Request": "true" } });
+    window.satchel.note(await answer.text(), answer.headers.get("content-type"));
   });
+  addEventListener("pageshow", () => { leaving = false; });
 })();

@@ -67,7 +67,7 @@
     const door = answer.headers.get("HX-Redirect");
     if (door) { location.href = door; return null; }
     const text = await answer.text();
-    if (!answer.ok && answer.status !== 503) { notes.innerHTML = text; notes.dataset.goals = "1"; return null; }
+    if (!answer.ok && answer.status !== 503) { window.satchel.note(text, answer.headers.get("content-type")); notes.dataset.goals = "1"; return null; }
     if (notes.dataset.goals) { notes.replaceChildren(); delete notes.dataset.goals; }
     return text;
   };

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel._language import say
-from satchel.errors import Conflict
+from satchel.errors import AccessDenied, Conflict
 from satchel.tools.frame import printable
 
 if TYPE_CHECKING:
@@ -58,6 +58,9 @@ class Agents(NamedTuple):
     """How many of those used here have it."""
     regardless: int = 0
     """How many may read it although it is not trusted: no setting of Satchel's reaches them."""
+    trouble: str = ""
+    """Why nothing can be said or switched here."""
+    hint: str = ""
 
     @property
     def here(self) -> tuple[AgentRow, ...]:
@@ -101,11 +104,14 @@ def agents_of(satchel: Satchel, skill: Skill, *, user: bool = False) -> Agents:
     namesakes = library.named(skill.head.name)
     roots = [one.path for one in library.locations if not one.single and not one.origin.remote]
     seen = sights(project, home, skill, namesakes, roots)
-    links = _links(satchel, user=user)
+    offered = skill.state == "active"
+    try:
+        links = _links(satchel, user=user)
+    except AccessDenied as exc:  # the rest of the page has nothing to do with it
+        return Agents((), user, bool(home), offered, 0, 0, exc.message, exc.hint)
     records = {record.agent: record for record in links.records().values()
                if record.skill == skill.name}  # fmt: skip
     tree = digest_of_skill(skill) if records else ""
-    offered = skill.state == "active"
     rows: list[AgentRow] = []
     for agent in all_agents():
         record = records.get(agent.id)

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel._language import listed, say
 from satchel.errors import NotFound, Refused
+from satchel.retelling import retell
 from satchel.skill.tree import FolderTree
 from satchel.store.plan_words import power_words, verdict_words
 from satchel.ui.views.differences import diff_lines
 from satchel.ui.views.findings import MARKS, MOODS
+from satchel.ui.views.scopes import scope_place, scope_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from satchel.facade import Satchel
     from satchel.security import Finding
-    from satchel.skill.model import Skill
     from satchel.skill.tree import Tree
     from satchel.store.history import Entry, Undone
     from satchel.store.plan import Plan, Step
-    from satchel.store.scope import Name
     from satchel.store.store import Receipt, Store
     from satchel.ui.views.differences import Diff
+    from satchel.ui.views.scopes import ScopeShown
 
 SHOWN = 60
 """Skills of a plan that are shown one by one; what needs a look comes first."""
@@ -37,7 +36,6 @@ TICKS = 8
 """So many overwritten skills are ticked one by one; more are ticked together."""
 EVERY = "*"
 """The tick for all of them together."""
-SCOPES: tuple[Name, ...] = ("project", "global")
 _TONES = {"add": "good", "replace": "warn", "remove": "bad", "same": "", "refused": "bad"}
 
 
@@ -156,51 +154,7 @@ class History(NamedTuple):
     rows: tuple[Past, ...]
     trouble: str
     """Why it cannot be read."""
-
-
-# --- which store ----------------------------------------------------------------------------
-
-
-def store_for(satchel: Satchel, skill: Skill) -> Store:
-    """The store that may change this very skill.
-
-    Raises:
-        Refused: it ships with a product, or lies where Satchel does not write.
-    """
-    if skill.is_system:
-        raise Refused(
-            say("`{name}` ships with a product and cannot be changed", name=skill.name),
-            say("Exclude it: add its name to the setting `exclude`"),
-        )
-    real = os.path.realpath(skill.origin.root)
-    for name in SCOPES:
-        store = satchel.store(name)
-        if not skill.origin.remote and os.path.realpath(store.scope.folder) == real:
-            if "/" in skill.head.id or not skill.head.id:
-                raise Refused(
-                    say("`{name}` lies within another folder, `{path}`",
-                        name=skill.name, path=skill.head.id),
-                    say("Change that folder by hand"),
-                )  # fmt: skip
-            return store
-    raise Refused(
-        say("`{name}` is in `{place}`, which Satchel does not write to",
-            name=skill.name, place=skill.origin.label),
-        say("Change it where it comes from"),
-    )  # fmt: skip
-
-
-def scope_words(name: str) -> str:
-    """A scope as people call it."""
-    return say("All your projects") if name == "global" else say("This project")
-
-
-def scope_place(store: Store) -> str:
-    """Where the skills of a scope are, as people write it."""
-    folder, home = store.scope.folder, os.path.expanduser("~")
-    if store.scope.boundary:
-        return os.path.relpath(folder, store.scope.boundary).replace(os.sep, "/")
-    return folder.replace(home, "~", 1) if folder.startswith(home + os.sep) else folder
+    hint: str
 
 
 # --- a plan ---------------------------------------------------------------------------------
@@ -246,6 +200,11 @@ def left_alone(plan: Plan, ticked: Sequence[str]) -> tuple[str, ...]:
     if len(ids) > TICKS:
         return () if EVERY in ticked else ids
     return tuple(one for one in ids if one not in ticked)
+
+
+def is_idle(plan: Plan, leave: Sequence[str]) -> bool:
+    """Whether nothing of a plan would be done, since nobody ticked what it overwrites."""
+    return bool(leave) and all(step.id in leave for step in plan.changes)
 
 
 def _weight(step: Step) -> int:
@@ -349,7 +308,7 @@ def show_step(plan: Plan, at: int) -> StepShown:
         MOODS[report.verdict] if report else "",
         tuple(_finding(one) for one in findings[:FINDINGS]),
         max(0, len(findings) - FINDINGS),
-        report.unscanned if report else (),
+        tuple((path, retell(say(why))) for path, why in report.unscanned) if report else (),
         step.blocked and step.kind in ("add", "replace"),
         _warning(plan, step),
     )
@@ -483,7 +442,9 @@ def names_of(ids: Sequence[str]) -> str:
 
 def done_words(plan: Plan, receipt: Receipt) -> tuple[str, tuple[str, ...]]:
     """What was done: one sentence, and what else is worth knowing."""
-    names = names_of([step.id for step in receipt.done])
+    replaced = [step.id for step in receipt.done if step.kind == "replace"]
+    came = [step.id for step in receipt.done if plan.op != "import" or step.kind != "replace"]
+    names = names_of(came)
     words = {
         "add": say("Added: {names}", names=names),
         "import": say("Imported: {names}", names=names),
@@ -495,19 +456,31 @@ def done_words(plan: Plan, receipt: Receipt) -> tuple[str, tuple[str, ...]]:
     if not receipt.done:
         words = say("Nothing was changed") if receipt.kept else say("Nothing to do")
     more: list[str] = []
+    if plan.op == "import" and replaced:
+        over = say("Replaced: {names}", names=names_of(replaced))
+        if came:
+            more.append(over)
+        else:
+            words = over
     if receipt.kept:
         names = names_of([step.id for step in receipt.kept])
         more.append(say("Left as it is: {names}", names=names))
     if receipt.left:
         left = names_of([step.id for step in receipt.left])
         more.append(say("Left out, because the scan blocked it: {names}", names=left))
-    untrusted = [step.id for step in receipt.done if step.kind != "remove" and not step.approved]
-    if untrusted and plan.scope.name == "project":
+    if untrusted := to_be_trusted(plan, receipt):
         more.append(
-            say("Not offered to models until you approve it: {names}", names=names_of(untrusted))
+            say("Not offered to models until you trust it: {names}", names=names_of(untrusted))
         )
-    more += receipt.repaired
+    more += [line for line in (*receipt.trouble, *receipt.repaired) if line]
     return words, tuple(more)
+
+
+def to_be_trusted(plan: Plan, receipt: Receipt) -> list[str]:
+    """Ids of what is there now and waits for somebody's trust."""
+    if plan.scope.name != "project":
+        return []
+    return [step.id for step in receipt.done if step.kind != "remove" and not step.approved]
 
 
 def undone_words(undone: Undone, *, redo: bool) -> str:
@@ -535,15 +508,14 @@ def doing(op: str) -> str:
     }.get(op, op)
 
 
-def show_history(store: Store) -> History:
+def show_history(scope: ScopeShown) -> History:
     """The changes of one scope."""
-    name = store.scope.name
-    trouble = ""
+    trouble, hint = scope.trouble, scope.hint
     entries: list[Entry] = []
     try:
-        entries = store.history()
+        entries = scope.store.history() if scope.store is not None else []
     except Refused as exc:
-        trouble = exc.message
+        trouble, hint = exc.message, exc.hint
     undo = next((one.number for one in entries if one.state == "done"), 0)
     redo = next((one.number for one in entries if one.state == "undone"), 0)
     # An undoing is told beside what it took back, not as a change of its own.
@@ -556,7 +528,7 @@ def show_history(store: Store) -> History:
         for one in entries
         if _first(one, known) == one.number
     )
-    return History(name, scope_words(name), scope_place(store), rows, trouble)
+    return History(scope.name, scope.title, scope.place, rows, trouble, hint)
 
 
 def _first(entry: Entry, known: dict[int, Entry]) -> int:

@@ -10,8 +10,9 @@ from satchel._language import say
 from satchel.errors import InvalidInput, NotFound, Refused
 from satchel.skill.interpret import NAME, id_of
 from satchel.skill.model import MANIFEST, Skill
-from satchel.ui.views.changes import scope_place, scope_words
 from satchel.ui.views.findings import MARKS, MOODS
+from satchel.ui.views.line_ends import with_line_ends
+from satchel.ui.views.scopes import scope_place, scope_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,14 +87,21 @@ class Checked(NamedTuple):
     """Characters that are not shown."""
 
 
-def show_new(store: Store, name: str, description: str, own: str = "") -> NewShown:
-    """How a new skill would be called, and what its description lacks."""
+def show_new(store: Store | None, name: str, description: str, own: str = "") -> NewShown:
+    """How a new skill would be called, and what its description lacks.
+
+    Args:
+        store: Where it would go; None when it can go nowhere now.
+        name: As its author calls it.
+        description: What it says of itself.
+        own: The id that its author gave it.
+    """
     from satchel.authoring.check_skill import check_description
 
     asks, own = bool(name.strip()) and not id_of(name), own.strip()
     skill_id = id_of(name) if not asks else own if NAME.fullmatch(own) else ""
     taken = ""
-    if skill_id and os.path.lexists(store.scope.target(skill_id)):
+    if store is not None and skill_id and os.path.lexists(store.scope.target(skill_id)):
         taken = f"{scope_place(store)}/{skill_id}"
     text = " ".join(description.split())
     remarks: tuple[Remark, ...] = ()
@@ -131,9 +139,14 @@ def open_draft(store: Store, skill: Skill) -> Draft:
     """A skill's own file, for editing.
 
     Raises:
-        Refused: it is too large, or no text.
+        Refused: its folder is a link, or the file is too large, or no text.
         NotFound: it is gone.
     """
+    if os.path.islink(store.scope.target(skill.head.id)):
+        raise Refused(
+            say("`{path}` is a link", path=f"{scope_place(store)}/{skill.head.id}"),
+            say("Edit the file that it leads to"),
+        )
     data = read_file(skill)
     try:
         text = data.decode("utf-8-sig")
@@ -180,17 +193,11 @@ def digest_of(data: bytes) -> str:
 def as_written(text: str, before: bytes) -> bytes:
     """The text of a form as bytes: with the line ends and the mark that the file had.
 
-    A browser sends every line end as CRLF, whatever the file had.
-
     Raises:
         InvalidInput: it is too large.
     """
-    lines = text.replace("\r\n", "\n").replace("\r", "\n")
-    if before.count(b"\r\n") * 2 > before.count(b"\n"):
-        lines = lines.replace("\n", "\r\n")
-    data = lines.encode("utf-8", "replace")
-    if before.startswith(b"\xef\xbb\xbf"):
-        data = b"\xef\xbb\xbf" + data
+    mark = b"\xef\xbb\xbf" if before.startswith(b"\xef\xbb\xbf") else b""
+    data = mark + with_line_ends(text.encode("utf-8", "replace"), before.removeprefix(mark))
     if len(data) > LARGEST:
         raise InvalidInput(
             say("The text is larger than {size} KiB", size=LARGEST >> 10),
@@ -238,7 +245,9 @@ def _seen(satchel: Satchel, skill: Skill, body: str) -> tuple[str, str, str]:
         return "", words, preview(skill, body)
     entry, how = entry_of(skill, budget=settings.budget, form=settings.form)
     words = {
-        "full": say("In full, if there is room for it: {count} characters", count=len(entry)),
+        "full": say(
+            "In full, if there is room for it: {count} characters", count=f"{len(entry):,}"
+        ),
         "shortened": say("Shortened: its description is too long for the budget"),
         "named": say("By its name alone: the budget is too small for its description"),
     }.get(how, say("Not listed: the budget is too small"))

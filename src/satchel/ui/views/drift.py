@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from satchel._language import say
 from satchel.errors import SatchelError
 from satchel.retelling import retell
-from satchel.ui.views.changes import store_for
 from satchel.ui.views.findings import MARKS
 
 if TYPE_CHECKING:
@@ -177,7 +176,7 @@ def _row(satchel: Satchel, one: Locked, found: Checked) -> Row:
 def edited_since(satchel: Satchel, skill: Skill) -> bool:
     """Whether somebody changed this skill since it was imported."""
     try:
-        store = store_for(satchel, skill)
+        store = satchel.store_of(skill)
         if skill.head.id not in store.lock():
             return False
         return store.verify([skill.head.id])[0].state == "edited"

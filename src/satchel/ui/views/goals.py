@@ -261,6 +261,25 @@ def board_of(satchel: Satchel, report: GoalReport, *, shared: bool, on: bool = F
     )
 
 
+def last_of(report: GoalReport) -> str:
+    """The step whose output is what a goal gave; empty while it is not done."""
+    if report.state != "done":
+        return ""
+    wanted = {name for needs in needs_in(report.plan).values() for name in needs}
+    return next((step.id for step in reversed(order(report.plan)) if step.id not in wanted), "")
+
+
+def retold(report: GoalReport) -> GoalReport:
+    """The same with errors as a reader should read them: a drawing shows them as they are."""
+    steps = {
+        name: one
+        if one.error is None
+        else one._replace(error=one.error._replace(message=retell(one.error.message)))
+        for name, one in report.steps.items()
+    }
+    return report._replace(steps=steps)
+
+
 def _step_row(step: Step, result: StepResult, needs: tuple[str, ...]) -> StepRow:
     if result.error is not None and result.state in {"failed", "skipped"}:
         taken = retell(result.error.message)

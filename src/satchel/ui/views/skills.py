@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel._fs import is_inside
 from satchel._language import say
-from satchel.errors import InvalidInput, NotFound
+from satchel.errors import InvalidInput, NotFound, SatchelError
 from satchel.library.broken import Broken
-from satchel.library.locations import global_folder, user_folder
 from satchel.skill.model import Head, Skill
 from satchel.tools.frame import encodable, printable
 from satchel.ui.views.shelf import OFFERED, SOURCES, STATES, look_now, shelf_of
@@ -124,16 +123,11 @@ def _called(satchel: Satchel, word: str) -> Skill | None:
 
 
 def own_scope(satchel: Satchel, skill: Skill) -> Literal["project", "global", ""]:
-    """Where a skill may be changed: it is the user's own, and Satchel writes there."""
-    if skill.is_system or skill.origin.remote or not skill.origin.writable:
+    """Where a skill may be changed; empty when it may not."""
+    try:
+        return satchel.store_of(skill).scope.name
+    except SatchelError:  # said to whoever tries all the same
         return ""
-    if not skill.head.id or "/" in skill.head.id:  # a folder within another is that one's
-        return ""
-    root = os.path.realpath(skill.origin.root)
-    if root == os.path.realpath(user_folder(satchel.settings)):
-        return "project"
-    own = global_folder()
-    return "global" if own and root == os.path.realpath(own) else ""
 
 
 def list_skills(
@@ -228,7 +222,7 @@ def _as_skill(satchel: Satchel, item: Broken) -> Skill | None:
 
 def row_of(satchel: Satchel, skill: Skill) -> Row:
     """The line of one skill."""
-    from satchel.errors import Changed, SatchelError
+    from satchel.errors import Changed
 
     state = shelf_of(satchel).state_of(skill)
     if skill.state == "active" and not skill.is_tool and not skill.origin.remote:

@@ -290,4 +290,4 @@ def _told(tally: Tally, words: tuple[str, ...]) -> str:
 
 
 def _short(day: date) -> str:
-    return f"{day.month}-{day.day}" if day.day != 1 else f"{day.month}-1"
+    return f"{day:%m-%d}"

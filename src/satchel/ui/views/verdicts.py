@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._language import say
 from satchel.errors import SatchelError, SettingsError
+from satchel.library.locations import global_folder, user_folder
 from satchel.retelling import retell
 from satchel.ui.views.findings import MOODS, SHOWN, Group, Place, severity_words
 
@@ -123,11 +124,11 @@ class Scanner:
     def _accepted(self) -> str:
         """Another text as soon as an allow-list changed, or a day is over: allowances end."""
         from satchel.security.allow import FILE
-        from satchel.store.scope import scope_of
 
         settings = self._satchel.settings
         folders = [os.path.dirname(settings.paths.config)]
-        folders += [scope_of(settings, name).root for name in ("project", "global")]
+        both = user_folder(settings), global_folder()
+        folders += [os.path.dirname(one) for one in both if one]
         marks: list[object] = [time.strftime("%Y-%m-%d")]
         for folder in folders:
             try:

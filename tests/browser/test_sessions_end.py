@@ -1,0 +1,93 @@
+"""Sessions end while pages are open, and cookies go where nobody wanted: in a real browser."""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from playwright.sync_api import expect
+
+MORE = "\nHours of work.\n"
+
+
+def _edit(visitor, name, *, script):
+    """Type something into the editor, and lose the session before it is saved."""
+    visitor.house.skill(name)
+    page = visitor.go(f"/skill/edit?ref=.agents/skills/{name}")
+    text = page.locator("#text")
+    if script:
+        with page.expect_response("**/skill/edit/check?*"):
+            text.fill(text.input_value() + MORE)
+    else:
+        text.fill(text.input_value() + MORE)
+    visitor.context.clear_cookies()
+    visitor.allow("401")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_role("alert").first).to_contain_text("Nobody is signed in any more")
+    return page
+
+
+def test_who_comes_in_again_with_another_tab_goes_on_where_they_were(come, house):
+    visitor = come(house, fresh=True)
+    page = _edit(visitor, "bake-bread", script=True)
+    assert page.locator("#text").input_value().endswith(MORE)
+    other = visitor.context.new_page()
+    other.goto(house.server.link())
+    other.close()
+    page.bring_to_front()
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#notes")).to_contain_text("Saved")
+    assert (house.skills / "bake-bread" / "SKILL.md").read_text().endswith(MORE)
+
+
+def test_without_a_script_the_door_gives_the_text_back(come, house):
+    page = _edit(come(house, fresh=True, script=False), "shape-rolls", script=False)
+    expect(page.get_by_role("heading", name="Come in")).to_be_visible()
+    kept = page.get_by_label("Your text, to be copied from here")
+    assert kept.input_value().endswith(MORE)
+    assert not (house.skills / "shape-rolls" / "SKILL.md").read_text().endswith(MORE)
+
+
+@pytest.fixture
+def neighbour():
+    """Another server of this machine, and the cookies that it is sent."""
+    heard: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
+
+        def do_GET(self) -> None:
+            heard.append(self.headers.get("Cookie", ""))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=made.serve_forever, args=(0.02,))
+    thread.start()
+    yield made.server_address[1], heard
+    made.shutdown()
+    made.server_close()
+    thread.join()
+
+
+def test_a_name_of_its_own_keeps_the_cookie_from_other_servers(chromium, house, neighbour):
+    port, heard = neighbour
+    options = ("--no-browser", "--port", "0", "--name", "notes.localhost")
+    server = house.server.start("ui", *options)
+    try:
+        link = server.stdout.readline().strip()
+        assert link.startswith("http://notes.localhost:")
+        with chromium.new_context() as context:
+            page = context.new_page()
+            page.goto(link.replace("notes.localhost", "127.0.0.1"))
+            page.wait_for_url("http://notes.localhost:*/skills")
+            expect(page.get_by_role("navigation").first).to_be_visible()
+            for name in ("127.0.0.1", "localhost"):
+                page.goto(f"http://{name}:{port}/")
+        assert len(heard) >= 2
+        assert not any(heard), heard
+    finally:
+        server.terminate()
+        server.communicate()

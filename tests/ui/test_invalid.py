@@ -1,0 +1,83 @@
+"""What cannot be used is said in our words, with the name that a page gives it."""
+
+from __future__ import annotations
+
+import pytest
+
+from satchel.ui.invalid import invalid, unreadable
+from ui_dom import check
+
+FOREIGN = ("required", "should be", "should have", "Maximum number", "exceeded", "valid integer")
+"""What frameworks say."""
+ASKED = {
+    "nothing where something must be": (
+        "post", "/skills/import/git", {"source": ""}, "“Address” is missing"
+    ),
+    "too long": (
+        "post", "/skills/add", {"name": "x" * 300}, "“Name” has more than 200 characters"
+    ),
+    "none of some": (
+        "post", "/skills/add", {"name": "x", "scope": "y"}, "“Where” is none of project, global"
+    ),
+    "no number": ("post", "/undo", {"number": "one"}, "number is not a whole number"),
+    "too little": ("get", "/skills?page=0", None, "page must be at least 1"),
+    "too much": ("get", "/skills?page=99999999", None, "page must be at most 10000000"),
+    "an address without a field": ("get", "/plans/x/diff", None, "step is missing"),
+}  # fmt: skip
+
+
+def _sent(visit, method: str, address: str, data, **headers: str):
+    if method == "get":
+        return visit.get(address, headers=headers)
+    return visit.post(address, data=data, headers=headers)
+
+
+@pytest.mark.parametrize("case", ASKED)
+def test_a_value_that_cannot_be_used(visit, case):
+    method, address, data, words = ASKED[case]
+    answer = _sent(visit, method, address, data)
+    assert answer.status_code == 422
+    assert words in check(answer.text).text
+    chinese = _sent(visit, method, address, data, **{"Accept-Language": "zh-CN"})
+    assert not [one for one in FOREIGN if one in check(chinese.text).text]
+
+
+def test_a_field_has_the_name_that_its_form_shows(visit):
+    headers = {"Accept-Language": "zh-CN"}
+    answer = visit.post("/skills/import/git", data={"source": ""}, headers=headers)
+    assert "“地址”" in answer.text
+
+
+def test_a_form_that_is_too_large_is_told_in_our_words(visit):
+    many = [("f", ("a", b"x"))] * 1_100
+    answer = visit.post("/skills/add", files=many)
+    assert answer.status_code == 400
+    assert "The form has too many files" in answer.text
+    words = unreadable("Part exceeded maximum size of 1024KB.")
+    assert words == "A field of the form is too long"
+    assert unreadable("Missing boundary in multipart.") == "What was sent cannot be read"
+
+
+def test_a_program_is_told_the_path_of_a_field(visit):
+    answer = visit.post("/api/skills", json={"description": "x"})
+    assert answer.status_code == 422
+    assert answer.json()["error"]["message"] == "`name` is missing"
+    answer = visit.get("/api/skills?page=x")
+    assert answer.json()["error"]["message"] == "`page` is not a whole number"
+    headers = {"Content-Type": "application/json"}
+    answer = visit.post("/api/skills", content=b"{", headers=headers)
+    assert answer.json()["error"]["message"] == "What was sent cannot be read"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ({"type": "extra_forbidden", "loc": ("body", "x")}, "`x` is not known here"),
+        ({"type": "float_parsing", "loc": ("query", "before")}, "`before` is not a number"),
+        ({"type": "bool_parsing", "loc": ("body", "a", 0)}, "`a.0` is not what belongs there"),
+        ({"type": "new_one"}, "`body` is not what belongs there"),
+        ({"type": "missing", "loc": ("body", "\udc80")}, "`?` is missing"),
+    ],
+)
+def test_every_other_kind_has_its_words(error, words):
+    assert invalid(error, api=True) == words
