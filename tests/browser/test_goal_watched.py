@@ -21,8 +21,8 @@ PLAN = "goal: Watch twelve steps\nsteps:\n" + "".join(
     f"  - {{id: {name}, prompt: Say {name}., needs: [{', '.join(needs)}]}}\n"
     for name, needs in NEEDS.items()
 )
-TAKES = 0.4
-"""Seconds of each step."""
+TAKES, LAST = 0.4, 3.0
+"""Seconds of each step; of the last, long enough to be drawn on a busy machine too."""
 RECORD = """
 window.sameWindow = true;
 window.seen = [];
@@ -40,7 +40,10 @@ all();
 
 @pytest.fixture
 def model():
-    with ModelServer(lambda _: Reply("said", delay=TAKES)) as server:
+    def slow(request) -> Reply:
+        return Reply("said", delay=LAST if "Say s12." in request.last_user else TAKES)
+
+    with ModelServer(slow) as server:
         yield server
 
 
@@ -142,9 +145,7 @@ def test_a_goal_is_watched_while_its_worker_is_killed_and_returns(busy_house, co
     ended = [name for name, state in seen if state == "done"]
     for at, name in enumerate(ended):
         assert set(NEEDS[name]) <= set(ended[:at]), ended
-    assert "waiting" in course["s12"]
-    # Each runs for a moment that a busy machine may not draw; all twelve it does not miss.
-    assert sum("running" in passed for passed in course.values()) >= 4, course
+    assert {"waiting", "running"} <= set(course["s12"])
     # Steps whose end was shown before the kill were not done again.
     asked = [str(request.body) for request in model.requests]
     for name in done(still):

@@ -186,9 +186,18 @@ def test_a_link_out_of_the_folder_is_not_followed(bench, mine, tmp_path):
     check_all(mine)
 
 
-@pytest.mark.parametrize("where", ["_put", "_leave_beside", "staying", "sync_places"])
+@pytest.mark.parametrize(
+    ("module", "where"),
+    [
+        (transaction, "_put"),
+        (transaction, "leave_beside"),
+        (recovery, "staying"),
+        (transaction, "sync_places"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
 @pytest.mark.parametrize("swap", [True, False])
-def test_a_repository_outlasts_a_crash(tmp_path, monkeypatch, where, swap):
+def test_a_repository_outlasts_a_crash(tmp_path, monkeypatch, module, where, swap):
     if not swap:
         monkeypatch.setattr(_fs, "_swap", lambda *_: errno.ENOSYS)
     project = str(tmp_path)
@@ -204,7 +213,7 @@ def test_a_repository_outlasts_a_crash(tmp_path, monkeypatch, where, swap):
 
     with monkeypatch.context() as patch:
         patch.setattr(Stage, "close", Stage.leave)
-        patch.setattr(transaction, where, stop)
+        patch.setattr(module, where, stop)
         with pytest.raises(Crash):
             works.transactions(project, "update", "alpha", 2)
     with monkeypatch.context() as patch:

@@ -29,7 +29,7 @@ from satchel.store.stage import remove_tree, sweep
 from satchel.store.trouble import hint, named, reason, unchanged
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable
 
     from satchel.library.lockfile import Lock
     from satchel.store.journal import Change, Record
@@ -159,11 +159,7 @@ def _finish(scope: Scope, record: Record) -> Repair:
     make_folders(os.path.join(record.entry(scope), "old"))
     notes: list[str] = []
     actual = tuple(_settle(scope, record, change, notes) for change in record.changes)
-    for old, new in record.heirs(scope):
-        for one, other in staying(old, new):
-            os.rename(one, other)
-            sync_folder(os.path.dirname(other))
-            sync_folder(os.path.dirname(one))
+    leave_beside(scope, record)
     sync_places(scope, record)
     pairs = zip(record.changes, actual, strict=True)
     failed = {wanted.id for wanted, now in pairs if wanted.after != now.after}
@@ -235,6 +231,17 @@ def place(staged: str, target: str, old: str) -> None:
         # half of one.
         os.rename(target, _free(old))
         os.rename(staged, target)
+
+
+def leave_beside(
+    scope: Scope, record: Record, move: Callable[[str, str], object] = os.rename
+) -> None:
+    """Put back in its place what is no part of a skill, after the folder around it was changed."""
+    for old, new in record.heirs(scope):
+        for one, other in staying(old, new):
+            move(one, other)
+            sync_folder(os.path.dirname(other))
+            sync_folder(os.path.dirname(one))
 
 
 def sync_places(scope: Scope, record: Record) -> None:

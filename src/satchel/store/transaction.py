@@ -23,11 +23,11 @@ from satchel._language import say
 from satchel.errors import Conflict, InvalidInput, LockBroken, Refused
 from satchel.library.lockfile import read_lock, render_lock
 from satchel.store import journal
-from satchel.store.beside import staying
 from satchel.store.journal import ENTRY, NAME, Change, Record, relative, standing
 from satchel.store.keeping import next_number, prune
 from satchel.store.recovery import (
     Repair,
+    leave_beside,
     recover,
     recover_held,
     sync_places,
@@ -230,8 +230,7 @@ def _do(scope: Scope, record: Record, stage: Stage | None, lock: Lock | None) ->
         journal.write(scope, record)
         for change in record.changes:
             _put(scope, record, change, done)
-        for old, new in record.heirs(scope):
-            _leave_beside(old, new, done)
+        leave_beside(scope, record, lambda one, other: _move(one, other, done))
         sync_places(scope, record)
         if lock is not None:
             _relock(scope, lock, done)
@@ -271,14 +270,6 @@ def _put(scope: Scope, record: Record, change: Change, done: list[Callable[[], o
         # For a moment there is no skill at all, but never half of one.
         _move(target, old, done)
         _move(staged, target, done)
-
-
-def _leave_beside(old: str, new: str, done: list[Callable[[], object]]) -> None:
-    """What is no part of a skill stays in its place."""
-    for one, other in staying(old, new):
-        _move(one, other, done)
-        sync_folder(os.path.dirname(other))
-        sync_folder(os.path.dirname(one))
 
 
 def _move(one: str, other: str, done: list[Callable[[], object]]) -> None:

@@ -177,7 +177,7 @@ class Oidc:
         said = claims.get("email_verified")
         if (said is True or said == "true") and mail.casefold() in self._mails:
             return mail
-        if subject in self._subjects:
+        if subject and subject in self._subjects:
             return subject
         raise Refused(say("The issuer knows you, but you are not among those who may come in"))
 
