@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from satchel.ui.access import Access
 
 ORIGIN = "http://127.0.0.1"
+_marks: dict[tuple[tuple[str, str], ...], str] = {}
+"""Cookies of a session -> its mark."""
 
 
 class Visit(NamedTuple):
@@ -35,6 +37,10 @@ class Visit(NamedTuple):
 
     @property
     def csrf(self) -> str:
-        found = re.search(r'name="csrf" content="([^"]+)"', self.client.get("/nowhere").text)
-        assert found is not None
-        return found[1]
+        """The mark of this session, as a page shows it; a page is drawn once for it."""
+        session = tuple(self.client.cookies.items())
+        if not session or session not in _marks:
+            found = re.search(r'name="csrf" content="([^"]+)"', self.client.get("/nowhere").text)
+            assert found is not None
+            _marks[session] = found[1]
+        return _marks[session]

@@ -1,11 +1,14 @@
 """Commands that start without importing everything anew.
 
-    python warm_start.py serve DESCRIPTOR PID   the process that has it; it forks for each command
-    python warm_start.py run SOCKET WORD...     one such command, with the streams of this process
+    python warm_start.py serve PID DESCRIPTOR...   the processes that have it, and fork
+    python warm_start.py run FOLDER WORD...        one command, with the streams of this process
 
-Importing takes a tenth of a second to some seconds, and thousands of tests run a command. So one
+Importing takes a tenth of a second to some seconds, and thousands of tests run a command. So a
 process imports the packages and Satchel's modules, and runs nothing of them; each command is a fork
 of it that goes on as `python -m satchel` would: its own folder, environment, streams and exit code.
+A fork costs as much as its parent is large, so there are four of them, each made when first asked:
+with or without what models and engines need, with or without the commands in English.
+
 What Python reads from the environment when it starts cannot change any more: who gives such a
 variable gets a process of the old kind, and so does everybody with `WARM_START=0`. Servers,
 workers and the snapshots of commands start cold, so that an import that is missing shows.
@@ -23,6 +26,7 @@ import io
 import json
 import os
 import runpy
+import select
 import shlex
 import shutil
 import signal
@@ -33,28 +37,41 @@ import sys
 import tempfile
 import termios
 import threading
-import time
 import traceback
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-PACKAGES = (
-    "click", "yaml", "rich.live", "rich.markdown", "prompt_toolkit", "pydantic_ai",
-    "pydantic_ai.models.anthropic", "pydantic_ai.models.openai", "dbos", "psycopg",
-    "temporalio.client", "temporalio.worker", "mcp", "mcp.server", "mcp.client.stdio", "httpx",
-)  # fmt: skip
+PACKAGES = {
+    "small": ("rjieba",),
+    "large": (
+        "rich.live", "rich.markdown", "prompt_toolkit", "pydantic_ai",
+        "pydantic_ai.models.anthropic", "pydantic_ai.models.openai", "dbos", "psycopg",
+        "temporalio.client", "temporalio.worker", "mcp", "mcp.server", "mcp.client.stdio", "httpx",
+    ),
+}  # fmt: skip
+"""Process -> packages that it imports."""
+LARGE = ("chat", "goal", "mcp", "run")
+"""Commands that need the large ones."""
 AT_START = ("PYTHON", "LC_", "LANG", "LD_")
 """How variables begin that only count when a process starts."""
 HARMLESS = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 """Those that change nothing here, or are taken care of."""
-OURS = (
-    "agent", "authoring", "catalogue", "detect", "goals", "integrations/mcp", "library",
-    "remote", "retelling", "runners", "security", "skill", "store", "tools",
-)  # fmt: skip
-"""Parts of Satchel whose modules commands use. Not the commands: their help speaks the language
-that they are imported in."""
+PARTS = {
+    "small": ("authoring", "catalogue", "detect", "library", "retelling", "runners", "security",
+              "skill", "store", "tools"),
+    "small-english": ("cli",),
+    "large": ("agent", "goals", "integrations/mcp", "remote"),
+    "large-english": ("cli",),
+}  # fmt: skip
+"""Process -> parts of Satchel that it imports. Commands are imported in one language alone, since
+their help speaks the language that they are imported in."""
+BELOW = {
+    "small": {"small-english": ("small-english",), "large": ("large", "large-english")},
+    "large": {"large-english": ("large-english",)},
+}
+"""Process -> those that are forks of it, and whose requests begin each of them."""
 COLD = ("serve", "ui", "worker")
 """Commands that stay: they start once, as people start them."""
 SOURCES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src")
@@ -76,20 +93,23 @@ class WarmStart:
 
     def __init__(self, folder: str, keeper: int) -> None:
         """Start it, unless another of this run's processes did; it ends with the keeper."""
-        self.address = os.path.join(folder, "socket")
+        self.folder = folder
         self._env = dict(os.environ)
         os.makedirs(folder, 0o700, exist_ok=True)
         with open(os.path.join(folder, "lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if os.path.exists(self.address):
+            if os.path.exists(os.path.join(folder, "small")):
                 return
-            with socket.socket(socket.AF_UNIX) as listening:
-                listening.bind(self.address)
-                listening.listen(16)
-                number = str(listening.fileno())
-                command = [sys.executable, os.path.abspath(__file__), "serve", number, str(keeper)]
+            with contextlib.ExitStack() as stack:
+                numbers: list[int] = []
+                for name in PARTS:
+                    listening = stack.enter_context(socket.socket(socket.AF_UNIX))
+                    listening.bind(os.path.join(folder, name))
+                    listening.listen(16)
+                    numbers.append(listening.fileno())
+                command = [sys.executable, os.path.abspath(__file__), "serve", str(keeper)]
                 self._process = subprocess.Popen(
-                    command, pass_fds=[int(number)], stdin=subprocess.DEVNULL
+                    [*command, *map(str, numbers)], pass_fds=numbers, stdin=subprocess.DEVNULL
                 )
 
     def takes(self, words: Sequence[str], env: Mapping[str, str]) -> bool:
@@ -116,7 +136,7 @@ class WarmStart:
         terminal: bool = False,
     ) -> Started:
         """`python -m satchel WORDS` with these as its three streams, which stay open here."""
-        return start(self.address, words, folder, env, streams, terminal=terminal)
+        return start(self.folder, words, folder, env, streams, terminal=terminal)
 
     def run(
         self,
@@ -157,7 +177,7 @@ class WarmStart:
 
 
 def start(
-    address: str,
+    place: str,
     words: Sequence[str],
     folder: str,
     env: Mapping[str, str],
@@ -165,10 +185,10 @@ def start(
     *,
     terminal: bool = False,
 ) -> Started:
-    """Ask the process that listens at an address for a command.
+    """Ask the process that is made for a command.
 
     Args:
-        address: Of its socket.
+        place: The folder of their sockets.
         words: What follows the command's name.
         folder: Where it runs.
         env: Its environment.
@@ -176,7 +196,7 @@ def start(
         terminal: The first stream is a terminal, and becomes that of a session of its own.
     """
     talk = socket.socket(socket.AF_UNIX)
-    talk.connect(address)
+    talk.connect(os.path.join(place, _made_for(words, env)))
     given = {"words": list(words), "folder": folder, "env": dict(env), "terminal": terminal}
     head = json.dumps(given).encode()
     socket.send_fds(talk, [_LENGTH.pack(len(head))], list(streams))
@@ -184,10 +204,18 @@ def start(
     return Started(talk)
 
 
+def _made_for(words: Sequence[str], env: Mapping[str, str]) -> str:
+    """The process that has what a command needs, and little else."""
+    size = "small" if set(LARGE).isdisjoint(words) else "large"
+    told = (env.get(name) for name in ("SATCHEL_LANG", "LC_ALL", "LC_MESSAGES", "LANG"))
+    chinese = next((text for text in told if text), "").lower().startswith("zh")
+    return size if chinese else f"{size}-english"
+
+
 def warm_command() -> str:
     """What a shell does before `python -m satchel`: go on warm, where that is possible."""
     here = os.path.abspath(__file__)
-    warm = shlex.join([sys.executable, "-S", "-E", here, "run", warm_start().address])
+    warm = shlex.join([sys.executable, "-S", "-E", here, "run", warm_start().folder])
     cold = "|".join(f"*' {name} '*" for name in COLD)
     return f'case " $* " in {cold}|*\' mcp \') ;; *) exec {warm} "$@";; esac\n'
 
@@ -251,30 +279,121 @@ class Started:
         self._talk.close()
 
 
-def serve(listening: socket.socket, keeper: int) -> None:
-    """Fork for each command, until nobody is there any more."""
-    folder = os.path.dirname(listening.getsockname())
-    sys.path.insert(1, SOURCES)
-    for name in (*PACKAGES, *_modules()):
+class Process:
+    """One that forks for each command, until nobody is there any more."""
+
+    def __init__(self, name: str, keeper: int, sockets: Mapping[str, socket.socket]) -> None:
+        """Import what it is for; `sockets` are its own and those of the processes below it."""
+        self.keeper = keeper
+        self.sockets = dict(sockets)
+        self.asked = {sockets[name]: ""}
+        """Listening socket -> the process that begins when it is asked; empty for this one."""
+        for below, names in BELOW.get(name, {}).items():
+            self.asked |= {sockets[one]: below for one in names}
+        self.below = BELOW.get(name, {})
+        self.running: dict[int, tuple[socket.socket, int]] = {}
+        """Number of a command -> who asked for it, and a descriptor that tells of its end."""
+        _prepare(name)
+
+    def serve(self) -> NoReturn:
+        """Wait for whatever comes."""
+        while True:
+            ends = {end: pid for pid, (_, end) in self.running.items()}
+            askers = {talk: pid for pid, (talk, _) in self.running.items()}
+            ready, _, _ = select.select([*self.asked, *askers, *ends], (), (), 1)
+            if not ready:
+                self._look()
+            for one in ready:
+                if isinstance(one, int):
+                    self._ended(ends[one])
+                elif one in askers:
+                    self._given_up(askers[one])
+                elif below := self.asked.get(one):
+                    self._divide(below)
+                    break
+                elif one in self.asked:
+                    self._start(one.accept()[0])
+
+    def _look(self) -> None:
+        """End when the keeper has; commands that run go on."""
+        try:
+            os.kill(self.keeper, 0)
+        except ProcessLookupError:
+            folder = os.path.dirname(next(iter(self.sockets.values())).getsockname())
+            shutil.rmtree(folder, ignore_errors=True)
+            os._exit(0)
+
+    def _divide(self, name: str) -> None:
+        """Leave what was asked to a process that is made for it."""
+        given = {one: self.sockets.pop(one) for one in self.below[name]}
+        if not os.fork():
+            for talk, end in self.running.values():
+                talk.detach()
+                os.close(end)
+            for listening in self.sockets.values():
+                listening.close()
+            Process(name, self.keeper, given).serve()
+        for listening in given.values():
+            del self.asked[listening]
+            listening.close()
+
+    def _start(self, talk: socket.socket) -> None:
+        """Start one command."""
+        first, streams, _, _ = socket.recv_fds(talk, _LENGTH.size, 3)
+        if not first:
+            return
+        (length,) = _LENGTH.unpack(first)
+        text = b""
+        while len(text) < length:
+            text += talk.recv(length - len(text))
+        given = json.loads(text)
+        child = os.fork()
+        if not child:
+            _become(given, streams)
+        for number in streams:
+            os.close(number)
+        self.running[child] = (talk, os.pidfd_open(child))
+        with contextlib.suppress(OSError):
+            talk.send(f"{child}\n".encode())
+
+    def _ended(self, pid: int) -> None:
+        """Tell how a command ended."""
+        if pid not in self.running:
+            return
+        talk, end = self.running.pop(pid)
+        os.close(end)
+        _, status = os.waitpid(pid, 0)
+        with talk, contextlib.suppress(OSError):
+            talk.send(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+
+    def _given_up(self, pid: int) -> None:
+        """Whoever asked is gone, and the command goes with them."""
+        if pid in self.running:
+            os.kill(pid, signal.SIGKILL)
+            self._ended(pid)
+
+
+def _prepare(name: str) -> None:
+    """Import what is the same for every command."""
+    for package in PACKAGES.get(name, ()):
         with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    _compile_rules()
-    threading.Thread(target=_end_with, args=(keeper, folder), daemon=True).start()
+            importlib.import_module(package)
+    before = os.environ.get("SATCHEL_LANG")
+    os.environ["SATCHEL_LANG"] = "en"
+    for module in _modules(PARTS[name]):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+    del os.environ["SATCHEL_LANG"]
+    if before is not None:
+        os.environ["SATCHEL_LANG"] = before
+    if name == "small":
+        _compile_rules()
     gc.freeze()  # or each fork's collector would copy all of it
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who watch
-    while True:
-        talk, _ = listening.accept()
-        if os.fork():
-            talk.close()
-            continue
-        listening.close()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _watch(talk)
 
 
-def _modules() -> Iterator[str]:
+def _modules(parts: Sequence[str]) -> Iterator[str]:
     """Names of Satchel's modules, but for those that are programs."""
-    for part in OURS:
+    for part in parts:
         for folder, folders, files in os.walk(os.path.join(SOURCES, "satchel", part)):
             folders[:] = [name for name in folders if name.isidentifier()]
             below = os.path.relpath(folder, SOURCES).replace(os.sep, ".")
@@ -295,49 +414,11 @@ def _compile_rules() -> None:
             pattern.search("")
 
 
-def _end_with(keeper: int, folder: str) -> None:
-    """End when that process did; commands that run go on."""
-    with contextlib.suppress(ProcessLookupError):
-        while True:
-            os.kill(keeper, 0)
-            time.sleep(1)
-    shutil.rmtree(folder, ignore_errors=True)
-    os._exit(0)
-
-
-def _watch(talk: socket.socket) -> NoReturn:
-    """Start one command, and tell how it ended."""
-    first, streams, _, _ = socket.recv_fds(talk, _LENGTH.size, 3)
-    (length,) = _LENGTH.unpack(first)
-    text = b""
-    while len(text) < length:
-        text += talk.recv(length - len(text))
-    given = json.loads(text)
-    child = os.fork()
-    if not child:
-        talk.close()
-        _become(given, streams)
-    for number in streams:
-        os.close(number)
-    talk.send(f"{child}\n".encode())
-    threading.Thread(target=_end_with_asker, args=(talk, child), daemon=True).start()
-    _, status = os.waitpid(child, 0)
-    with contextlib.suppress(OSError):
-        talk.send(f"{os.waitstatus_to_exitcode(status)}\n".encode())
-    os._exit(0)
-
-
-def _end_with_asker(talk: socket.socket, child: int) -> None:
-    with contextlib.suppress(OSError):
-        if not talk.recv(1):
-            os.kill(child, signal.SIGKILL)
-
-
 def _become(given: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
     """Go on as `python -m satchel` does in a process of its own."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
-        os.close(stream)
+    os.closerange(3, 1024)  # the parent's
     if given["terminal"]:
         os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C is a signal
@@ -374,6 +455,9 @@ def _become(given: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
-        serve(socket.socket(fileno=int(sys.argv[2])), int(sys.argv[3]))
+        sys.path.insert(1, SOURCES)
+        keeper, *numbers = map(int, sys.argv[2:])
+        sockets = (socket.socket(fileno=number) for number in numbers)
+        Process("small", keeper, dict(zip(PARTS, sockets, strict=True))).serve()
     status = start(sys.argv[2], sys.argv[3:], os.getcwd(), os.environ, (0, 1, 2)).wait()
     sys.exit(status if status >= 0 else 128 - status)

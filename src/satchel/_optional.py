@@ -30,14 +30,18 @@ def must_be_installed(module: str, extra: str) -> None:
     Raises:
         MissingExtra: it is not installed.
     """
+    if not installed(module):
+        require(module, extra)
+
+
+def installed(module: str) -> bool:
+    """Whether `module` is there; it is not imported."""
     from importlib.util import find_spec
 
     try:
-        found = find_spec(module) is not None
+        return find_spec(module) is not None
     except (ImportError, ValueError):
-        found = False
-    if not found:
-        require(module, extra)
+        return False
 
 
 def available(module: str) -> ModuleType | None:

@@ -70,7 +70,8 @@ def test_a_goal_runs_asks_and_goes_on(weekly, engine):
     done = weekly("goal", "run", "week.yaml", "--id", "week-46", *words)
     assert (done.status, done.out) == (8, "")
     assert "? review  Are these findings right?" in done.err
-    assert f"`satchel goal approve week-46 review --engine {engine}` (add `--yes` " in done.err
+    assert f"`satchel goal approve week-46 review --engine {engine}`, or your" in done.err
+    assert "add `--yes` to let tools write" in " ".join(done.err.split())
     found = json.loads(weekly("goal", "show", "week-46", "--engine", engine, "--json").out)
     assert (found["state"], found["engine"], found["revision"]) == ("asking", engine, 1)
     states = {step["id"]: step["state"] for step in found["steps"]}

@@ -256,7 +256,7 @@ def cgroup(mark):
         except OSError:
             continue
         yield own
-        assert eventually(lambda own=own: not [e for e in os.scandir(own) if e.is_dir()])
+        assert eventually(lambda own=own: not next(os.walk(own))[1])
         os.rmdir(own)
         return
     yield ""
@@ -280,6 +280,23 @@ def test_a_control_group_counts_files_in_memory_too(cgroup, mark):
             assert (ended.reason, said) == ("", "begun\ndone\n")
         fine = own.start(python("print('fine')", limits=limits))
         assert text_of(fine) == "fine\n"
+    own.close()
+
+
+def test_whoever_minds_a_program_is_not_in_its_control_group(cgroup):
+    own = Launcher(cgroup)
+    code = (
+        "import os, time\n"
+        "def group(pid):\n"
+        "    lines = open(f'/proc/{pid}/cgroup').read().splitlines()\n"
+        "    return [line.rpartition('/')[2] for line in lines if '/satchel-test-' in line]\n"
+        f"until = time.monotonic() + {5 if cgroup else 0}\n"
+        "while group(os.getppid()) == group('self') and time.monotonic() < until: pass\n"
+        "print(*group('self'), *group(os.getppid()), os.getppid())"
+    )
+    for _ in range(2):
+        said = text_of(own.start(python(code, limits=Limits(memory=80 << 20)))).split()
+        assert said[:-1] == ([f"satchel-{said[-1]}", "satchel-minders"] if cgroup else [])
     own.close()
 
 

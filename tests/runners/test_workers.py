@@ -182,9 +182,8 @@ def test_a_worker_is_replaced_by_count(pool, program, monkeypatch):
 
 
 def test_a_worker_is_replaced_by_age(pool, program, monkeypatch):
-    monkeypatch.setattr(workers, "AGE", 0.2)
     ask(pool, request(program))
-    time.sleep(0.3)
+    monkeypatch.setattr(workers, "AGE", 0.0)
     assert ask(pool, request(program))[1] == 2  # this call still had it
     assert ask(pool, request(program))[1] == 1
 

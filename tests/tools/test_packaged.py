@@ -12,7 +12,13 @@ import zipfile
 import pytest
 
 from satchel.settings import load_settings
-from satchel.tools.entry_points import entry_points, forget
+from satchel.tools.entry_points import (
+    EntryPoint,
+    ask_python,
+    entry_points,
+    forget,
+    read_folders,
+)
 from satchel.tools.packaged import (
     GROUP,
     find_packaged,
@@ -297,6 +303,16 @@ def test_what_is_read_here_is_what_python_says(site):
     assert ours == theirs
     assert ("thing", "thing_pkg:skill") in ours
     assert {one.name for one in module.ask_python(GROUP)} == {name for name, _ in theirs}
+
+
+def test_half_a_package_is_known_by_its_folder_however_it_is_found(site, tmp_path, monkeypatch):
+    folder = tmp_path / "half/half_pkg-1.0.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "entry_points.txt").write_text(f"[{GROUP}]\nhalf = half_pkg:skill\n")  # no METADATA
+    monkeypatch.syspath_prepend(str(folder.parent))
+    wanted = [EntryPoint("half", "half_pkg:skill", "half-pkg", "1.0")]
+    assert [one for one in read_folders(GROUP) if one.name == "half"] == wanted
+    assert [one for one in ask_python(GROUP) if one.name == "half"] == wanted
 
 
 def test_a_package_in_a_zip_file_is_found_too(site, tmp_path, monkeypatch):

@@ -308,12 +308,12 @@ def _exit_code(session: Session, report: GoalReport, suffix: str, *, shared: boo
         step = (asking[0] if len(asking) == 1 else "STEP") + suffix.removesuffix(" --yes")
         words = say("Go on later with `satchel goal resume {goal}`", goal=report.id + suffix)
         if asking and suffix.endswith(" --yes"):
-            words = say("Answer with `satchel goal approve {goal} {step}` (add `--yes` to let "
-                        "tools write)", goal=report.id, step=step)  # fmt: skip
+            words = say("Say yes with `satchel goal approve {goal} {step}`, or your own words with "
+                        "`--value`; add `--yes` to let tools write",
+                        goal=report.id, step=step)  # fmt: skip
         elif asking:
-            words = say(
-                "Answer with `satchel goal approve {goal} {step}`", goal=report.id, step=step
-            )
+            words = say("Say yes with `satchel goal approve {goal} {step}`, or your own words with "
+                        "`--value`", goal=report.id, step=step)  # fmt: skip
         session.err.line(words, "yellow")
         return WAITS
     told_advice(session, report, suffix, shared=shared)

@@ -76,6 +76,7 @@ def main() -> None:
     gc.disable()
     gc.freeze()  # a collection in a fork would copy every page it touches
     stock: set[int] = set()
+    groups: set[int] = set()
     while True:
         ready = {descriptor for descriptor, _ in poll.poll(_pause(stock))}
         if watch in ready or requests.fileno() in ready:
@@ -84,7 +85,8 @@ def main() -> None:
         _count(stock, _read_all(notices))
         stock -= ended  # after their last words
         if cgroup:
-            _discard(cgroup, ended)
+            groups |= ended
+            _cgroup.discard(cgroup, groups)
         while len(stock) < READY and (not ready or len(stock) < ENOUGH):
             pid = _fork()
             if pid == 0:
@@ -94,17 +96,20 @@ def main() -> None:
             stock.add(pid)
         _census.stock[0] = min(len(stock), 255)
     requests.close()
+    if cgroup:
+        _tidy(cgroup, groups)
+
+
+def _tidy(cgroup: str, groups: set[int]) -> None:
+    """Wait a moment for minders that still have a program: their groups outlive them."""
     until = time.monotonic() + PATIENCE
-    while cgroup and time.monotonic() < until:  # their groups outlive them
-        _discard(cgroup, _reap())
-        if not _census.children_of(os.getpid()):
+    while time.monotonic() < until:
+        groups |= _reap()
+        _cgroup.discard(cgroup, groups)
+        if not groups and not _census.children_of(os.getpid()):
+            _cgroup.discard_all(cgroup)
             break
         time.sleep(0.01)
-
-
-def _discard(cgroup: str, minders: set[int]) -> None:
-    for pid in minders:
-        _cgroup.discard(cgroup, pid)
 
 
 def _fork() -> int:

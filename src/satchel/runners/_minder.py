@@ -138,6 +138,8 @@ def serve(requests: _socket.socket, notice: int, ends: tuple[int, int], cgroup: 
             return
         if _census.stock[0] >= PLENTY:
             return
+        if group is not None:
+            group.enter()
         os.write(notice, own + b"F")
 
 
@@ -178,6 +180,8 @@ class _Service:
             )
             return False
         _child.tell(control, f"started {ward.pid}")
+        if self.group is not None:
+            self.group.leave()
         ward.watch(control, self.requests, *self.ends)
         ward.end()
         if not _child.was_reached(spec) and ward.code == 1 and not ward.reason:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 _MAX = 256 * 1024
 _KINDS = (".dist-info", ".egg-info")
@@ -114,11 +117,16 @@ def ask_python(group: str) -> list[EntryPoint]:
     from importlib.metadata import entry_points as ask
 
     return [
-        EntryPoint(
-            one.name,
-            one.value.partition("[")[0].strip(),
-            one.dist.name.lower().replace("_", "-").replace(".", "-") if one.dist else "",
-            one.dist.version if one.dist else "",
-        )
+        EntryPoint(one.name, one.value.partition("[")[0].strip(), *_whose(one.dist))
         for one in ask(group=group)
     ]
+
+
+def _whose(package: Distribution | None) -> tuple[str, str]:
+    """Package and version; by its folder when it does not tell, since half of it was removed."""
+    if package is None:
+        return "", ""
+    try:
+        return package.name.lower().replace("_", "-").replace(".", "-"), package.version
+    except Exception:  # noqa: BLE001 - each finder fails in its own way
+        return _name_of(os.path.basename(str(getattr(package, "_path", ""))))

@@ -28,7 +28,7 @@ from starlette.datastructures import URL, Headers, MutableHeaders
 from starlette.requests import Request, cookie_parser
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
-from satchel._language import LANGUAGES, say, speak
+from satchel._language import LANGUAGES, language, say, speak
 from satchel.ui.access import IDLE
 from satchel.ui.bodies import EDITED, ORDINARY, Body, limit_of
 
@@ -120,7 +120,8 @@ class Gate:
             scope["scheme"] = "https"
             scope["client"] = _sender(headers) or scope.get("client")
         cookies = cookie_parser("; ".join(headers.getlist("cookie")))
-        speak(_language(headers, cookies))
+        speak("")
+        speak(_language(headers, cookies) or language())  # settled, or every word asks again
         secret = cookies.get(self._cookie, "") if self._at_home(headers) else ""
         session = self._access.session(secret)
         scope.setdefault("state", {})["session"] = session

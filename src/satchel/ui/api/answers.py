@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from satchel.tools.frame import encodable
 from satchel.ui.api.models import Done, Failed, Ill, Planned, SkillRow, Step
+from satchel.ui.views.changes import replaced_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,6 +75,7 @@ def planned(key: str, plan: Plan) -> Planned:
         steps=[_step(step) for step in plan.steps],
         blocked=bool(plan.blocked),
         replaces=bool(plan.losses),
+        overwrites=list(replaced_by(plan)),
     )
 
 

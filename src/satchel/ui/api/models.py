@@ -213,6 +213,8 @@ class Planned(BaseModel):
     """The scan found what must not be installed unseen: it needs `accept_risk`."""
     replaces: bool
     """It takes away something that is there now."""
+    overwrites: list[str]
+    """Skills that an import would overwrite: a yes names them in `overwrite`."""
 
 
 class Yes(_Asked):
@@ -220,6 +222,8 @@ class Yes(_Asked):
 
     accept_risk: Annotated[str, StringConstraints(max_length=500)] = ""
     """Why it is installed although the scan says no."""
+    overwrite: Annotated[list[Name], Field(max_length=10_000)] = []
+    """The skills that may be overwritten, each by its id; `*` for all of them."""
 
 
 class Done(BaseModel):

@@ -9,6 +9,8 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.exceptions import HTTPException
 
+from satchel._language import listed, say
+from satchel.errors import Conflict
 from satchel.store.archive.rules import shown
 from satchel.tools.frame import encodable
 from satchel.ui import carrying
@@ -28,12 +30,15 @@ from satchel.ui.api.models import (
 from satchel.ui.arrivals import Wanted
 from satchel.ui.uploads import MOST
 from satchel.ui.view import house_of
+from satchel.ui.views.changes import unnamed
 
 if TYPE_CHECKING:
     from satchel.ui.arrivals import Arrival
 
 router = APIRouter(prefix="/api", tags=["changes"])
 Key = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+_NAMED = 5
+"""So many skills are named in an error; more are counted."""
 _ZIP = {
     "requestBody": {
         "required": True,
@@ -116,10 +121,23 @@ def one_plan(request: Request, key: Key) -> Planned:
 
 @router.post("/plans/{key}/yes", responses=errors(404, 409, 413))
 def carry_out(request: Request, key: Key, asked: Yes) -> Done:
-    """Carry a change out. What the scan blocked needs `accept_risk`, or nothing is done."""
+    """Carry a change out, all of it or nothing.
+
+    What the scan blocked needs `accept_risk`; what an import would overwrite is named in
+    `overwrite`. Else it waits on.
+    """
     house = house_of(request)
     waiting = house.desk.look(key)
     waiting.store.insist(waiting.plan, accept_risk=asked.accept_risk)
+    if left := unnamed(waiting.plan, asked.overwrite):
+        names = listed(f"`{one}`" for one in left[:_NAMED])
+        few = say("Nothing was done: it would overwrite {names}", names=names)
+        many = say("Nothing was done: it would overwrite {count} skills, among them {names}",
+                   count=f"{len(left):,}", names=names)  # fmt: skip
+        raise Conflict(
+            few if len(left) <= _NAMED else many,
+            say("Name what may be overwritten in `overwrite`, or give `*` there for everything"),
+        )
     receipt = carrying.carry_out(house, key, asked.accept_risk)
     return done(receipt)
 

@@ -15,7 +15,7 @@ from satchel.ui.failing import failure_of
 from satchel.ui.view import go_to, house_of, page, part, wants_part
 from satchel.ui.views.answering import answer_of
 from satchel.ui.views.goal_step import step_of
-from satchel.ui.views.goals import board_of, last_of, retold
+from satchel.ui.views.goals import board_of, last_of
 
 if TYPE_CHECKING:
     from satchel.goals.model import GoalReport
@@ -118,7 +118,7 @@ async def _board(request: Request, report: GoalReport) -> dict[str, Any]:
     made = await asyncio.to_thread(
         board_of, house.satchel, report, shared=keeper.shared, on=keeper.is_on(report.id)
     )
-    drawing = Markup(await keeper.drawing(retold(report))) if made.drawn else ""  # noqa: S704 - escaped there
+    drawing = Markup(await keeper.drawing(report)) if made.drawn else ""  # noqa: S704 - escaped there
     trouble = "" if made.is_over or made.state.name == "running" else keeper.trouble(report.id)
     return {"board": made, "drawing": drawing, "trouble": trouble, "id": report.id}
 

@@ -202,6 +202,11 @@ def left_alone(plan: Plan, ticked: Sequence[str]) -> tuple[str, ...]:
     return tuple(one for one in ids if one not in ticked)
 
 
+def unnamed(plan: Plan, named: Sequence[str]) -> tuple[str, ...]:
+    """Ids that a script would overwrite without saying so."""
+    return () if EVERY in named else tuple(one for one in replaced_by(plan) if one not in named)
+
+
 def is_idle(plan: Plan, leave: Sequence[str]) -> bool:
     """Whether nothing of a plan would be done, since nobody ticked what it overwrites."""
     return bool(leave) and all(step.id in leave for step in plan.changes)
@@ -334,7 +339,8 @@ def _warning(plan: Plan, step: Step) -> str:
         return say("`{name}` is there already, with edits of yours that would be overwritten",
                    name=step.id)  # fmt: skip
     if step.before is None:
-        return say("`{name}` is there already, made here, and would be overwritten", name=step.id)
+        return say("`{name}` is there already, put here by hand, and would be overwritten",
+                   name=step.id)  # fmt: skip
     return say("`{name}` is there already and would be overwritten", name=step.id)
 
 

@@ -269,17 +269,6 @@ def last_of(report: GoalReport) -> str:
     return next((step.id for step in reversed(order(report.plan)) if step.id not in wanted), "")
 
 
-def retold(report: GoalReport) -> GoalReport:
-    """The same with errors as a reader should read them: a drawing shows them as they are."""
-    steps = {
-        name: one
-        if one.error is None
-        else one._replace(error=one.error._replace(message=retell(one.error.message)))
-        for name, one in report.steps.items()
-    }
-    return report._replace(steps=steps)
-
-
 def _step_row(step: Step, result: StepResult, needs: tuple[str, ...]) -> StepRow:
     if result.error is not None and result.state in {"failed", "skipped"}:
         taken = retell(result.error.message)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel._fs import is_inside
-from satchel._language import say
+from satchel._language import language, say
 from satchel.errors import InvalidInput, NotFound, SatchelError
 from satchel.library.broken import Broken
 from satchel.skill.model import Head, Skill
@@ -248,6 +249,11 @@ def broken_row(item: Broken) -> Row:
 
 def source_words(source: str) -> str:
     """A source in people's words."""
+    return _source_words(source, language())
+
+
+@cache
+def _source_words(source: str, _reader: str) -> str:
     return {
         "user": say("yours"),
         "project": say("project"),
@@ -261,6 +267,12 @@ def source_words(source: str) -> str:
 
 def state_words(state: str) -> tuple[str, str, str]:
     """A state in people's words, what it means, and its mood: good, warn, bad, info or none."""
+    return _state_words(state, language())
+
+
+@cache
+def _state_words(state: str, _reader: str) -> tuple[str, str, str]:
+    """Kept, since every row of every list asks; all the sentences are said for one of them."""
     return {
         "full": (say("listed"), say("The model is told its whole description"), "good"),
         "shortened": (
