@@ -328,7 +328,7 @@ class Process:
         given = {one: self.sockets.pop(one) for one in self.below[name]}
         if not os.fork():
             for talk, end in self.running.values():
-                talk.detach()
+                talk.close()
                 os.close(end)
             for listening in self.sockets.values():
                 listening.close()
@@ -339,14 +339,11 @@ class Process:
 
     def _start(self, talk: socket.socket) -> None:
         """Start one command."""
-        first, streams, _, _ = socket.recv_fds(talk, _LENGTH.size, 3)
-        if not first:
+        try:
+            given, streams = _asked(talk)
+        except (OSError, struct.error, ValueError):  # whoever began to ask is gone
+            talk.close()
             return
-        (length,) = _LENGTH.unpack(first)
-        text = b""
-        while len(text) < length:
-            text += talk.recv(length - len(text))
-        given = json.loads(text)
         child = os.fork()
         if not child:
             _become(given, streams)
@@ -371,6 +368,28 @@ class Process:
         if pid in self.running:
             os.kill(pid, signal.SIGKILL)
             self._ended(pid)
+
+
+def _asked(talk: socket.socket) -> tuple[Mapping[str, Any], list[int]]:
+    """What is asked for, and its streams.
+
+    Raises:
+        OSError: it does not come.
+        struct.error: hardly any of it came.
+        ValueError: only a part of it came.
+    """
+    talk.settimeout(10)
+    first, streams, _, _ = socket.recv_fds(talk, _LENGTH.size, 3)
+    try:
+        (length,) = _LENGTH.unpack(first)
+        text = b""
+        while len(text) < length and (piece := talk.recv(length - len(text))):
+            text += piece
+        return json.loads(text), streams
+    except BaseException:
+        for number in streams:
+            os.close(number)
+        raise
 
 
 def _prepare(name: str) -> None:

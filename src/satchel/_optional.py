@@ -35,11 +35,12 @@ def must_be_installed(module: str, extra: str) -> None:
 
 
 def installed(module: str) -> bool:
-    """Whether `module` is there; it is not imported."""
+    """Whether `module` is there, and more of it than an empty folder; it is not imported."""
     from importlib.util import find_spec
 
     try:
-        return find_spec(module) is not None
+        found = find_spec(module)
+        return found is not None and found.origin is not None
     except (ImportError, ValueError):
         return False
 

@@ -85,6 +85,37 @@ def test_an_edit_keeps_the_repository_empty_folders_modes_and_times(bench, mine)
     assert not list((bench.project / ".agents/.satchel").rglob(".git"))
 
 
+def test_an_edit_makes_nobody_somebody_else(bench, mine):
+    """The new file belongs to whoever edits; who runs it must not get their rights."""
+    (mine / "run.sh").chmod(0o6755)
+    edit(bench.store, "mine", mine / "SKILL.md", (mine / "SKILL.md").read_text() + "More.\n")
+    assert mode(mine / "run.sh") == 0o755
+
+
+def test_a_repository_that_has_no_place_any_more_is_told_of(bench, mine, tmp_path):
+    inner = mine / "data/deep"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    other = tmp_path / "other"
+    make_skill(other, "mine", "Does other things. Use when asked.", body="Two.")
+    with bench.store.plan_import(str(other / "mine")) as plan:
+        (step,) = plan.steps
+        assert step.kind == "replace"
+        assert any("holds a repository" in note for note in step.notes)
+        bench.store.carry_out(plan)
+    assert (mine / ".git").is_dir()  # this one had a place
+    assert not (mine / "data").exists()
+    undo(bench.store.scope)
+    assert (inner / ".git").is_dir()
+
+
+def test_undoing_an_addition_says_that_a_repository_goes(bench):
+    with bench.store.plan_add("fresh", "Does it. Use when asked.") as plan:
+        bench.store.carry_out(plan)
+    git(bench.skills / "fresh", "init", "-q")
+    assert any("holds a repository" in note for note in undo(bench.store.scope).notes)
+
+
 def test_what_is_committed_after_an_edit_outlasts_its_undo(bench, mine):
     file = mine / "SKILL.md"
     before = file.read_text()

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from satchel.errors import InvalidInput, NotFound, Refused
+from satchel.errors import InvalidInput, NotFound, Refused, SatchelError
 from satchel.store.sources import source_of
 from satchel.store.sources.git import GitSource
 from satchel.ui.addresses import check_elsewhere, check_public, is_public
@@ -128,12 +128,51 @@ def test_git_goes_where_the_name_led_when_it_was_looked_at(tmp_path):
     server.server_close()
 
 
-def test_who_is_elsewhere_fetches_over_https_alone(tmp_path):
+def test_git_runs_errands_for_others_as_nobody(tmp_path, monkeypatch):
+    """No password, no header, no other name for the address, and no proxy of this user."""
+    asked: list[tuple[str, str | None, str | None]] = []
+
+    class Neighbour(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append((self.path, self.headers.get("Authorization"), self.headers.get("X-Mine")))
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="x"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Neighbour)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    address = f"http://repos.example:{server.server_port}"
+    (tmp_path / ".netrc").write_text("machine repos.example login me password secret\n")
+    config = tmp_path / ".gitconfig"
+    config.write_text(
+        f'[url "http://127.0.0.1:1/"]\ninsteadOf = {address}/\n'
+        "[http]\nextraHeader = X-Mine: secret\n"
+        '[credential]\nhelper = "!echo username=me; echo password=secret; :"\n'
+    )
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    source = source_of(f"{address}/o/r", base=str(tmp_path))
+    assert isinstance(source, GitSource)
+    source.pinned = ("127.0.0.1",)
+    with pytest.raises(SatchelError), source.fetch():
+        pass
+    assert asked
+    assert {(auth, mine) for _, auth, mine in asked} == {(None, None)}
+    server.shutdown()
+    server.server_close()
+
+
+def test_who_is_elsewhere_fetches_over_http_alone(tmp_path):
     for text in ("git@8.8.8.8:o/r", "ssh://git@8.8.8.8/o/r", "git://8.8.8.8/o/r"):
         source = source_of(text, base=str(tmp_path))
         assert isinstance(source, GitSource)
         source.pinned = check_public(source)
-        with pytest.raises(Refused, match="only over https"), source.fetch():
+        with pytest.raises(Refused, match="only over http or https"), source.fetch():
             pass
 
 

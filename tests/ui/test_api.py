@@ -15,6 +15,8 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 
+from satchel.errors import Refused
+from satchel.store.approving import Approvals
 from satchel.store.stage import Stage
 
 load_all_checks()
@@ -137,6 +139,23 @@ def test_a_skill_is_removed_brought_back_and_removed_again(visit):
     assert "remove" in states
 
 
+def test_what_was_undone_is_told_as_undone_whatever_came_after(visit, monkeypatch):
+    def fail(*_):
+        raise Refused("`trust.json` cannot be written", "Make it writable")
+
+    send(visit, "POST", "/api/skills", json={"name": "mine"})
+    gone = send(visit, "DELETE", "/api/skill?ref=mine").json()
+    monkeypatch.setattr(Approvals, "returned", fail)
+    back = send(visit, "POST", "/api/undo", json={"number": gone["number"]})
+    assert back.status_code == 200
+    assert back.json()["ids"] == ["mine"]
+    assert back.json()["notes"][0].startswith("The change was made, but: `trust.json` cannot be")
+    assert visit.get("/api/skill?ref=mine").status_code == 200
+    redo = visit.post("/redo", data={"scope": "project", "number": back.json()["number"]})
+    assert redo.status_code == 303
+    assert "trust.json" in visit.get(redo.headers["location"]).text
+
+
 @pytest.mark.req("B7")
 def test_somebody_elses_change_is_not_undone(visit):
     mine = send(visit, "POST", "/api/skills", json={"name": "mine"}).json()["number"]
@@ -206,7 +225,7 @@ def test_a_script_overwrites_only_what_it_names(visit, named):
     yes = f"/api/plans/{plan['key']}/yes"
     for asked in ({}, {"overwrite": ["new"]}, {"overwrite": []}):
         refused = send(visit, "POST", yes, json=asked)
-        assert refused.status_code == 409
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "CONFLICT")
         assert "`pdf-forms`" in refused.json()["error"]["message"]
         assert visit.get("/api/skill?ref=new").status_code == 404
     assert visit.get("/api/skill?ref=pdf-forms").json()["description"] == "Mine."

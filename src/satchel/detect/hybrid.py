@@ -13,6 +13,7 @@ import os
 import time
 from bisect import insort
 from copy import copy
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -111,6 +112,11 @@ class _Waiting(NamedTuple):
     """Keys of the others."""
 
 
+def _own_folder(folder: str) -> str:
+    """Terms of another cutter are other terms: they have an index of their own."""
+    return os.path.join(folder, cutter() or "plain")
+
+
 class HybridDetector:
     """Ranks by fields that are scored apart and fused, and says when nothing fits."""
 
@@ -136,9 +142,7 @@ class HybridDetector:
             rows: How a skill is read for the index.
         """
         self._plain = LexicalDetector()
-        # Terms of another cutter are other terms: they have an index of their own.
-        self._folder = os.path.join(folder, cutter() or "plain") if folder else None
-        self._upkeep = Upkeep(self._folder, rows, head_row)
+        self._upkeep = Upkeep(partial(_own_folder, folder) if folder else None, rows, head_row)
         self.semantic = semantic
         self.notes: tuple[str, ...] = ()
         """What a person should know about the last look or search."""
@@ -274,7 +278,7 @@ class HybridDetector:
             len(skills),
             changed,
             seconds,
-            self._folder or "",
+            self._upkeep.folder or "",
             model,
             made,
             without_vectors=lacking,
@@ -282,13 +286,14 @@ class HybridDetector:
 
     def indexed(self) -> int:
         """How many skills the index on disk holds; 0 without one. Nothing is built for it."""
-        if self._folder is None or not os.path.isdir(self._folder):
+        folder = self._upkeep.folder
+        if folder is None or not os.path.isdir(folder):
             return 0
-        names = os.listdir(self._folder)
+        names = os.listdir(folder)
         if not any(name.startswith(("tantivy-", "fts5-", "memory-")) for name in names):
             return 0
         large = any(name.startswith(("tantivy-", "fts5-")) for name in names)
-        return open_index(self._folder, 1 << 40 if large else 0).count()
+        return open_index(folder, 1 << 40 if large else 0).count()
 
     def ranking(
         self,

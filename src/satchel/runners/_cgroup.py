@@ -39,7 +39,11 @@ class Group:
         self.folder = f"{folder}/{NAME}{os.getpid()}"
         self._outside = f"{folder}/{MINDERS}"
         self._limits = (0, 0)
-        os.mkdir(self.folder)
+        try:
+            os.mkdir(self.folder)
+        except FileExistsError:  # of one that had this number before, and was killed
+            os.rmdir(self.folder)
+            os.mkdir(self.folder)
         try:
             self.enter()
         except OSError:
@@ -78,6 +82,7 @@ class Group:
         if self._second:
             self._put("memory.max", memory or "max")
             self._try("memory.swap.max", 0)
+            # One more, since the minder is in it when it starts a program.
             self._try("pids.max", processes + 1 if processes else "max")
         else:
             # Memory and swap together may not be less than memory: the wider bound goes first.

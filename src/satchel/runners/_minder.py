@@ -139,7 +139,7 @@ def serve(requests: _socket.socket, notice: int, ends: tuple[int, int], cgroup: 
         if _census.stock[0] >= PLENTY:
             return
         if group is not None:
-            group.enter()
+            group.enter()  # or this process ends: it holds no request, and another takes its place
         os.write(notice, own + b"F")
 
 

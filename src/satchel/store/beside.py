@@ -19,7 +19,7 @@ from satchel._language import say
 from satchel.skill.tree import VERSION_CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
 
 def staying(old: str, new: str) -> list[tuple[str, str]]:
@@ -46,22 +46,15 @@ def staying(old: str, new: str) -> list[tuple[str, str]]:
 
 def holds_repository(folder: str) -> bool:
     """Whether there is a repository in a folder, at any depth."""
-    todo = [folder] if _is_folder(folder) else []
-    while todo:
-        with os.scandir(todo.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    if entry.name in VERSION_CONTROL:
-                        return True
-                    todo.append(entry.path)
-    return False
+    return any(True for _ in _repositories(folder))
 
 
-def gone_with(folder: str) -> tuple[str, ...]:
-    """What else goes when a folder is removed, in words for who has to say yes."""
+def gone_with(folder: str, new: str = "") -> tuple[str, ...]:
+    """What else goes when a folder is removed, or replaced by a new one, in words for people."""
     try:
-        found = holds_repository(folder)
-    except PermissionError:  # nobody can look; that is no reason to keep it
+        stays = {path for path, _ in staying(folder, new)} if new else set[str]()
+        found = any(one not in stays for one in _repositories(folder))
+    except OSError:  # nobody can look; that is no reason to keep it
         found = False
     if not found:
         return ()
@@ -74,6 +67,19 @@ def gone_with(folder: str) -> tuple[str, ...]:
     )
 
 
+def _repositories(folder: str) -> Iterator[str]:
+    """Where the repositories of a folder are, at any depth."""
+    todo = [folder] if _is_folder(folder) else []
+    while todo:
+        with os.scandir(todo.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name in VERSION_CONTROL:
+                        yield entry.path
+                    else:
+                        todo.append(entry.path)
+
+
 def take_after(new: str, old: str, unchanged: Collection[str], path: str = "") -> None:
     """Give a staged folder the looks of the one that it is made from.
 
@@ -83,8 +89,6 @@ def take_after(new: str, old: str, unchanged: Collection[str], path: str = "") -
         unchanged: Paths of files with the same content in both; they keep their times too.
         path: What `old` is called in `unchanged`, with a `/` behind it.
     """
-    import shutil
-
     with os.scandir(old) as entries:
         for entry in entries:
             there = os.path.join(new, entry.name)
@@ -97,7 +101,8 @@ def take_after(new: str, old: str, unchanged: Collection[str], path: str = "") -
                     take_after(there, entry.path, unchanged, f"{path}{entry.name}/")
             elif entry.is_file(follow_symlinks=False):
                 if path + entry.name in unchanged:
-                    shutil.copystat(entry.path, there)
+                    known = entry.stat(follow_symlinks=False)
+                    os.utime(there, ns=(known.st_atime_ns, known.st_mtime_ns))
                 _same_mode(entry.path, there)
     # Last: a folder that may not be written could not be filled.
     wanted = stat.S_IMODE(os.lstat(old).st_mode)

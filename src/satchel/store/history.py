@@ -18,6 +18,7 @@ from satchel._language import say
 from satchel.errors import Conflict, LockBroken, NotFound, Refused
 from satchel.store import keeping
 from satchel.store.area import is_ours
+from satchel.store.beside import gone_with
 from satchel.store.journal import Change, standing
 from satchel.store.recovery import Repair, apply_rows, recover_held, writing
 from satchel.store.scope import TIMEOUT, check_scope
@@ -201,6 +202,7 @@ def _back(scope: Scope, record: Record, change: Change, notes: list[str]) -> Cha
     elif now != change.after:
         notes.append(say("`{name}` had been removed since", name=change.id))
     if not change.before:
+        notes.extend(gone_with(scope.target(change.id)))
         return Change(change.id, "", now, "")
     staged = record.old(scope, change.id)
     found = standing(staged)

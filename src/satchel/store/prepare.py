@@ -18,6 +18,7 @@ from satchel.security import scan_tree
 from satchel.skill.load import load_document, parse_document
 from satchel.skill.model import MANIFEST
 from satchel.skill.tree import FolderTree, head_file, read_whole, seal
+from satchel.store.beside import gone_with
 from satchel.store.export import write_archive
 from satchel.store.journal import standing
 from satchel.store.merge import compose, differing
@@ -62,7 +63,7 @@ class Workbench:
             return Step("refused", pick.id, pick.id, before=before, error=exc, notes=pick.notes)
         notes = (*pick.notes, *bundle.notes, *tree.notes)
         step = self.put(pick.id, tree, bundle.place_of(pick.path), signer=signer)
-        return step._replace(notes=notes)
+        return step._replace(notes=(*notes, *step.notes))
 
     def put(
         self,
@@ -141,6 +142,7 @@ class Workbench:
             report,
             bases=tuple(bases),
             old=against,
+            notes=gone_with(self.scope.target(skill_id), folder) if kind == "replace" else (),
         )
 
     def present(self, skill_id: str) -> Seal | None:

@@ -58,7 +58,7 @@ def plan_install(
                 error = exc if isinstance(exc, SatchelError) else refusal(exc, entry.id)
                 yield Step("refused", entry.id, entry.name, before=entry, error=error)
                 continue
-            step = bench.put(entry.id, tree, entry.place)
+            step = bench.put(entry.id, tree, entry.place, like=entry.id if was else "")
             if step.kind == "refused":
                 yield step
                 continue

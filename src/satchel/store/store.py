@@ -454,7 +454,7 @@ class Store:
             self._approvals.returned(undone.ids)
         except SatchelError as exc:
             words = say("The change was made, but: {reason}", reason=exc.message)
-            raise Incomplete(words, exc.hint) from exc
+            raise Incomplete(words, exc.hint, receipt=undone) from exc
         return undone
 
     def history(self) -> list[history.Entry]:

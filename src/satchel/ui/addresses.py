@@ -37,7 +37,7 @@ def check_elsewhere(text: str) -> None:
     if not _ELSEWHERE.match(text):
         raise InvalidInput(
             say("`{address}` is no address of a repository", address=shown(redacted(text))),
-            say("Use `https://…`, `ssh://…` or `git@host:path`"),
+            say("Use `https://…`; who sits at this machine also `ssh://…` or `git@host:path`"),
         )
 
 

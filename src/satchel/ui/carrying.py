@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from satchel._language import say
 from satchel.errors import Blocked, Incomplete
+from satchel.store.history import Undone
 from satchel.store.store import Receipt
 
 if TYPE_CHECKING:
@@ -30,7 +32,8 @@ def carry_out(
         NotFound: it waits no more.
         Blocked: nothing was begun, and it waits on.
         Conflict: something changed meanwhile. It waits no more; where it came from is still open.
-        SatchelError: the disk says no, and the like. Nothing was changed, and it waits no more.
+        SatchelError: the disk says no, and the like; the error says whether something was changed.
+            It waits no more.
     """
     waiting = house.desk.take(key)
     try:
@@ -58,6 +61,23 @@ def make(house: House, store: Store, plan: Plan) -> Receipt:
     receipt = _done(store, plan)
     house.changed()
     return receipt
+
+
+def take_back(house: House, store: Store, number: int, *, redo: bool) -> Undone:
+    """Undo a change, or do it again, and tell every page.
+
+    Raises:
+        SatchelError: nothing was changed.
+    """
+    try:
+        done = store.undo(redo=redo, number=number)
+    except Incomplete as exc:
+        if not isinstance(exc.receipt, Undone):
+            raise
+        words = f"{exc.message}{say('. ')}{exc.hint}" if exc.hint else exc.message
+        done = exc.receipt._replace(notes=(words, *exc.receipt.notes))
+    house.changed()
+    return done
 
 
 def throw_away(house: House, key: str) -> None:

@@ -87,7 +87,7 @@ class Upkeep:
 
     def __init__(
         self,
-        folder: str | None,
+        folder: Callable[[], str] | str | None,
         make_row: Callable[[Skill], Row],
         head_row: Callable[[Skill], Row] | None = None,
         *,
@@ -96,17 +96,25 @@ class Upkeep:
         """Open nothing yet.
 
         Args:
-            folder: Where the index is kept, one for each set of skills; None keeps it in memory.
+            folder: Where the index is kept, one for each set of skills; None keeps it in memory. A
+                function is asked when it is needed.
             make_row: Reads a skill and cuts it into terms.
             head_row: The same from what the scan kept, for a skill that cannot be read.
             few: So many changed skills are indexed on the spot.
         """
-        self._folder = folder
+        self._where = folder
         self._make_row = make_row
         self._head_row = head_row
         self._few = few
         self._tables: dict[int, tuple[Sequence[Skill], dict[str, Skill]]] = {}
         self._start()
+
+    @property
+    def folder(self) -> str | None:
+        """Where the index is kept; None: in memory."""
+        if callable(self._where):
+            self._where = self._where()
+        return self._where
 
     def _start(self) -> None:
         self._pid = os.getpid()
@@ -183,7 +191,7 @@ class Upkeep:
         except OSError as exc:
             raise Refused(
                 say("The index cannot be written: {reason}", reason=_reason(exc)),
-                say("Make the cache folder writable: `{path}`", path=self._folder or ""),
+                say("Make the cache folder writable: `{path}`", path=self.folder or ""),
             ) from exc
 
     def _build(
@@ -196,8 +204,8 @@ class Upkeep:
         with self._lock:
             if rebuild:
                 self._let_go()
-                if self._folder is not None:
-                    discard(self._folder)
+                if self.folder is not None:
+                    discard(self.folder)
             index = self._opened(len(skills))
         self._unread.clear()
         before = index.version()
@@ -274,8 +282,8 @@ class Upkeep:
         except TimeoutError:
             pass  # another process writes: the thread waits for its turn
         except Exception as exc:  # noqa: BLE001 - a search goes on without an index; the note tells why
-            if self._folder is not None and isinstance(exc, OSError) and len(skills) < _UNKEPT:
-                self._unkept, self._folder, self._index = _reason(exc), None, None
+            if self.folder is not None and isinstance(exc, OSError) and len(skills) < _UNKEPT:
+                self._unkept, self._where, self._index = _reason(exc), None, None
                 return self._look(skills)
             self._error = _reason(exc)
             return self._remember(skills, todo)
@@ -477,17 +485,17 @@ class Upkeep:
         index = self._index
         # People and models see different numbers; one engine serves them both.
         self._largest = max(self._largest, count)
-        if index is not None and index.engine == choose_engine(self._folder, self._largest):
+        if index is not None and index.engine == choose_engine(self.folder, self._largest):
             return index
-        self._index = open_index(self._folder, self._largest)
+        self._index = open_index(self.folder, self._largest)
         self._seen = {}
         return self._index
 
     def _finish(self, index: FieldIndex, skills: Sequence[Skill], before: tuple[int, ...]) -> _Seen:
         """All is in it. Needs our lock, and the right to write: nobody changes it meanwhile."""
         self._error = ""
-        if self._folder is not None:
-            sweep(self._folder, index.engine)
+        if self.folder is not None:
+            sweep(self.folder, index.engine)
         after = index.version()
         self._follow(before, after)
         return self._remember(skills, (), after)
@@ -500,9 +508,9 @@ class Upkeep:
 
     def _writing(self, patience: float) -> AbstractContextManager[None]:
         """The right to write, which one process has at a time."""
-        if self._folder is None:
+        if self.folder is None:
             return nullcontext()
-        return locked(os.path.join(self._folder, "writer.lock"), timeout=patience)
+        return locked(os.path.join(self.folder, "writer.lock"), timeout=patience)
 
 
 class _Portion:

@@ -58,6 +58,11 @@ _HELPER = (
     f""""${_USER}" "${_SECRET}"; fi; }}; f"""
 )
 _POLL = 0.02
+_PERSONAL = frozenset((
+    "HOME", "XDG_CONFIG_HOME", "SSH_AUTH_SOCK", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSL_CERT",
+    "GIT_SSL_KEY",
+))  # fmt: skip
+"""Variables that say who this user is."""
 _FSCK = re.compile(
     rb"(?:error|fatal): .*(?:fsck error|object [0-9a-f]{40,64}: [a-zA-Z]+:)"
     rb"|did not receive expected object|is corrupt|unresolved delta|inflate returned|bad object"
@@ -93,6 +98,9 @@ def find_git() -> str:
 def environment(address: Address, pinned: Sequence[str] = ()) -> dict[str, str]:
     """The environment that git runs in; with `pinned` it reaches no other addresses than these.
 
+    Then it is somebody else's errand: nothing that this user configured counts, no password, no
+    key, no other name for an address, and no proxy, which would ask for the address anew.
+
     Raises:
         Refused: git cannot be kept to them.
     """
@@ -115,7 +123,16 @@ def environment(address: Address, pinned: Sequence[str] = ()) -> dict[str, str]:
     }
     if not {"GIT_SSH", "GIT_SSH_COMMAND"} & env.keys():
         env["GIT_SSH_COMMAND"] = f"{_own_ssh(address, env) or 'ssh'} -oBatchMode=yes"
-    settings = _pins(address, pinned) if pinned else []
+    settings: list[tuple[str, str]] = []
+    if pinned:
+        settings = _pins(address, pinned)
+        env = {name: text for name, text in env.items() if not _is_personal(name)}
+        env |= {
+            "GIT_ALLOW_PROTOCOL": "http:https",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "HOME": os.devnull,  # no `.netrc` is below it
+        }
     told = _credentials(address)
     settings += told
     if settings:
@@ -136,7 +153,7 @@ def _pins(address: Address, pinned: Sequence[str]) -> list[tuple[str, str]]:
     parts = urlsplit(address.clean)
     if parts.scheme not in {"http", "https"}:
         raise Refused(
-            say("From elsewhere a repository is fetched only over https"),
+            say("From elsewhere a repository is fetched only over http or https"),
             say("Give its `https://…` address, or import it in a terminal of this machine"),
         )
     if _git_version() < _PINS:
@@ -144,12 +161,20 @@ def _pins(address: Address, pinned: Sequence[str]) -> list[tuple[str, str]]:
             say("This machine's git is too old to fetch for people who are elsewhere"),
             say("Install git 2.37 or later, or send a zip"),
         )
+    host = parts.hostname or ""
+    if ":" in host or host in pinned:  # it is its own address: nobody is asked
+        return [("http.followRedirects", "false")]
     port = parts.port or (443 if parts.scheme == "https" else 80)
     every = ",".join(f"[{one}]" if ":" in one else one for one in pinned)
     return [
         ("http.followRedirects", "false"),
-        ("http.curloptResolve", f"{parts.hostname}:{port}:{every}"),
+        ("http.curloptResolve", f"{host}:{port}:{every}"),
     ]
+
+
+def _is_personal(name: str) -> bool:
+    """Whether a variable says who this user is to other machines, or how they are reached."""
+    return name.lower().endswith("_proxy") or name in _PERSONAL
 
 
 def _git_version() -> tuple[int, ...]:

@@ -102,6 +102,7 @@ def done(receipt: Receipt) -> Done:
         ids=[step.id for step in receipt.done],
         left=[step.id for step in receipt.left],
         trouble=[encodable(line) for line in receipt.trouble if line],
+        notes=[encodable(line) for step in receipt.done for line in step.notes],
     )
 
 

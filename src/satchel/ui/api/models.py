@@ -236,6 +236,8 @@ class Done(BaseModel):
     """Skills that the scan blocked and nobody accepted."""
     trouble: list[str] = []
     """What of it could not be done all the same, such as its approval, and what to do."""
+    notes: list[str] = []
+    """What else is worth knowing, such as a repository that went with its skill."""
 
 
 class Which(_Asked):

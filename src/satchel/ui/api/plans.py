@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.exceptions import HTTPException
 
 from satchel._language import listed, say
-from satchel.errors import Conflict
+from satchel.errors import Overwrites
 from satchel.store.archive.rules import shown
 from satchel.tools.frame import encodable
 from satchel.ui import carrying
@@ -21,6 +21,7 @@ from satchel.ui.api.models import (
     Fetching,
     FromGit,
     History,
+    Id,
     Past,
     Planned,
     Scope,
@@ -93,7 +94,7 @@ async def import_zip(
     name: Annotated[
         str, Query(max_length=200, description="How its sender calls it")
     ] = "upload.zip",
-    skill_id: Annotated[str, Query(pattern=r"^([a-z0-9]+(-[a-z0-9]+)*)?$", max_length=64)] = "",
+    skill_id: Annotated[Id, Query()] = "",
     everything: Annotated[bool, Query()] = False,
     scope: Annotated[Scope, Query()] = "project",
 ) -> Planned:
@@ -134,7 +135,7 @@ def carry_out(request: Request, key: Key, asked: Yes) -> Done:
         few = say("Nothing was done: it would overwrite {names}", names=names)
         many = say("Nothing was done: it would overwrite {count} skills, among them {names}",
                    count=f"{len(left):,}", names=names)  # fmt: skip
-        raise Conflict(
+        raise Overwrites(
             few if len(left) <= _NAMED else many,
             say("Name what may be overwritten in `overwrite`, or give `*` there for everything"),
         )
@@ -181,9 +182,10 @@ def redo(request: Request, asked: Which) -> Done:
 
 def _again(request: Request, asked: Which, *, redo: bool) -> Done:
     house = house_of(request)
-    found = house.satchel.store(asked.scope).undo(redo=redo, number=asked.number)
-    house.changed()
-    return Done(number=found.number, ids=list(found.ids), left=[])
+    store = house.satchel.store(asked.scope)
+    found = carrying.take_back(house, store, asked.number, redo=redo)
+    notes = [encodable(line) for line in (*found.notes, *found.repaired) if line]
+    return Done(number=found.number, ids=list(found.ids), left=[], notes=notes)
 
 
 def _fetching(arrival: Arrival) -> Fetching:

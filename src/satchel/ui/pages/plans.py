@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from satchel._language import say
 from satchel.errors import Blocked, Conflict, InvalidInput, SatchelError
-from satchel.ui.carrying import carry_out, throw_away
+from satchel.ui.carrying import carry_out, take_back, throw_away
 from satchel.ui.house import waits_no_more
 from satchel.ui.notes import Note
 from satchel.ui.view import address, go_to, house_of, page, part, wants_part
@@ -203,8 +203,7 @@ def _undo(
     request: Request, scope: Scope, number: int, back: tuple[str, str], *, redo: bool
 ) -> Response:
     house = house_of(request)
-    done = house.satchel.store(scope).undo(redo=redo, number=number)
-    house.changed()
+    done = take_back(house, house.satchel.store(scope), number, redo=redo)
     note = Note(
         undone_words(done, redo=redo),
         (*done.notes, *done.repaired),

@@ -135,12 +135,16 @@
     }
   });
   const guarded = document.querySelector("form[data-guard]");
+  let asking = false;
   let leaving = false;
   guarded?.addEventListener("submit", async (event) => {
     if (leaving) return;
     event.preventDefault();
+    if (asking) return;  // the second of two clicks
+    asking = true;
     // Where nobody is signed in any more, the answer would take the place of what was typed.
     const known = await window.satchel.revive().catch(() => true);  // no answer: the browser says so
+    asking = false;
     if (known) {
       leaving = true;
       guarded.requestSubmit(event.submitter);
