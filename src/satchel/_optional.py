@@ -18,10 +18,14 @@ def require(module: str, extra: str) -> ModuleType:
     except ImportError as exc:
         if exc.name is not None and exc.name.partition(".")[0] != module.partition(".")[0]:
             raise  # the package is there but broken: hide nothing
-        raise MissingExtra(
-            f"This needs the package `{module}`, which is not installed",
-            hint=f'Run `pip install "satchel[{extra}]"`',
-        ) from exc
+        raise _missing(module, extra) from exc
+
+
+def _missing(module: str, extra: str) -> MissingExtra:
+    return MissingExtra(
+        f"This needs the package `{module}`, which is not installed",
+        hint=f'Run `pip install "satchel[{extra}]"`',
+    )
 
 
 def must_be_installed(module: str, extra: str) -> None:
@@ -31,7 +35,7 @@ def must_be_installed(module: str, extra: str) -> None:
         MissingExtra: it is not installed.
     """
     if not installed(module):
-        require(module, extra)
+        raise _missing(module, extra)
 
 
 def installed(module: str) -> bool:

@@ -70,8 +70,15 @@ class Visitor:
         self.page: Page = context.new_page()
 
     def _console(self, message: Any) -> None:
-        if message.type == "error":
-            self.complaints.append(f"console: {message.text}")
+        if message.type != "error":
+            return
+        said = f"console: {message.text}"
+        ended = said.replace("htmx:sendAbort", "htmx:afterRequest")
+        if said != ended and self.complaints[-1:] == [ended]:
+            # htmx calls it an error, twice, when a page gives up a request for a newer one.
+            self.complaints.pop()
+        else:
+            self.complaints.append(said)
 
     def _answer(self, answer: Any) -> None:
         if answer.status >= 500:

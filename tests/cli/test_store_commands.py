@@ -7,6 +7,11 @@ import zipfile
 
 import pytest
 
+from cli.conftest import Run
+from satchel.cli import main
+from satchel.errors import Refused
+from satchel.store.approving import Approvals
+
 SKILL = (
     "---\nname: meeting-notes\nlicense: MIT\n"
     "description: Turns a transcript into decisions and tasks. Use after a meeting.\n---\n"
@@ -133,6 +138,37 @@ def test_scripts_get_json(shop):
     assert [row["op"] for row in json.loads(shop.run("undo", "--list", "--json").out)][
         -1
     ] == "import"
+
+
+def test_what_was_made_is_told_though_it_could_not_be_approved(empty, monkeypatch, capsys):
+    for name, value in empty.env().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(empty.project)
+
+    def inside(*words: str) -> Run:
+        return Run(words, main.run(list(words)), *capsys.readouterr())
+
+    def full(*_given):
+        raise Refused("the book is full", "Make room")
+
+    assert inside("add", "first").status == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Approvals, "after", full)
+        patch.setattr(Approvals, "returned", full)
+        added = inside("add", "second", "--json")
+        told = json.loads(added.out)
+        assert told["done"] == ["second"]
+        assert told["error"]["message"] == "The change was made, but: the book is full"
+        shown = inside("add", "third")
+        assert "Added: `third`" in shown.err
+        assert "The change was made, but: the book is full" in shown.err
+        undone = inside("undo")
+        assert "Undone: adding `third`" in undone.err
+        assert "The change was made, but: the book is full" in undone.err
+        assert {one.status for one in (added, shown, undone)} == {Refused.exit_code}
+    told = json.loads(inside("undo", "--json").out)
+    assert told["skills"] == ["second"]
+    assert told["notes"] == told["repaired"] == told["trouble"] == []
 
 
 @pytest.mark.req("B8")

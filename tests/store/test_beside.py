@@ -105,15 +105,72 @@ def test_a_repository_that_has_no_place_any_more_is_told_of(bench, mine, tmp_pat
         bench.store.carry_out(plan)
     assert (mine / ".git").is_dir()  # this one had a place
     assert not (mine / "data").exists()
-    undo(bench.store.scope)
+    assert undo(bench.store.scope).notes == ()
     assert (inner / ".git").is_dir()
+    (note,) = undo(bench.store.scope, redo=True).notes
+    assert "holds a repository" in note
+    assert "Undo brings it back" in note
 
 
-def test_undoing_an_addition_says_that_a_repository_goes(bench):
+def test_undoing_says_that_a_repository_goes(bench, mine, tmp_path):
     with bench.store.plan_add("fresh", "Does it. Use when asked.") as plan:
         bench.store.carry_out(plan)
     git(bench.skills / "fresh", "init", "-q")
-    assert any("holds a repository" in note for note in undo(bench.store.scope).notes)
+    (note,) = undo(bench.store.scope).notes
+    assert "holds a repository" in note
+    assert "Redo brings it back" in note
+    bench.bring(bench.folder("greet", lib__a_md="a"), skill_id="mine")
+    git(mine / "lib", "init", "-q")
+    (note,) = undo(bench.store.scope).notes  # there was no `lib` before
+    assert "holds a repository" in note
+    assert git(mine, "log", "-1", "--format=%s") == "weeks of work"
+    undo(bench.store.scope, redo=True)
+    assert (mine / "lib/.git").is_dir()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no groups")
+def test_an_edit_lends_a_groups_rights_to_no_other_group(bench, mine, monkeypatch):
+    other = next((one for one in os.getgroups() if one != os.getegid()), None)
+    if other is None:
+        other = os.getegid() + 1 if os.geteuid() == 0 else None
+    assert other is not None, "run this as root, or as a user of two groups"
+    for path, bits in (("run.sh", 0o750), ("data/private.txt", 0o660), ("data", 0o2770)):
+        os.chown(mine / path, -1, other)
+        (mine / path).chmod(bits)
+    file = mine / "SKILL.md"
+    edit(bench.store, "mine", file, file.read_text() + "One.\n")
+    for path, bits in (("run.sh", 0o750), ("data/private.txt", 0o660), ("data", 0o2770)):
+        assert os.stat(mine / path).st_gid == other
+        assert mode(mine / path) == bits
+
+    def refuse(*_given, **_named):
+        raise PermissionError(errno.EPERM, "not your group")
+
+    monkeypatch.setattr(os, "chown", refuse)
+    edit(bench.store, "mine", file, file.read_text() + "Two.\n")
+    assert os.stat(mine / "run.sh").st_gid == os.getegid()
+    assert [mode(mine / path) for path in ("run.sh", "data/private.txt", "data")] == [
+        0o700,
+        0o600,
+        0o700,
+    ]
+
+
+def test_what_the_lockfile_brings_back_is_not_like_what_somebody_made_of_it(bench):
+    bench.bring(bench.folder("greet", extra__run_sh="#!/bin/sh\n"))
+    folder = bench.skills / "greet"
+    before = {path: mode(folder / path) for path in ("SKILL.md", "extra", "extra/run.sh")}
+    (folder / "SKILL.md").write_text("other")
+    (folder / "planted").mkdir()
+    git(folder / "planted", "init", "-q")
+    for path in before:
+        (folder / path).chmod(0o777)
+    store = bench.store
+    with store.plan_install(["greet"], frozen=True) as plan:
+        assert any("holds a repository" in note for note in plan.steps[0].notes)
+        store.carry_out(plan)
+    assert {path: mode(folder / path) for path in before} == before
+    assert not (folder / "planted").exists()
 
 
 def test_what_is_committed_after_an_edit_outlasts_its_undo(bench, mine):
@@ -134,7 +191,7 @@ def test_a_new_name_takes_everything_along_there_and_back(bench, mine):
     assert not mine.exists()
     check_all(bench.skills / "other")
     for redo, name in ((False, "mine"), (True, "other")):
-        bench.store.undo(redo=redo)
+        assert bench.store.undo(redo=redo).notes == ()  # its repository goes along
         check_all(bench.skills / name)
 
 

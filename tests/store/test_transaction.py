@@ -16,6 +16,7 @@ from satchel import _fs
 from satchel.errors import (
     AccessDenied,
     Conflict,
+    Incomplete,
     InvalidInput,
     LockBroken,
     Refused,
@@ -25,10 +26,11 @@ from satchel.errors import (
 from satchel.library.lockfile import pending, read_lock
 from satchel.skill.tree import FolderTree, MemoryTree, seal
 from satchel.store import transaction
-from satchel.store.history import history
+from satchel.store.history import Undone, history
 from satchel.store.journal import UNSEALED
 from satchel.store.recovery import recover, writing
 from satchel.store.stage import stage
+from satchel.store.store import Receipt
 from satchel.store.transaction import Change, commit, present
 
 
@@ -269,6 +271,39 @@ def test_when_even_putting_back_fails_that_is_said(project, scope, monkeypatch):
     assert os.path.exists(scope.part("journal.json"))
     works.transactions(project, "add", "beta", 1)
     assert present(scope, "alpha") == works.digest_of("alpha", 2)
+
+
+def test_a_change_that_the_disk_does_not_confirm_is_told_as_made(bench, monkeypatch):
+    with bench.store.plan_add("fresh", "Does it. Use when asked.") as plan:
+        bench.store.carry_out(plan)
+    folder = bench.skills / "fresh"
+    file = folder / "SKILL.md"
+    sync = transaction.sync_folder
+
+    def fail(path):
+        if os.path.isfile(os.path.join(path, "entry.json")):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        sync(path)
+
+    store = bench.store
+    monkeypatch.setattr(transaction, "sync_folder", fail)
+    with (
+        store.plan_edit("fresh", {"SKILL.md": file.read_bytes() + b"More.\n"}) as plan,
+        pytest.raises(Incomplete, match="the disk did not confirm it") as caught,
+    ):
+        store.carry_out(plan)
+    assert "satchel verify" in caught.value.hint
+    made = caught.value.receipt
+    assert isinstance(made, Receipt)
+    assert made.trouble == (caught.value.message, caught.value.hint)
+    assert file.read_text().endswith("More.\n")
+    with pytest.raises(Incomplete) as caught:
+        store.undo()
+    back = caught.value.receipt
+    assert isinstance(back, Undone)
+    assert back.ids == ("fresh",)
+    assert not file.read_text().endswith("More.\n")
+    assert store.trust.folders()[os.path.realpath(folder)].kind == "own"
 
 
 def test_a_note_tells_of_repairs_when_the_change_itself_fails(project, scope, monkeypatch):

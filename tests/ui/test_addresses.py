@@ -9,7 +9,9 @@ import pytest
 
 from satchel.errors import InvalidInput, NotFound, Refused, SatchelError
 from satchel.store.sources import source_of
+from satchel.store.sources.address import parse_address
 from satchel.store.sources.git import GitSource
+from satchel.store.sources.git_program import environment
 from satchel.ui.addresses import check_elsewhere, check_public, is_public
 
 
@@ -174,6 +176,20 @@ def test_who_is_elsewhere_fetches_over_http_alone(tmp_path):
         source.pinned = check_public(source)
         with pytest.raises(Refused, match="only over http or https"), source.fetch():
             pass
+
+
+def test_an_errand_for_others_takes_nothing_along_that_says_who_the_owner_is(monkeypatch):
+    for name in ("KRB5CCNAME", "SSH_AUTH_SOCK", "https_proxy", "GIT_SSL_KEY"):
+        monkeypatch.setenv(name, "mine")
+    address = parse_address("https://8.8.8.8/o/r")
+    own, errand = environment(address), environment(address, ("8.8.8.8",))
+    for name in ("KRB5CCNAME", "SSH_AUTH_SOCK", "https_proxy", "GIT_SSL_KEY"):
+        assert name in own
+        assert name not in errand
+    count = int(errand["GIT_CONFIG_COUNT"])
+    told = {errand[f"GIT_CONFIG_KEY_{at}"]: errand[f"GIT_CONFIG_VALUE_{at}"] for at in range(count)}
+    assert told["http.emptyAuth"] == "false"  # no ticket of a domain
+    assert told["http.followRedirects"] == "false"
 
 
 def test_a_git_that_cannot_be_kept_to_an_address_is_not_used(tmp_path, monkeypatch):

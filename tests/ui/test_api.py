@@ -149,11 +149,15 @@ def test_what_was_undone_is_told_as_undone_whatever_came_after(visit, monkeypatc
     back = send(visit, "POST", "/api/undo", json={"number": gone["number"]})
     assert back.status_code == 200
     assert back.json()["ids"] == ["mine"]
-    assert back.json()["notes"][0].startswith("The change was made, but: `trust.json` cannot be")
+    words = "The change was made, but: `trust.json` cannot be written"
+    assert back.json()["trouble"] == [words, "Make it writable"]
+    assert back.json()["notes"] == []
     assert visit.get("/api/skill?ref=mine").status_code == 200
     redo = visit.post("/redo", data={"scope": "project", "number": back.json()["number"]})
     assert redo.status_code == 303
-    assert "trust.json" in visit.get(redo.headers["location"]).text
+    told = visit.get(redo.headers["location"]).text
+    assert "trust.json" in told
+    assert 'class="note warn' in told
 
 
 @pytest.mark.req("B7")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 import threading
 import zipfile
 
@@ -13,6 +14,7 @@ from satchel.errors import Refused
 from satchel.store.approving import Approvals
 from satchel.store.store import Store
 from satchel.testing import make_skill
+from satchel.ui.access import Access
 from ui_visit import ORIGIN
 
 SKILL = "---\nname: greet\ndescription: {about}\n---\n{body}\n"
@@ -291,6 +293,19 @@ def test_a_change_made_elsewhere_is_kept_or_taken_back(visit, project):
     assert visit.post(f"{plan}/yes").status_code == 303
     assert path.read_text() == first + "Mine.\n"
     assert [one.state for one in visit.satchel.store().verify()] == ["intact"]
+
+
+def test_what_is_not_kept_here_is_fetched_for_the_owner_alone(visit, project, monkeypatch):
+    install(visit, packed("First."))
+    shutil.rmtree(project / ".agents/.satchel/base")
+    path = project / ".agents/skills/greet/SKILL.md"
+    path.write_text(path.read_text() + "Mine.\n")
+    monkeypatch.setattr(Access, "strangers", True)
+    plan = visit.post("/plans/restore", params={"ref": ".agents/skills/greet"}).headers["location"]
+    page = visit.get(plan).text
+    assert "is not kept here" in page
+    assert "satchel install --frozen" in page
+    assert path.read_text().endswith("Mine.\n")
 
 
 def test_what_was_made_here_has_nothing_to_bring_back(visit, skill):

@@ -12,13 +12,13 @@ from satchel._language import listed, say
 from satchel.cli.output import one_line, write_json
 from satchel.cli.planning import decide_options, open_store, scope_option, settle, tell_repairs
 from satchel.cli.session import command, complete_names
-from satchel.errors import Refused
+from satchel.errors import Incomplete, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from satchel.cli.session import Session
-    from satchel.store.history import Entry
+    from satchel.store.history import Entry, Undone
 
 
 @command(
@@ -113,11 +113,26 @@ def undo(session: Session, everywhere: bool, redo: bool, listing: bool, as_json:
     store = open_store(session, everywhere=everywhere)
     if listing:
         return _list_history(session, store.history(), as_json=as_json)
-    done = store.undo(redo=redo)
+    try:
+        done = store.undo(redo=redo)
+    except Incomplete as exc:
+        from satchel.store.history import Undone
+
+        if isinstance(exc.receipt, Undone):  # it was made: that is told first
+            _tell_undone(session, exc.receipt, redo=redo, as_json=as_json)
+        raise
+    _tell_undone(session, done, redo=redo, as_json=as_json)
+    return 0
+
+
+def _tell_undone(session: Session, done: Undone, *, redo: bool, as_json: bool) -> None:
     if as_json:
         word = "redone" if redo else "undone"
-        write_json({word: done.op, "skills": list(done.ids), "number": done.number})
-        return 0
+        told = {"notes": list(done.notes), "repaired": list(done.repaired)}
+        trouble = [line for line in done.trouble if line]
+        made = {word: done.op, "skills": list(done.ids), "number": done.number}
+        write_json({**made, **told, "trouble": trouble})
+        return
     tell_repairs(session, done.repaired)
     names = listed(f"`{one_line(item)}`" for item in done.ids)
     err = session.err
@@ -130,7 +145,6 @@ def undo(session: Session, everywhere: bool, redo: bool, listing: bool, as_json:
     err.write(err.paint(text, "green") + "\n")
     for note in done.notes:
         err.line(one_line(note), "dim")
-    return 0
 
 
 def _list_history(session: Session, entries: Sequence[Entry], *, as_json: bool) -> int:

@@ -15,7 +15,7 @@ import click
 from satchel._language import listed, say
 from satchel.cli.output import SEVERITIES, one_line, write_json
 from satchel.cli.session import yes_or_no
-from satchel.errors import Refused, SatchelError
+from satchel.errors import Incomplete, Refused, SatchelError
 from satchel.store.plan_words import power_words, verdict_words
 
 if TYPE_CHECKING:
@@ -88,11 +88,25 @@ def settle(
             session, store, plan, yes=yes, dry_run=dry_run, as_json=as_json, accept_risk=accept_risk
         )
     except SatchelError as exc:
+        # What was made is told as made, whatever could not be done after it.
+        from satchel.store.store import Receipt
+
+        made = exc.receipt if isinstance(exc, Incomplete) else None
+        receipt = made if isinstance(made, Receipt) else None
         if as_json:
             # A script gets the findings and the reason, not only an exit code.
             error = {"code": exc.code, "message": exc.message, "hint": exc.hint}
-            write_json({**plan.to_dict(), "done": [], "error": error})
+            write_json({**plan.to_dict(), **_made(receipt), "error": error})
+        elif receipt is not None:
+            tell_receipt(session, plan, receipt)
         raise
+
+
+def _made(receipt: Receipt | None) -> dict[str, object]:
+    """What was done, for scripts."""
+    if receipt is None:
+        return {"done": []}
+    return {"number": receipt.number, "done": [step.id for step in receipt.done]}
 
 
 def _settle(
@@ -124,9 +138,7 @@ def _settle(
         return 0
     receipt = store.carry_out(plan, accept_risk=accept_risk)
     if as_json:
-        write_json(
-            {**plan.to_dict(), "number": receipt.number, "done": [s.id for s in receipt.done]}
-        )
+        write_json({**plan.to_dict(), **_made(receipt)})
     else:
         tell_receipt(session, plan, receipt)
     return 1 if refused or receipt.left else 0

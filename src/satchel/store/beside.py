@@ -49,8 +49,14 @@ def holds_repository(folder: str) -> bool:
     return any(True for _ in _repositories(folder))
 
 
-def gone_with(folder: str, new: str = "") -> tuple[str, ...]:
-    """What else goes when a folder is removed, or replaced by a new one, in words for people."""
+def gone_with(folder: str, new: str = "", *, by_undo: bool = False) -> tuple[str, ...]:
+    """What else goes when a folder is removed, or replaced by a new one, in words for people.
+
+    Args:
+        folder: What goes.
+        new: What comes instead.
+        by_undo: It goes because something is undone, so it comes back when that is.
+    """
     try:
         stays = {path for path, _ in staying(folder, new)} if new else set[str]()
         found = any(one not in stays for one in _repositories(folder))
@@ -58,13 +64,16 @@ def gone_with(folder: str, new: str = "") -> tuple[str, ...]:
         found = False
     if not found:
         return ()
+    name = os.path.basename(folder)
+    if by_undo:
+        return (
+            say("The folder of `{name}` holds a repository, which goes too, with all its commits. "
+                "Redo brings it back, as long as the history keeps it", name=name),
+        )  # fmt: skip
     return (
-        say(
-            "The folder of `{name}` holds a repository, which goes too, with all its commits. Undo "
-            "brings it back, as long as the history keeps it",
-            name=os.path.basename(folder),
-        ),
-    )
+        say("The folder of `{name}` holds a repository, which goes too, with all its commits. Undo "
+            "brings it back, as long as the history keeps it", name=name),
+    )  # fmt: skip
 
 
 def _repositories(folder: str) -> Iterator[str]:
@@ -105,21 +114,40 @@ def take_after(new: str, old: str, unchanged: Collection[str], path: str = "") -
                     os.utime(there, ns=(known.st_atime_ns, known.st_mtime_ns))
                 _same_mode(entry.path, there)
     # Last: a folder that may not be written could not be filled.
-    wanted = stat.S_IMODE(os.lstat(old).st_mode)
+    known = os.lstat(old)
+    wanted = stat.S_IMODE(known.st_mode)
+    if not _same_group(known, new):
+        wanted &= ~(stat.S_IRWXG | stat.S_ISGID)
     if stat.S_IMODE(os.lstat(new).st_mode) != wanted:
         os.chmod(new, wanted)
 
 
 def _same_mode(old: str, new: str) -> None:
     """Who may read and write a file stays; nobody becomes somebody else by running it."""
-    before = os.lstat(old).st_mode
+    known = os.lstat(old)
     try:
         now = os.lstat(new).st_mode
     except FileNotFoundError:
         return
     # Whether it may be executed is part of the content, and decided.
-    if stat.S_ISREG(now) and not (before ^ now) & 0o100 and (before ^ now) & 0o777:
-        os.chmod(new, before & 0o777)
+    if not stat.S_ISREG(now) or (known.st_mode ^ now) & 0o100:
+        return
+    wanted = known.st_mode & 0o777
+    if not _same_group(known, new):
+        wanted &= ~stat.S_IRWXG
+    if wanted != stat.S_IMODE(now):
+        os.chmod(new, wanted)
+
+
+def _same_group(known: os.stat_result, new: str) -> bool:
+    """Give a path of ours the group that another has; False: then no group may have its rights."""
+    if os.lstat(new).st_gid == known.st_gid:
+        return True
+    try:
+        os.chown(new, -1, known.st_gid, follow_symlinks=False)
+    except (OSError, AttributeError):  # a group that this user is not in; a system without groups
+        return False
+    return True
 
 
 def _outlasts(folder: str) -> bool:

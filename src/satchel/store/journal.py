@@ -100,14 +100,20 @@ class Record(NamedTuple):
 
         Where one comes and one goes, the skill has got a new name.
         """
-        pairs = [
-            (change.id, change.id) for change in self.changes if change.before and change.after
+        return [
+            (self.old(scope, one.id), scope.target(other.id)) for one, other in heirs(self.changes)
         ]
-        gone = [change.id for change in self.changes if not change.after]
-        come = [change.id for change in self.changes if not change.before]
-        if len(gone) == len(come) == 1:
-            pairs += zip(gone, come, strict=True)
-        return [(self.old(scope, one), scope.target(other)) for one, other in pairs]
+
+
+def heirs(changes: Iterable[Change]) -> list[tuple[Change, Change]]:
+    """Which folder goes, and which takes its place: two of one id, or of a skill's two names."""
+    every = list(changes)
+    pairs = [(change, change) for change in every if change.before and change.after]
+    gone = [change for change in every if not change.after]
+    come = [change for change in every if not change.before]
+    if len(gone) == len(come) == 1:
+        pairs += zip(gone, come, strict=True)
+    return pairs
 
 
 def standing(path: str) -> str:

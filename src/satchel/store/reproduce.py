@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from satchel._language import say
-from satchel.errors import Changed, SatchelError
+from satchel.errors import Changed, Refused, SatchelError
 from satchel.skill.tree import seal
 from satchel.store.archive import open_archive
 from satchel.store.plan import Step
@@ -28,9 +28,10 @@ def plan_install(
     only: Collection[str] = (),
     *,
     frozen: bool,
+    fetch: bool = True,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Iterator[Step]:
-    """A step for each locked skill, or for `only` some of them."""
+    """A step for each locked skill, or for `only` some of them; see `Store.plan_install`."""
     wanted = [entry for entry in bench.lock.values() if not only or entry.id in only]
     total = len(wanted)
     # Sources stay open: a hundred skills of one repository fetch it once.
@@ -53,12 +54,13 @@ def plan_install(
                 )
                 continue
             try:
-                tree = _locked_tree(bench, entry, fetched, stack)
+                tree = _locked_tree(bench, entry, fetched if fetch else None, stack)
             except (SatchelError, OSError) as exc:
                 error = exc if isinstance(exc, SatchelError) else refusal(exc, entry.id)
                 yield Step("refused", entry.id, entry.name, before=entry, error=error)
                 continue
-            step = bench.put(entry.id, tree, entry.place, like=entry.id if was else "")
+            # Not like what is there: that may be somebody else's doing, down to its modes.
+            step = bench.put(entry.id, tree, entry.place)
             if step.kind == "refused":
                 yield step
                 continue
@@ -72,12 +74,13 @@ def plan_install(
 def _locked_tree(
     bench: Workbench,
     entry: Locked,
-    fetched: dict[tuple[str, ...], Bundle | SatchelError],
+    fetched: dict[tuple[str, ...], Bundle | SatchelError] | None,
     stack: ExitStack,
 ) -> Tree:
-    """The files of an entry, from what was kept here or from its source.
+    """The files of an entry, from what was kept here or from its source; None: from here alone.
 
     Raises:
+        Refused: nothing was kept here, and no source is to be asked.
         Changed: the source gives something else than what is locked.
     """
     kept = os.path.join(bench.scope.work, "base", f"{entry.tree.removeprefix('sha256:')}.zip")
@@ -85,6 +88,11 @@ def _locked_tree(
         tree = stack.enter_context(open_archive(kept))
         if seal(tree).digest == entry.tree:
             return tree
+    if fetched is None:
+        raise Refused(
+            say("What was imported as `{name}` is not kept here", name=entry.id),
+            say("Run `satchel install --frozen` in a terminal of this machine: it fetches it"),
+        )
     place = entry.place
     key = (place.kind, place.url, place.ref, place.commit)
     if key not in fetched:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from satchel._language import listed, say
 from satchel.errors import (
@@ -66,11 +66,14 @@ class Receipt(NamedTuple):
     left: tuple[Step, ...] = ()
     """Steps that the scan blocked and nobody accepted."""
     repaired: tuple[str, ...] = ()
-    """What an earlier, interrupted command had left to do."""
+    """What an earlier, interrupted command had left to do, and what could not be cleared away."""
     kept: tuple[Step, ...] = ()
     """Steps that were not wanted (`leave`): what is there stays as it is."""
     trouble: tuple[str, ...] = ()
     """What of it could not be done, and what to do about that; empty when everything was."""
+
+
+_Made = TypeVar("_Made", Receipt, history.Undone)
 
 
 class Store:
@@ -280,6 +283,7 @@ class Store:
         names: Iterable[str] = (),
         *,
         frozen: bool = False,
+        fetch: bool = True,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> Plan:
         """What the lockfile says and the disk lacks.
@@ -287,12 +291,13 @@ class Store:
         Args:
             names: Which; all that are locked when empty.
             frozen: Bring back changed skills too, so that the disk is exactly what is locked.
+            fetch: Take from its source what is not kept here; it is refused else.
             progress: Told how far it is.
         """
         lock = self.lock()
         only = [self._locked(lock, name).id for name in names]
         with self._bench("install") as (bench, plan):
-            for step in plan_install(bench, only, frozen=frozen, progress=progress):
+            for step in plan_install(bench, only, frozen=frozen, fetch=fetch, progress=progress):
                 # The lockfile may have come with the project: it approves nothing.
                 known = step.seal is not None and self._approvals.knows(step.id, step.seal)
                 plan.append(step._replace(approved=known))
@@ -370,7 +375,8 @@ class Store:
             Blocked: there is nothing else to do, and nobody accepted the risk.
             Conflict: something changed since the plan was made.
             Refused: the disk says no; the old state holds.
-            Incomplete: it was done, but its approval could not be written down.
+            Incomplete: it was done, but its approval could not be written down, or the disk did
+                not confirm it.
         """
         kept = tuple(step for step in plan.changes if step.id in leave)
         steps = [step for step in plan.changes if step.id not in leave]
@@ -402,13 +408,24 @@ class Store:
                 bases=bases,
             )
         self._told()
-        done = Receipt(receipt.number, tuple(steps), tuple(left), receipt.repaired, kept)
+        said = (*receipt.repaired, *receipt.notes)
+        done = Receipt(receipt.number, tuple(steps), tuple(left), said, kept, receipt.trouble)
+        return self._complete(done, lambda: self._approvals.after(steps))
+
+    def _complete(self, done: _Made, approve: Callable[[], object]) -> _Made:
+        """Write down what a change that was made approves.
+
+        Raises:
+            Incomplete: that could not be done, or the disk did not confirm the change.
+        """
         try:
-            self._approvals.after(steps)
+            approve()
         except SatchelError as exc:
             words = say("The change was made, but: {reason}", reason=exc.message)
-            done = done._replace(trouble=(words, exc.hint))
-            raise Incomplete(words, exc.hint, receipt=done) from exc
+            done = done._replace(trouble=(words, exc.hint, *done.trouble))
+        if done.trouble:
+            first, *rest = done.trouble
+            raise Incomplete(first, say(". ").join(filter(None, rest)), receipt=done)
         return done
 
     def _told(self) -> None:
@@ -439,7 +456,8 @@ class Store:
             NotFound: there is nothing to undo.
             Conflict: something else was changed meanwhile.
             Refused: the last change is one that cannot be undone.
-            Incomplete: it was undone, but the approval could not be written down.
+            Incomplete: it was undone, but the approval could not be written down, or the disk did
+                not confirm it.
         """
         with ExitStack() as stack:
 
@@ -450,12 +468,7 @@ class Store:
 
             undone = history.undo(self.scope, redo=redo, number=number, ready=ready)
         self._told()
-        try:
-            self._approvals.returned(undone.ids)
-        except SatchelError as exc:
-            words = say("The change was made, but: {reason}", reason=exc.message)
-            raise Incomplete(words, exc.hint, receipt=undone) from exc
-        return undone
+        return self._complete(undone, lambda: self._approvals.returned(undone.ids))
 
     def history(self) -> list[history.Entry]:
         """The changes that can be undone, newest first."""
@@ -487,7 +500,11 @@ class Store:
             for name in self._ids()
             if name not in sound and self._approvals.kind(name) != "own"
         )
-        commit(self.scope, None, [], relock=lambda _: sound, op="rebuild", summary="", rebuild=True)
+        made = commit(
+            self.scope, None, [], relock=lambda _: sound, op="rebuild", summary="", rebuild=True
+        )
+        if made.trouble:
+            raise Incomplete(made.trouble[0], made.trouble[1])
         return sorted(sound), lost
 
     def verify(

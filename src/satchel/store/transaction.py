@@ -58,6 +58,8 @@ class Receipt(NamedTuple):
     else's work area was set aside."""
     notes: tuple[str, ...] = ()
     """What else is worth saying."""
+    trouble: tuple[str, ...] = ()
+    """Why nobody knows whether a power cut now would undo it, and what to do; else empty."""
 
 
 class Draft(NamedTuple):
@@ -183,7 +185,7 @@ def carry_out(
         if broken:
             write_atomic(os.path.join(record.entry(scope), "satchel.lock.damaged"), broken)
         _keep_bases(scope, draft.bases)
-    _do(scope, record, stage, None if lock == after and not broken else after)
+    trouble = _do(scope, record, stage, None if lock == after and not broken else after)
     notes: tuple[str, ...] = ()
     try:
         prune(scope, after)
@@ -191,7 +193,7 @@ def carry_out(
         text = say("The change is complete, but the old history could not be cleared: `{path}`: "
                    "{reason}", path=named(exc, scope.work), reason=reason(exc))  # fmt: skip
         notes = (text,)
-    return Receipt(record.number, said, notes)
+    return Receipt(record.number, said, notes, trouble)
 
 
 def _record(scope: Scope, draft: Draft, lock: Lock, after: Lock) -> Record:
@@ -223,8 +225,8 @@ def _keep_bases(scope: Scope, bases: Mapping[str, str]) -> None:
         sync_folder(scope.part("base"))
 
 
-def _do(scope: Scope, record: Record, stage: Stage | None, lock: Lock | None) -> None:
-    """From the journal to the history, or back."""
+def _do(scope: Scope, record: Record, stage: Stage | None, lock: Lock | None) -> tuple[str, ...]:
+    """From the journal to the history, or back; gives what the disk did not confirm of it."""
     done: list[Callable[[], object]] = []
     try:
         journal.write(scope, record)
@@ -247,11 +249,12 @@ def _do(scope: Scope, record: Record, stage: Stage | None, lock: Lock | None) ->
         sync_folder(record.entry(scope))
         sync_folder(scope.work)
     except OSError as exc:
-        raise Refused(
+        return (
             say("The change was made, but the disk did not confirm it: `{path}`: {reason}",
                 path=named(exc, scope.work), reason=reason(exc)),
             say("Run `satchel verify`, and look after the disk"),
-        ) from exc  # fmt: skip
+        )  # fmt: skip
+    return ()
 
 
 def _put(scope: Scope, record: Record, change: Change, done: list[Callable[[], object]]) -> None:

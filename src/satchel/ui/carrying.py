@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from satchel._language import say
 from satchel.errors import Blocked, Incomplete
 from satchel.store.history import Undone
 from satchel.store.store import Receipt
@@ -67,15 +66,14 @@ def take_back(house: House, store: Store, number: int, *, redo: bool) -> Undone:
     """Undo a change, or do it again, and tell every page.
 
     Raises:
-        SatchelError: nothing was changed.
+        SatchelError: it was not done; the error says so if it was begun.
     """
     try:
         done = store.undo(redo=redo, number=number)
     except Incomplete as exc:
         if not isinstance(exc.receipt, Undone):
             raise
-        words = f"{exc.message}{say('. ')}{exc.hint}" if exc.hint else exc.message
-        done = exc.receipt._replace(notes=(words, *exc.receipt.notes))
+        done = exc.receipt
     house.changed()
     return done
 

@@ -60,9 +60,11 @@ _HELPER = (
 _POLL = 0.02
 _PERSONAL = frozenset((
     "HOME", "XDG_CONFIG_HOME", "SSH_AUTH_SOCK", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSL_CERT",
-    "GIT_SSL_KEY",
+    "GIT_SSL_KEY", "KRB5CCNAME", "KRB5_CONFIG",
 ))  # fmt: skip
 """Variables that say who this user is."""
+_NOBODY = (("http.followRedirects", "false"), ("http.emptyAuth", "false"))
+"""Settings of an errand for somebody else: no other address, and no ticket of this user's."""
 _FSCK = re.compile(
     rb"(?:error|fatal): .*(?:fsck error|object [0-9a-f]{40,64}: [a-zA-Z]+:)"
     rb"|did not receive expected object|is corrupt|unresolved delta|inflate returned|bad object"
@@ -163,13 +165,10 @@ def _pins(address: Address, pinned: Sequence[str]) -> list[tuple[str, str]]:
         )
     host = parts.hostname or ""
     if ":" in host or host in pinned:  # it is its own address: nobody is asked
-        return [("http.followRedirects", "false")]
+        return [*_NOBODY]
     port = parts.port or (443 if parts.scheme == "https" else 80)
     every = ",".join(f"[{one}]" if ":" in one else one for one in pinned)
-    return [
-        ("http.followRedirects", "false"),
-        ("http.curloptResolve", f"{host}:{port}:{every}"),
-    ]
+    return [*_NOBODY, ("http.curloptResolve", f"{host}:{port}:{every}")]
 
 
 def _is_personal(name: str) -> bool:

@@ -185,7 +185,8 @@ def _again(request: Request, asked: Which, *, redo: bool) -> Done:
     store = house.satchel.store(asked.scope)
     found = carrying.take_back(house, store, asked.number, redo=redo)
     notes = [encodable(line) for line in (*found.notes, *found.repaired) if line]
-    return Done(number=found.number, ids=list(found.ids), left=[], notes=notes)
+    trouble = [encodable(line) for line in found.trouble if line]
+    return Done(number=found.number, ids=list(found.ids), left=[], trouble=trouble, notes=notes)
 
 
 def _fetching(arrival: Arrival) -> Fetching:

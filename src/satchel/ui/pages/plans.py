@@ -69,16 +69,18 @@ def _mend(request: Request, ref: str, op: str) -> Response:
     house = house_of(request)
     skill = find_file(house.satchel, ref)
     store = house.satchel.store_of(skill)
-    waiting = house.desk.put(store, _anew(store, op, [skill.head.id]), ids=[skill.head.id])
+    plan = _anew(house, store, op, [skill.head.id])
+    waiting = house.desk.put(store, plan, ids=[skill.head.id])
     return go_to(request, f"/plans/{waiting.key}")
 
 
-def _anew(store: Store, op: str, ids: Sequence[str]) -> Plan:
+def _anew(house: House, store: Store, op: str, ids: Sequence[str]) -> Plan:
     """A plan of a kind that is about skills which are there already."""
     if op == "lock":
         return store.plan_lock(ids)
     if op == "install":
-        return store.plan_install(ids, frozen=True)
+        # For people elsewhere the owner's git, keys and folders fetch nothing.
+        return store.plan_install(ids, frozen=True, fetch=not house.access.strangers)
     return store.plan_remove(ids)
 
 
@@ -206,7 +208,8 @@ def _undo(
     done = take_back(house, house.satchel.store(scope), number, redo=redo)
     note = Note(
         undone_words(done, redo=redo),
-        (*done.notes, *done.repaired),
+        tuple(line for line in (*done.trouble, *done.notes, *done.repaired) if line),
+        "warn" if done.trouble else "good",
         scope=scope,
         number=done.number,
         undone=not redo,
@@ -256,7 +259,7 @@ def _look_again(request: Request, house: House, waiting: Waiting, exc: Conflict)
     """Somebody was quicker: the same change, made ready anew against what is there now."""
     try:
         if waiting.ids:
-            plan = _anew(waiting.store, waiting.plan.op, waiting.ids)
+            plan = _anew(house, waiting.store, waiting.plan.op, waiting.ids)
             fresh = house.desk.put(waiting.store, plan, ids=waiting.ids)
         else:
             arrival = house.arrivals.look(waiting.arrival)

@@ -23,11 +23,8 @@
   // The slider and the number are two faces of one thing; the number is what is sent.
   const STEP = 4; // characters of a token, as budgets count
   const set = (amount) => {
-    const number = one("amount");
-    const slider = one("slider");
-    number.value = amount;
-    slider.value = amount;
-    slider.dispatchEvent(new Event("input", { bubbles: true }));
+    one("amount").value = amount;  // the slider knows only whole steps
+    one("amount").dispatchEvent(new Event("input", { bubbles: true }));
   };
   document.addEventListener("input", (event) => {
     if (event.target.id === "slider" && one("amount")) one("amount").value = event.target.value;
@@ -55,11 +52,14 @@
     }
   });
 
-  let open = new Set(["full"]);
-  const unfold = () => document.querySelectorAll("[data-fold]").forEach((fold) => { fold.open = open.has(fold.dataset.fold); });
+  const folds = new Map([["full", true]]);
+  const unfold = () => document.querySelectorAll("[data-fold]").forEach((fold) => {
+    const known = folds.get(fold.dataset.fold);
+    if (known !== undefined) fold.open = known;
+  });
   document.addEventListener("toggle", (event) => {
     const key = event.target.dataset?.fold;
-    if (key && event.target.isConnected) event.target.open ? open.add(key) : open.delete(key);
+    if (key && event.target.isConnected) folds.set(key, event.target.open);
   }, true);
 
   let scrolled = 0;

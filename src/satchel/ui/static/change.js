@@ -89,11 +89,13 @@
   if (zone) {
     zone.hidden = false;
     const over = (on) => zone.classList.toggle("over", on);
+    const isFile = (event) => event.dataTransfer?.types.includes("Files");  // else a text, for a field
     for (const name of ["dragover", "dragenter"]) {
-      addEventListener(name, (event) => { event.preventDefault(); over(true); });
+      addEventListener(name, (event) => { if (isFile(event)) { event.preventDefault(); over(true); } });
     }
     addEventListener("dragleave", (event) => { if (!event.relatedTarget) over(false); });
     addEventListener("drop", async (event) => {
+      if (!isFile(event)) return;
       event.preventDefault();
       over(false);
       const items = [...event.dataTransfer.items].filter((item) => item.kind === "file");
@@ -136,9 +138,9 @@
   });
   const guarded = document.querySelector("form[data-guard]");
   let asking = false;
-  let leaving = false;
+  let letting = false;
   guarded?.addEventListener("submit", async (event) => {
-    if (leaving) return;
+    if (letting) return;
     event.preventDefault();
     if (asking) return;  // the second of two clicks
     asking = true;
@@ -146,12 +148,12 @@
     const known = await window.satchel.revive().catch(() => true);  // no answer: the browser says so
     asking = false;
     if (known) {
-      leaving = true;
+      letting = true;
       guarded.requestSubmit(event.submitter);
+      letting = false;
       return;
     }
     const answer = await fetch(guarded.action, { method: "POST", headers: { "HX-Request": "true" } });
     window.satchel.note(await answer.text(), answer.headers.get("content-type"));
   });
-  addEventListener("pageshow", () => { leaving = false; });
 })();

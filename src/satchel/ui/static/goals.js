@@ -67,8 +67,9 @@
     const door = answer.headers.get("HX-Redirect");
     if (door) { location.href = door; return null; }
     const text = await answer.text();
-    if (!answer.ok && answer.status !== 503) { window.satchel.note(text, answer.headers.get("content-type")); notes.dataset.goals = "1"; return null; }
-    if (notes.dataset.goals) { notes.replaceChildren(); delete notes.dataset.goals; }
+    const kind = options.method ?? "look";  // what a look found out says nothing of what was sent
+    if (!answer.ok && answer.status !== 503) { window.satchel.note(text, answer.headers.get("content-type")); notes.dataset.goals = kind; return null; }
+    if (notes.dataset.goals === kind) { notes.replaceChildren(); delete notes.dataset.goals; }
     return text;
   };
 
@@ -78,7 +79,7 @@
     element.renewing = true;
     element.again = false;
     ask(element.dataset.fresh)
-      .then((text) => { if (text !== null) put(element, text); })
+      .then((text) => { if (text !== null) { put(element, text); refresh(); } })
       .catch(() => {})  // the server is away; the stream tells when it is back
       .finally(() => { element.renewing = false; if (element.again) renew(element); });
   };
@@ -98,10 +99,14 @@
       else one.removeAttribute("aria-current");
     }
   };
+  let last = 0;
   const show = async (step, more) => {
+    const turn = ++last;
+    const before = panel.querySelector("[data-of]")?.dataset.of;
+    const focused = panel.contains(document.activeElement);
     const text = step ? await ask(address(step, more)) : "";
-    if (text === null) return;
-    history.replaceState(null, "", step ? `?step=${encodeURIComponent(step)}` : location.pathname);
+    if (text === null || turn !== last) return;  // somebody chose another one since
+    history.replaceState(null, "", `?step=${encodeURIComponent(step)}`);
     if (step) panel.innerHTML = text;
     else panel.replaceChildren(document.getElementById("no-step").content.cloneNode(true));
     panel.dataset.more = more ? "1" : "";
@@ -109,15 +114,18 @@
     after();
     const head = panel.querySelector("h2");
     const badge = panel.querySelector(".badge");
-    document.getElementById("said").textContent = `${head?.textContent}: ${badge?.textContent}`;
+    document.getElementById("said").textContent = head ? `${head.textContent}: ${badge.textContent}` : "";
+    if (focused) {  // what was pressed is gone: the keyboard goes on at the head, or where it came from
+      const from = [...document.querySelectorAll("#board [data-step]")].find((one) => one.dataset.step === before && one.checkVisibility());
+      (head ?? from ?? panel).focus({ preventScroll: true });
+    }
     const box = panel.getBoundingClientRect();
     if (box.top > innerHeight - 120) panel.scrollIntoView({ block: "start" });
   };
   const refresh = () => {
     const inside = panel?.querySelector("[data-of]");
     if (!inside) return;
-    const box = document.getElementById(`box-${inside.dataset.of}`);
-    const now = box ? box.getAttribute("class") : "";
+    const now = document.getElementById(`row-${inside.dataset.of}`)?.dataset.state;
     if (now === inside.dataset.state && panel.dataset.of === document.getElementById("board-in")?.dataset.state) return;
     panel.dataset.of = document.getElementById("board-in")?.dataset.state ?? "";
     ask(address(inside.dataset.of, panel.dataset.more)).then((text) => {
@@ -175,6 +183,7 @@
     const isAnswer = form.closest(".ask") !== null;
     if (!isAnswer) free();
     put(document.getElementById("board"), text);
+    refresh();
     // A recorded answer is taken by a process that begins only now: till then nobody answers anew.
     for (let tries = 0; isAnswer && form.isConnected && tries < 60; tries += 1) {
       if (document.getElementById("trouble")) break;
@@ -208,10 +217,10 @@
     if (board) offset = Number(board.dataset.now) - Date.now() / 1000;
     mark();
     tick();
-    refresh();
   };
   if (panel) panel.dataset.of = document.getElementById("board-in")?.dataset.state ?? "";
   after();
+  refresh();
   if (matchMedia("(max-width: 640px)").matches) document.getElementById("as-list")?.setAttribute("open", "");
   setInterval(tick, 1000);
 })();

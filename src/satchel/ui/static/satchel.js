@@ -6,12 +6,14 @@
 //   data-live="goal:ID"   on <body> or <main>: further events that the page listens to
 //   data-confirm="…"      asks before a form is sent
 //   data-told             on #notes: the page says what was just done; the keyboard goes on there
+//   data-away="…"         on #notes: what is said when the server cannot be reached
 //   .by-script            is of no use, and not shown, where no script runs
 //
 // Whoever leaves a page where they wrote something is asked first, whichever form it is.
 //
 // The server says that something changed; `library`, `goals` and `goal:ID` reach htmx as events on
-// <body>: hx-trigger="satchel:library from:body".
+// <body>: hx-trigger="satchel:library from:body". While it cannot be heard, <html data-live> is
+// "off"; where nobody is signed in any more, "out".
 //
 // Other scripts find here: satchel.note(text, type), which shows an answer of the server, and
 // satchel.revive(), which says whether somebody is signed in.
@@ -31,12 +33,13 @@
     const answer = await fetch("/api/session");
     if (!meta || !answer.ok) return false;
     const { csrf } = await answer.json();
-    if (meta.content === csrf) return true;
-    meta.content = csrf;
-    for (const form of document.querySelectorAll('form[action*="csrf="]')) {
-      const address = new URL(form.getAttribute("action"), location.href);
-      address.searchParams.set("csrf", csrf);
-      form.setAttribute("action", address.pathname + address.search);
+    if (meta.content !== csrf) {
+      meta.content = csrf;
+      for (const form of document.querySelectorAll('form[action*="csrf="]')) {
+        const address = new URL(form.getAttribute("action"), location.href);
+        address.searchParams.set("csrf", csrf);
+        form.setAttribute("action", address.pathname + address.search);
+      }
     }
     listen();
     return true;
@@ -59,6 +62,29 @@
   };
   window.satchel = { note, revive };
 
+  // A click that came to nothing says so; its note goes when the same part was asked for again.
+  let failed = null;
+  const part = (detail) => detail.requestConfig.target?.id || detail.elt;
+  document.addEventListener("htmx:responseError", (event) => { failed = part(event.detail); });
+  document.addEventListener("htmx:sendError", (event) => {
+    if (event.detail.requestConfig.triggeringEvent?.type === "satchel:library") return;  // nobody's click
+    failed = part(event.detail);
+    note(document.getElementById("notes").dataset.away, "text/plain");
+    const dialog = document.querySelector("dialog:modal");
+    if (dialog && !dialog.querySelector("form")) dialog.close();  // it was to be filled
+  });
+  document.addEventListener("htmx:afterRequest", (event) => {
+    if (failed === null || !event.detail.successful || part(event.detail) !== failed) return;
+    failed = null;
+    document.getElementById("notes").replaceChildren();
+  });
+
+  // Links that htmx follows open a tab of their own as all links do.
+  document.addEventListener("click", (event) => {
+    if (!event.ctrlKey && !event.metaKey && !event.shiftKey) return;
+    if (event.target.closest("a[hx-get]")) event.stopImmediatePropagation();
+  }, true);
+
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-open], [data-close], #theme");
     if (!button) return;
@@ -74,13 +100,23 @@
     }
   });
 
+  // The second click of two would ask for what the first one changes: it is not sent.
+  const TWICE = 3000;
+  let sent = null;
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (sent?.target !== form || sent.defaultPrevented || form.method !== "post") return;
+    if (event.timeStamp - sent.timeStamp > TWICE) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  }, true);
+
   document.addEventListener("submit", (event) => {
     const words = event.target.dataset.confirm;
     if (words && !confirm(words)) event.preventDefault();
   }, true);
 
   // A text is unsaved when it was typed, or came back with a refusal; its own form may go with it.
-  let sent = null;
   document.addEventListener("submit", (event) => { sent = event; });
   addEventListener("pageshow", () => { sent = null; });
   addEventListener("beforeunload", (event) => {
@@ -100,7 +136,8 @@
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
     if (event.target.matches("input, textarea, select, [contenteditable]")) return;
     const found = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
-    if (!found) return;
+    const modal = document.querySelector("dialog:modal");
+    if (!found || (modal && !modal.contains(found))) return;
     event.preventDefault();
     found.matches("input, textarea, select") ? found.focus() : found.click();
   });
@@ -109,20 +146,40 @@
   // what happened since, and while nobody looked, is told at once.
   let stream = null;
   let seen = document.querySelector('meta[name="live"]')?.content ?? "0";
-  const told = (name) => {
-    if (window.htmx) window.htmx.trigger(document.body, `satchel:${name}`);
-    document.dispatchEvent(new CustomEvent(`satchel:${name}`));
+  const told = (name) => { document.body.dispatchEvent(new CustomEvent(`satchel:${name}`, { bubbles: true })); };
+  // The browser tries again by itself where nobody answers, but not where the answer was a no.
+  const AGAIN = 5000;
+  let tried = -AGAIN;
+  const retry = async () => {
+    tried = performance.now();
+    const known = await revive().catch(() => null);
+    if (known === false) root.dataset.live = "out";
+    if (stream === null) later();
   };
+  const later = () => { if (!document.hidden) setTimeout(retry, Math.max(300, tried + AGAIN - performance.now())); };
   const listen = () => {
     if (stream?.readyState === EventSource.CLOSED) stream = null;
     if (stream || document.hidden || !document.querySelector('meta[name="csrf"]')) return;
     const more = [...document.querySelectorAll("[data-live]")].map((one) => one.dataset.live);
     const names = [...new Set(["library", "goals", ...more])];
     stream = new EventSource("/live?" + new URLSearchParams([["seen", seen], ...more.map((one) => ["on", one])]));
-    stream.addEventListener("hello", () => { root.dataset.live = "on"; });
-    stream.onerror = () => { root.dataset.live = "off"; };
+    stream.addEventListener("hello", () => {
+      const away = ["off", "out"].includes(root.dataset.live);
+      root.dataset.live = "on";
+      if (away) names.forEach(told);  // whatever was asked for meanwhile came to nothing
+    });
+    stream.onerror = () => {
+      if (root.dataset.live !== "out") root.dataset.live = "off";
+      if (stream?.readyState !== EventSource.CLOSED) return;
+      stream = null;
+      later();
+    };
     for (const name of names) {
-      stream.addEventListener(name, (event) => { seen = event.lastEventId || seen; told(name); });
+      stream.addEventListener(name, (event) => {
+        seen = event.lastEventId || seen;
+        root.dataset.live = "on";
+        told(name);
+      });
     }
   };
   const hush = () => { stream?.close(); stream = null; };

@@ -34,9 +34,37 @@
     window.htmx.trigger(input, "search");
   });
 
+  // One list is on its way at a time: what somebody asks for goes before news. News that come
+  // meanwhile may be missing in it, so they are told again when it is there.
+  const coming = new Set();
+  let missed = false;
+  document.addEventListener("satchel:library", (event) => {
+    if (!coming.size) return;
+    missed = true;
+    event.stopPropagation();
+  }, true);
+  const came = (request) => {
+    coming.delete(request);
+    if (coming.size || !missed) return;
+    missed = false;
+    document.body.dispatchEvent(new CustomEvent("satchel:library", { bubbles: true }));
+  };
+  document.addEventListener("htmx:beforeSend", (event) => {
+    const request = event.detail.xhr;
+    if (event.detail.target?.id !== "list") return;
+    coming.add(request);
+    // One that was given up: who typed on has asked again by then.
+    request.addEventListener("loadend", () => setTimeout(came, request.status ? 500 : 0, request));
+  });
+  // Only now does the new list hear anything.
+  document.addEventListener("htmx:afterSettle", (event) => came(event.detail.xhr));
+
+  const linkTo = (row, file) => [...row.querySelectorAll(".tree a")].find((one) => file && one.getAttribute("href") === file);
+
   // Which file is open is marked in the tree.
   document.addEventListener("htmx:beforeRequest", (event) => {
-    if (event.target.matches?.(".look") && event.target.closest("tr.detail")?.dataset.file) {
+    const open = event.target.matches?.(".look") && event.target.closest("tr.detail");
+    if (open && linkTo(open, open.dataset.file)) {
       event.preventDefault(); // another file was open here, and comes instead
       return;
     }
@@ -51,18 +79,31 @@
     const look = event.detail.target;
     const row = look?.closest?.("tr.detail");
     if (look?.matches?.(".look")) {
+      // Its name is read out, not the whole file.
+      look.closest(".opened").querySelector(".said").textContent = look.querySelector("h2")?.textContent ?? "";
       for (const name of ["hx-get", "hx-trigger"]) look.removeAttribute(name);
       if (row) delete row.dataset.file;
     }
     if (!row?.dataset.file || look !== row.firstElementChild) return;
-    const links = [...row.querySelectorAll(".tree a")];
-    links.find((one) => one.getAttribute("href") === row.dataset.file)?.click();
+    linkTo(row, row.dataset.file)?.click();
   });
+
+  // A row that could not be loaded is asked for when it is opened again.
+  for (const name of ["htmx:responseError", "htmx:sendError"]) {
+    document.addEventListener(name, (event) => {
+      const row = event.detail.elt.closest?.("tr.detail");
+      if (!row || event.detail.elt !== row.firstElementChild) return;
+      delete row.dataset.loaded;
+      const button = row.previousElementSibling?.querySelector("[data-opens]");
+      if (button && !row.querySelector(".opened")) show(button, false);
+    });
+  }
 
   // The list is replaced as a whole: what was open is taken out before and put back after, with
   // its file, its place in it, and the keyboard's.
   let kept = new Map();
   let focused = null;
+  let within = false;
   document.addEventListener("htmx:beforeSwap", (event) => {
     if (event.detail.target?.id !== "list") return;
     kept = new Map();
@@ -71,6 +112,7 @@
       kept.set(row.id, [row, place, place?.scrollTop ?? 0, place?.scrollLeft ?? 0]);
     }
     focused = document.activeElement?.closest("tr.detail") ? document.activeElement : null;
+    within = event.detail.target.contains(document.activeElement);
   });
   document.addEventListener("htmx:afterSwap", (event) => {
     if (event.detail.target?.id !== "list") return;
@@ -91,6 +133,9 @@
       }
     }
     if (focused?.isConnected) focused.focus({ preventScroll: true });
+    else if (within && document.activeElement === document.body) {
+      document.getElementById("list").focus({ preventScroll: true }); // what was pressed is gone
+    }
     kept = new Map();
     focused = null;
   });

@@ -1,0 +1,156 @@
+"""Two things at once in one window: news and a click, a click and another. Neither is lost."""
+
+from __future__ import annotations
+
+import re
+import time
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from playwright.sync_api import Error, expect
+
+NEWS = "htmx.trigger(document.body, 'satchel:library')"
+"""What the page does when the server says that the library changed."""
+LIST = re.compile(r"/skills(\?|$)")
+
+
+class Holding:
+    """Holds back answers which a page waits for, till the test lets them go."""
+
+    def __init__(self, page: Any, pattern: re.Pattern[str], method: str = "GET") -> None:
+        self._page = page
+        self._method = method
+        self._open = False
+        self.held: list[tuple[Any, Any]] = []
+        """Requests, and what the server answered when they were made."""
+        self._waiting: list[Any] = []
+        page.route(pattern, self._take)
+
+    def _take(self, route: Any) -> None:
+        request = route.request
+        if self._open or request.method != self._method:
+            route.continue_()
+        else:
+            self._waiting.append(route)
+
+    def wait_for(self, count: int) -> None:
+        """Wait till so many are held in all, each with its answer of now."""
+        end = time.monotonic() + 10
+        while len(self.held) < count:
+            assert time.monotonic() < end, f"{len(self.held)} of {count} requests were made"
+            self._page.wait_for_timeout(20)
+            while self._waiting:
+                route = self._waiting.pop(0)
+                self.held.append((route, route.fetch(max_redirects=0)))
+
+    @property
+    def count(self) -> int:
+        """How many requests there were."""
+        return len(self.held) + len(self._waiting)
+
+    def let_go(self) -> None:
+        """Give the answers in the order of their requests, and hold no more."""
+        self._open = True
+        for route, answer in self.held:
+            with suppress(Error):  # the page gave this one up
+                route.fulfill(response=answer)
+
+
+def names(page):
+    """The names of the skills that the list shows."""
+    return page.locator("tr.skill .naming a")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def garden(house):
+    house.skill("harvest-apples", "Harvests apples. Use in autumn.")
+    house.skill("press-juice", "Presses juice. Use after the harvest.")
+
+
+def test_news_that_come_while_a_list_is_on_its_way_are_not_lost(visitor, house):
+    page = visitor.go("/skills")
+    expect(page.locator("html")).to_have_attribute("data-live", "on")
+    holding = Holding(page, LIST)
+    page.evaluate(NEWS)
+    holding.wait_for(1)
+    page.evaluate(
+        "addEventListener('satchel:library', () => { document.body.dataset.heard = '1'; }, true)"
+    )
+    house.skill("dig-ponds", "Digs ponds. Use in May.")
+    expect(page.locator("body")).to_have_attribute("data-heard", "1")
+    holding.let_go()  # without the pond
+    expect(names(page).filter(has_text="dig-ponds")).to_be_visible()
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_filter_that_is_clicked_goes_before_news(visitor, order):
+    page = visitor.go("/skills")
+    expect(names(page).filter(has_text="write-a-skill")).to_be_visible()
+    holding = Holding(page, LIST)
+    page.evaluate(NEWS)
+    holding.wait_for(1)
+    page.locator(".chip", has_text="yours").click()
+    holding.wait_for(2)
+    holding.held = holding.held[::order]
+    holding.let_go()
+    expect(page.locator(".chip[aria-current]")).to_contain_text("yours")
+    expect(names(page).filter(has_text="write-a-skill")).to_have_count(0)
+    expect(names(page).filter(has_text="press-juice")).to_be_visible()
+
+
+def test_what_is_typed_goes_before_news(visitor):
+    page = visitor.go("/skills")
+    holding = Holding(page, LIST)
+    page.evaluate(NEWS)
+    holding.wait_for(1)
+    page.get_by_label("Search the skills").press_sequentially("apples")
+    holding.wait_for(2)
+    page.evaluate(NEWS)
+    holding.let_go()
+    expect(names(page).filter(has_text="press-juice")).to_have_count(0)
+    expect(names(page).filter(has_text="harvest-apples")).to_be_visible()
+    assert "q=apples" in page.url
+
+
+def test_the_history_shows_what_happened_while_it_was_asked_for(visitor, house):
+    page = visitor.go("/history")
+    holding = Holding(page, re.compile("/history$"))
+    page.evaluate(NEWS)
+    holding.wait_for(1)
+    house.server.run("add", "paint-fences", "--description", "Paints fences. Use in June.")
+    page.evaluate(NEWS)
+    holding.let_go()
+    expect(page.locator("#history")).to_contain_text("paint-fences")
+
+
+def test_further_clicks_on_save_save_nothing_more(visitor, house):
+    house.skill("mend-nets", "Mends nets. Use at sea.")
+    page = visitor.go("/skill/edit?ref=.agents/skills/mend-nets")
+    holding = Holding(page, re.compile(r"/skill/edit\?"), "POST")
+    page.locator("#text").fill("---\nname: mend-nets\ndescription: Mends. Use then.\n---\n# Mend\n")
+    save = page.get_by_role("button", name="Save", exact=True)
+    page.evaluate(  # a third one while the first is on its way, when nobody can ask the page
+        "setTimeout(() => document.querySelector('[data-guard] .primary').click(), 800)"
+    )
+    save.dblclick(no_wait_after=True)
+    holding.wait_for(1)
+    page.wait_for_timeout(1_200)
+    assert holding.count == 1
+    holding.let_go()
+    expect(page.get_by_role("status").first).to_contain_text("mend-nets")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    assert "Mends. Use then." in (house.skills / "mend-nets" / "SKILL.md").read_text()
+
+
+def test_a_second_click_on_undo_undoes_nothing_more(visitor, house):
+    house.server.run("add", "lay-bricks", "--description", "Lays bricks. Use for walls.")
+    page = visitor.go("/history")
+    holding = Holding(page, re.compile("/undo"), "POST")
+    page.locator("#history").get_by_role("button", name="Undo").first.dblclick(no_wait_after=True)
+    holding.wait_for(1)
+    page.wait_for_timeout(300)
+    assert holding.count == 1
+    holding.let_go()
+    expect(page.get_by_role("status").first).to_contain_text("lay-bricks")
+    assert not (house.skills / "lay-bricks").exists()

@@ -1,0 +1,157 @@
+"""The server is away, the session ended, a key is pressed in the wrong place: nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from playwright.sync_api import expect
+
+from satchel.goals.engines.local import LocalEngine
+from satchel.goals.engines.opening import local_folder
+from satchel.goals.model import Done, Goal, Plan, Step
+from satchel.settings import load_settings
+from satchel.ui.views.goals import MOST_DRAWN
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shed(house):
+    house.skill("saw-planks", "Saws planks. Use for sheds.")
+    house.skill("drive-nails", "Drives nails. Use for sheds.")
+
+
+def opener(page, name):
+    return page.get_by_role("button", name=f"Files and facts of {name}")
+
+
+def test_a_click_that_reaches_nobody_says_so_and_works_later(visitor):
+    for words in ("ERR_FAILED", "htmx:"):
+        visitor.allow(words)
+    page = visitor.go("/skills")
+    page.route(re.compile("/skills"), lambda route: route.abort())
+    page.locator("#chip-from-user").click()
+    away = page.locator("#notes")
+    expect(away).to_contain_text("The server does not answer. Nothing was done.")
+    opener(page, "saw-planks").click()
+    expect(opener(page, "saw-planks")).to_have_attribute("aria-expanded", "false")
+    page.get_by_role("link", name=re.compile("Add a skill")).click()
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    page.unroute_all()
+    opener(page, "saw-planks").click()
+    expect(page.locator("tr.detail .opened")).to_be_visible()
+    expect(away).to_contain_text("does not answer")  # about something else
+    page.get_by_role("link", name=re.compile("Add a skill")).click()
+    expect(page.get_by_role("dialog").get_by_label("Name")).to_be_focused()
+    expect(away).to_be_empty()
+
+
+@pytest.mark.timeout(60)
+def test_a_page_says_that_nobody_is_signed_in_and_goes_on_by_itself(come, house):
+    visitor = come(house, fresh=True)
+    visitor.allow("401")
+    page = visitor.page
+    page.route(re.compile("/live"), lambda route: route.fulfill(status=401))
+    visitor.go("/skills")
+    expect(page.locator(".if-off")).to_be_visible()
+    visitor.context.clear_cookies()
+    expect(page.locator(".if-out")).to_be_visible()
+    expect(page.locator(".if-off")).to_be_hidden()
+    page.unroute_all()
+    other = visitor.context.new_page()
+    other.goto(house.server.link())
+    house.skill("paint-walls", "Paints walls. Use last.")
+    other.close()
+    expect(page.locator(".away")).to_have_text(re.compile(r"^\s*$"), use_inner_text=True)
+    expect(page.locator("tr.skill .naming", has_text="paint-walls")).to_be_visible()
+
+
+def test_keys_do_not_reach_through_a_dialog(visitor):
+    page = visitor.go("/skills")
+    page.keyboard.press("a")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill("Hang doors")
+    dialog.get_by_role("button", name="Cancel").focus()
+    with page.expect_response("**/skills/add/check"):  # the one that typing asked for
+        pass
+    page.keyboard.press("a")
+    page.wait_for_timeout(300)
+    expect(dialog.get_by_label("Name")).to_have_value("Hang doors")
+
+
+def test_an_id_is_asked_for_only_while_the_name_needs_one(visitor):
+    page = visitor.go("/skills/add")
+    page.get_by_label("Name").fill("会议")
+    expect(page.get_by_label("Id", exact=True)).to_be_visible()
+    page.get_by_label("Name").fill("Meeting notes")
+    expect(page.get_by_label("Id", exact=True)).to_have_count(0)
+    expect(page.locator("#new-id")).to_contain_text("meeting-notes")
+
+
+def test_the_budget_goes_back_to_what_is_set(visitor):
+    page = visitor.go("/catalogue")
+    summary = page.locator("#summary")
+    before, amount = summary.inner_text(), page.locator("#amount").input_value()
+    page.locator("#amount").fill("60")
+    expect(summary).not_to_have_text(before)
+    page.get_by_role("button", name=re.compile("Back to what is set")).click()
+    expect(summary).to_have_text(before)
+    expect(page.locator("#amount")).to_have_value(amount)
+
+
+def test_the_keyboard_stays_where_it_was(visitor, house):
+    page = visitor.go("/skills")
+    chip = page.locator("#chip-from-user")
+    chip.focus()
+    page.keyboard.press("Enter")
+    expect(chip).to_have_attribute("aria-current", "true")
+    expect(chip).to_be_focused()
+    name = page.locator(".naming a", has_text="drive-nails")
+    name.focus()
+    house.skill("hinge-gates", "Hinges gates. Use for sheds.")
+    expect(page.locator("tr.skill .naming", has_text="hinge-gates")).to_be_visible()
+    expect(name).to_be_focused()
+    page = visitor.go("/health")
+    again = page.locator("#begin-scan")
+    again.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#health-said")).to_contain_text(re.compile(": .+"))
+    expect(again).to_be_visible()
+    expect(again).to_be_focused()
+
+
+class Nobody:
+    """Does no step: people do."""
+
+    async def run(self, work):
+        return Done("")
+
+
+async def ask_often(settings, name):
+    async with LocalEngine(Nobody(), folder=local_folder(settings)) as engine:
+        steps = tuple(
+            Step(f"s{number}", "human", prompt=f"Number {number}?")
+            for number in range(MOST_DRAWN + 1)
+        )
+        await engine.submit(Goal(name, Plan("Much to ask", steps)))
+        await engine.wait(name)
+
+
+def test_a_goal_that_is_too_large_to_be_drawn_is_asked_for_when_it_changes(visitor, house):
+    settings = load_settings(str(house.project), env=house.server.env)
+    with ThreadPoolExecutor(1) as thread:  # the browser has the loop of this one
+        thread.submit(asyncio.run, ask_often(settings, "many")).result(20)
+    page = visitor.go("/goals/many?step=s1")
+    expect(page.locator("#step-in h2")).to_be_visible()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.wait_for_timeout(1_500)
+    assert len(asked) <= 3, asked
+    page.locator("#board [data-step=s2]").click()
+    expect(page.locator("#step-in")).to_have_attribute("data-of", "s2")
+    page.locator("[data-close-step]").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#step-in")).to_contain_text("Choose a step")
+    assert page.evaluate("document.activeElement.dataset.step") == "s2"
+    expect(page.locator("#said")).to_be_empty()
