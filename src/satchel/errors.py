@@ -137,7 +137,7 @@ class Incomplete(Refused):
     def __init__(self, message: str, hint: str = "", *, receipt: object = None) -> None:
         super().__init__(message, hint)
         self.receipt = receipt
-        """What was done: a `satchel.store.store.Receipt`, or what was undone."""
+        """What was done, as it would have been returned."""
 
 
 class Unsandboxed(Refused):

@@ -55,6 +55,9 @@ class Holding:
         for route, answer in self.held:
             with suppress(Error):  # the page gave this one up
                 route.fulfill(response=answer)
+        for route in self._waiting:
+            with suppress(Error):
+                route.continue_()
 
 
 def names(page):
@@ -113,8 +116,29 @@ def test_what_is_typed_goes_before_news(visitor):
     assert "q=apples" in page.url
 
 
+def test_a_filter_takes_along_what_was_typed_and_a_word_the_filter(visitor):
+    page = visitor.go("/skills")
+    holding = Holding(page, LIST)
+    page.get_by_label("Search the skills").press_sequentially("apples")
+    holding.wait_for(1)
+    page.locator(".chip", has_text="yours").click()
+    holding.wait_for(2)
+    page.get_by_label("Search the skills").press_sequentially("x")
+    holding.wait_for(3)
+    page.get_by_label("Search the skills").press("Backspace")
+    holding.wait_for(4)
+    holding.let_go()
+    expect(page.locator(".chip[aria-current]")).to_contain_text("yours")
+    expect(names(page)).to_have_text(["harvest-apples"])
+    assert "q=apples" in page.url
+    assert "source=user" in page.url
+
+
 def test_the_history_shows_what_happened_while_it_was_asked_for(visitor, house):
-    page = visitor.go("/history")
+    page = visitor.page
+    page.route(re.compile("/live"), lambda route: route.abort())  # only the news of this test
+    visitor.allow("ERR_FAILED")
+    visitor.go("/history")
     holding = Holding(page, re.compile("/history$"))
     page.evaluate(NEWS)
     holding.wait_for(1)

@@ -10,6 +10,7 @@ import pytest
 from cli.conftest import Run
 from satchel.cli import main
 from satchel.errors import Refused
+from satchel.store import transaction
 from satchel.store.approving import Approvals
 
 SKILL = (
@@ -165,10 +166,30 @@ def test_what_was_made_is_told_though_it_could_not_be_approved(empty, monkeypatc
         undone = inside("undo")
         assert "Undone: adding `third`" in undone.err
         assert "The change was made, but: the book is full" in undone.err
-        assert {one.status for one in (added, shown, undone)} == {Refused.exit_code}
+        written = inside("new", "fourth", "--json")
+        assert json.loads(written.out)["path"].endswith("/.agents/skills/fourth")
+        assert "The change was made, but: the book is full" in written.err
+        runs = (added, shown, undone, written)
+        assert {one.status for one in runs} == {Refused.exit_code}
+    inside("undo")
     told = json.loads(inside("undo", "--json").out)
     assert told["skills"] == ["second"]
     assert told["notes"] == told["repaired"] == told["trouble"] == []
+
+
+def test_a_lockfile_that_was_written_anew_is_told_though_the_disk_did_not_confirm(
+    shop, monkeypatch, capsys
+):
+    for name, value in shop.env().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(shop.project)
+    (shop.project / ".agents/satchel.lock").write_text("{")
+    monkeypatch.setattr(transaction, "_do", lambda *_: ("The change was made, but", "Look"))
+    status = main.run(["lock", "--rebuild", "--json"])
+    said = capsys.readouterr()
+    assert status == Refused.exit_code
+    assert json.loads(said.out) == {"kept": [], "lost": ["greet"]}
+    assert "The change was made, but" in said.err
 
 
 @pytest.mark.req("B8")

@@ -131,9 +131,10 @@ def test_undoing_says_that_a_repository_goes(bench, mine, tmp_path):
 @pytest.mark.skipif(os.name == "nt", reason="no groups")
 def test_an_edit_lends_a_groups_rights_to_no_other_group(bench, mine, monkeypatch):
     other = next((one for one in os.getgroups() if one != os.getegid()), None)
+    if other is None and os.geteuid() == 0:
+        other = os.getegid() + 1
     if other is None:
-        other = os.getegid() + 1 if os.geteuid() == 0 else None
-    assert other is not None, "run this as root, or as a user of two groups"
+        pytest.skip("this user has no second group")
     for path, bits in (("run.sh", 0o750), ("data/private.txt", 0o660), ("data", 0o2770)):
         os.chown(mine / path, -1, other)
         (mine / path).chmod(bits)
@@ -171,6 +172,21 @@ def test_what_the_lockfile_brings_back_is_not_like_what_somebody_made_of_it(benc
         store.carry_out(plan)
     assert {path: mode(folder / path) for path in before} == before
     assert not (folder / "planted").exists()
+
+
+def test_what_comes_over_a_folder_stays_closed_to_whom_that_was(bench, mine):
+    git(mine, "commit", "-q", "--allow-empty", "-m", "private")
+    mine.chmod(0o700)
+    (mine / "SKILL.md").chmod(0o600)
+    source = bench.folder("greet", extra__a_md="a")
+    bench.bring(source, skill_id="mine")
+    assert git(mine, "log", "-1", "--format=%s") == "private"
+    assert [mode(mine / path) for path in ("", "SKILL.md", "extra")] == [0o700, 0o600, 0o755]
+    (mine / "SKILL.md").write_text("other")
+    store = bench.store
+    with store.plan_install(["mine"], frozen=True) as plan:
+        store.carry_out(plan)
+    assert [mode(mine / path) for path in ("", "SKILL.md", "extra")] == [0o700, 0o600, 0o755]
 
 
 def test_what_is_committed_after_an_edit_outlasts_its_undo(bench, mine):

@@ -13,7 +13,7 @@ from satchel.cli.output import one_line, write_json
 from satchel.cli.planning import open_store, scope_option
 from satchel.cli.session import command, short_path
 from satchel.cli.values import AnyPath, OneOf
-from satchel.errors import InvalidInput
+from satchel.errors import Incomplete, InvalidInput
 
 if TYPE_CHECKING:
     from satchel.authoring.scaffold import Kind, Scaffold
@@ -87,10 +87,20 @@ def new(
     from satchel.authoring.scaffold import make, write_into
 
     made = make(name, cast("Kind", kind), cast("Language", tongue or language()))
+    trouble: Incomplete | None = None
     if into is not None:
         folder = write_into(made, os.path.abspath(os.path.expanduser(into)))
     else:
-        folder = _into_the_store(session, made, everywhere=everywhere)
+        folder, trouble = _into_the_store(session, made, everywhere=everywhere)
+    _tell_made(session, name, made, folder, own=into is None, as_json=as_json)
+    if trouble is not None:
+        raise trouble
+    return 0
+
+
+def _tell_made(
+    session: Session, name: str, made: Scaffold, folder: str, *, own: bool, as_json: bool
+) -> None:
     if as_json:
         write_json({
             "name": made.id,
@@ -100,16 +110,17 @@ def new(
             "files": sorted(made.files),
             "missing": made.missing or None,
         })  # fmt: skip
-        return 0
+        return
     session.out.data(folder)
     if made.id != name:
         session.err.line(say("The name became `{name}`", name=made.id), "yellow")
-    _next_steps(session, made, folder, trusted=into is None)
-    return 0
+    _next_steps(session, made, folder, trusted=own)
 
 
-def _into_the_store(session: Session, made: Scaffold, *, everywhere: bool) -> str:
-    """The user's own skill, trusted whatever becomes of it."""
+def _into_the_store(
+    session: Session, made: Scaffold, *, everywhere: bool
+) -> tuple[str, Incomplete | None]:
+    """The user's own skill, trusted whatever becomes of it; and what could not be done of it."""
     from satchel.authoring.scaffold import write_into
     from satchel.skill.tree import MemoryTree
 
@@ -118,13 +129,17 @@ def _into_the_store(session: Session, made: Scaffold, *, everywhere: bool) -> st
         # A store takes only what can be used, which this will be once it is compiled.
         folder = write_into(made, store.scope.folder)
         session.satchel.library.trust.approve(folder, "own")
-        return folder
+        return folder, None
     with store.plan_new(made.id, MemoryTree(made.files, made.programs)) as plan:
         refused = plan.of_kind("refused")
         if refused and refused[0].error is not None:
             raise refused[0].error
-        store.carry_out(plan)
-    return store.scope.target(made.id)
+        trouble = None
+        try:
+            store.carry_out(plan)
+        except Incomplete as exc:  # it is there all the same
+            trouble = exc
+    return store.scope.target(made.id), trouble
 
 
 def _next_steps(session: Session, made: Scaffold, folder: str, *, trusted: bool) -> None:

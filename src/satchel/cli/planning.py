@@ -376,6 +376,8 @@ def tell_receipt(session: Session, plan: Plan, receipt: Receipt) -> None:
         err.line(say("Nothing to do"))
         return
     err.write(err.paint(_done(plan, receipt), "green") + "\n")
+    for note in receipt.notes:
+        err.line(one_line(note), "yellow")
     untrusted = [step for step in receipt.done if step.kind != "remove" and not step.approved]
     if untrusted and plan.scope.name == "project":
         err.line(

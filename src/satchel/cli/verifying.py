@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -12,9 +12,11 @@ from satchel.cli.output import one_line, write_json
 from satchel.cli.planning import RISK, decide_options, open_store, scope_option, settle
 from satchel.cli.session import command, complete_names, short_path
 from satchel.cli.values import AnyPath
-from satchel.errors import NotFound
+from satchel.errors import Incomplete, NotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from satchel.cli.session import Session
     from satchel.store.verify import Standing
 
@@ -162,18 +164,13 @@ def lock(
     """Only what was imported is locked."""
     store = open_store(session, everywhere=everywhere)
     if rebuild:
-        kept, lost = store.rebuild_lock()
-        if as_json:
-            write_json({"kept": kept, "lost": lost})
-            return 0
-        err = session.err
-        err.line(say("The lockfile was written anew: {count} entries kept", count=len(kept)))
-        if lost:
-            err.line(
-                say("Sources lost: {names}", names=listed(f"`{one_line(item)}`" for item in lost)),
-                "yellow",
+        try:
+            _tell_rebuilt(session, *store.rebuild_lock(), as_json=as_json)
+        except Incomplete as exc:
+            _tell_rebuilt(
+                session, *cast("tuple[list[str], list[str]]", exc.receipt), as_json=as_json
             )
-            err.line(say("Import them again to have them locked"), "", say("hint: "))
+            raise
         return 0
     with store.plan_lock(names) as plan:
         if not plan.steps:
@@ -184,6 +181,22 @@ def lock(
         return settle(
             session, store, plan, yes=yes, dry_run=dry_run, as_json=as_json, accept_risk=accept_risk
         )
+
+
+def _tell_rebuilt(
+    session: Session, kept: Sequence[str], lost: Sequence[str], *, as_json: bool
+) -> None:
+    if as_json:
+        write_json({"kept": list(kept), "lost": list(lost)})
+        return
+    err = session.err
+    err.line(say("The lockfile was written anew: {count} entries kept", count=len(kept)))
+    if lost:
+        err.line(
+            say("Sources lost: {names}", names=listed(f"`{one_line(item)}`" for item in lost)),
+            "yellow",
+        )
+        err.line(say("Import them again to have them locked"), "", say("hint: "))
 
 
 @command(

@@ -5,6 +5,7 @@ must not go into the history with the rest, where it would be forgotten after a 
 
     a repository     stays in its place, whatever is put around it (`staying`)
     the looks        of a folder that is edited, renamed or updated are those it had (`take_after`)
+    what is closed   to somebody is so after another folder came in its place (`no_wider`)
 
 No link is followed, on either side.
 """
@@ -136,6 +137,36 @@ def _same_mode(old: str, new: str) -> None:
     if not _same_group(known, new):
         wanted &= ~stat.S_IRWXG
     if wanted != stat.S_IMODE(now):
+        os.chmod(new, wanted)
+
+
+def no_wider(new: str, old: str) -> None:
+    """Open a staged folder to nobody to whom the one in whose place it comes is closed.
+
+    What is there may be somebody else's doing, so that nothing else is taken from it.
+    """
+    with os.scandir(new) as entries:
+        for entry in entries:
+            there = os.path.join(old, entry.name)
+            if entry.is_file(follow_symlinks=False):
+                _narrow(entry.path, there)
+            elif entry.is_dir(follow_symlinks=False) and _is_folder(there):
+                no_wider(entry.path, there)
+    _narrow(new, old)
+
+
+def _narrow(new: str, old: str) -> None:
+    try:
+        known = os.lstat(old)
+    except OSError:  # nothing is there, or nobody may look
+        return
+    if stat.S_ISLNK(known.st_mode):
+        return
+    now = stat.S_IMODE(os.lstat(new).st_mode)
+    wanted = now & (known.st_mode | stat.S_IRWXU)
+    if not _same_group(known, new):
+        wanted &= ~stat.S_IRWXG
+    if wanted != now:
         os.chmod(new, wanted)
 
 

@@ -93,7 +93,7 @@ class Workbench:
         try:
             with unchanged(self.scope.work):
                 model = self.scope.target(like) if like else ""
-                sealed = self.stage.write_tree(skill_id, tree, model)
+                sealed = self.stage.write_tree(skill_id, tree, model, self.scope.target(skill_id))
                 folder = self.stage.folder(skill_id)
                 staged = FolderTree(folder)
                 document = _document(folder, skill_id)

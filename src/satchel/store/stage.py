@@ -18,7 +18,7 @@ from satchel._language import say
 from satchel.errors import Conflict, Refused, SkillBroken, Unsafe
 from satchel.skill.tree import LIMITS, FolderTree, Seal, digest_of, seal
 from satchel.store.area import prepare_scope
-from satchel.store.beside import take_after
+from satchel.store.beside import no_wider, take_after
 from satchel.store.scope import check_id
 from satchel.store.trouble import unchanged
 
@@ -108,13 +108,14 @@ class Stage:
             self._sealed[skill_id] = seal(FolderTree(self.folder(skill_id))).digest
         return self._sealed[skill_id]
 
-    def write_tree(self, skill_id: str, tree: Tree, like: str = "") -> Seal:
+    def write_tree(self, skill_id: str, tree: Tree, like: str = "", over: str = "") -> Seal:
         """Write a skill's files and read them back.
 
         Args:
             skill_id: Which skill.
             tree: Its files.
             like: The folder that it is made from: what no digest tells stays as it is there.
+            over: The folder in whose place it comes: who may not read that may not read this.
 
         Raises:
             Unsafe: a path leads elsewhere, or two files have one name here.
@@ -135,6 +136,8 @@ class Stage:
                     known = seal(FolderTree(like)).files
                     same = {path for path, mark in marks.items() if known.get(path) == mark}
                     take_after(folder, like, same)
+                elif over:
+                    no_wider(folder, over)
                 found = seal(FolderTree(folder))
         except BaseException:
             remove_tree(folder)

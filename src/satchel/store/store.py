@@ -66,11 +66,13 @@ class Receipt(NamedTuple):
     left: tuple[Step, ...] = ()
     """Steps that the scan blocked and nobody accepted."""
     repaired: tuple[str, ...] = ()
-    """What an earlier, interrupted command had left to do, and what could not be cleared away."""
+    """What an earlier, interrupted command had left to do."""
     kept: tuple[Step, ...] = ()
     """Steps that were not wanted (`leave`): what is there stays as it is."""
     trouble: tuple[str, ...] = ()
     """What of it could not be done, and what to do about that; empty when everything was."""
+    notes: tuple[str, ...] = ()
+    """What else is worth saying."""
 
 
 _Made = TypeVar("_Made", Receipt, history.Undone)
@@ -408,8 +410,15 @@ class Store:
                 bases=bases,
             )
         self._told()
-        said = (*receipt.repaired, *receipt.notes)
-        done = Receipt(receipt.number, tuple(steps), tuple(left), said, kept, receipt.trouble)
+        done = Receipt(
+            receipt.number,
+            tuple(steps),
+            tuple(left),
+            receipt.repaired,
+            kept,
+            receipt.trouble,
+            receipt.notes,
+        )
         return self._complete(done, lambda: self._approvals.after(steps))
 
     def _complete(self, done: _Made, approve: Callable[[], object]) -> _Made:
@@ -493,6 +502,9 @@ class Store:
 
         Sound entries stay as they are. A skill whose entry is damaged is locked no more: where it
         came from is not guessed.
+
+        Raises:
+            Incomplete: it was done, but the disk did not confirm it; `receipt` is what is returned.
         """
         sound = salvage(self.scope.lock)
         lost = sorted(
@@ -503,9 +515,10 @@ class Store:
         made = commit(
             self.scope, None, [], relock=lambda _: sound, op="rebuild", summary="", rebuild=True
         )
+        result = sorted(sound), lost
         if made.trouble:
-            raise Incomplete(made.trouble[0], made.trouble[1])
-        return sorted(sound), lost
+            raise Incomplete(made.trouble[0], made.trouble[1], receipt=result)
+        return result
 
     def verify(
         self, names: Iterable[str] = (), *, progress: Callable[[int, int], None] | None = None

@@ -102,7 +102,11 @@ def done(receipt: Receipt) -> Done:
         ids=[step.id for step in receipt.done],
         left=[step.id for step in receipt.left],
         trouble=[encodable(line) for line in receipt.trouble if line],
-        notes=[encodable(line) for step in receipt.done for line in step.notes],
+        notes=[
+            encodable(line)
+            for notes in (*(step.notes for step in receipt.done), receipt.notes, receipt.repaired)
+            for line in notes
+        ],
     )
 
 

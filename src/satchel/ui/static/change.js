@@ -118,6 +118,18 @@
     for (const one of every.closest("table").querySelectorAll('tbody input[type="checkbox"]')) one.checked = every.checked;
   });
 
+  // --- differences -------------------------------------------------------------------------
+  // Each is asked for when it is unfolded, till it came.
+  const file = (event) => (event.target.matches?.("details.file") ? event.target : null);
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    const one = file(event);
+    if (one && (!one.open || one.dataset.filled)) event.preventDefault();
+  });
+  document.addEventListener("htmx:afterRequest", (event) => {
+    const one = file(event);
+    if (one && event.detail.successful) one.dataset.filled = "1";
+  });
+
   // --- the editor ------------------------------------------------------------------------
   const text = document.querySelector("[data-save]");
   document.addEventListener("click", (event) => {
@@ -145,8 +157,9 @@
     if (asking) return;  // the second of two clicks
     asking = true;
     // Where nobody is signed in any more, the answer would take the place of what was typed.
-    const known = await window.satchel.revive().catch(() => true);  // no answer: the browser says so
+    const known = await window.satchel.revive().catch(() => null);
     asking = false;
+    if (known === null) return window.satchel.away();  // it would be lost to the browser's own page
     if (known) {
       letting = true;
       guarded.requestSubmit(event.submitter);

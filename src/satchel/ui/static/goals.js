@@ -103,9 +103,9 @@
   const show = async (step, more) => {
     const turn = ++last;
     const before = panel.querySelector("[data-of]")?.dataset.of;
-    const focused = panel.contains(document.activeElement);
     const text = step ? await ask(address(step, more)) : "";
     if (text === null || turn !== last) return;  // somebody chose another one since
+    const focused = panel.contains(document.activeElement);
     history.replaceState(null, "", `?step=${encodeURIComponent(step)}`);
     if (step) panel.innerHTML = text;
     else panel.replaceChildren(document.getElementById("no-step").content.cloneNode(true));

@@ -6,7 +6,8 @@
 //   data-live="goal:ID"   on <body> or <main>: further events that the page listens to
 //   data-confirm="…"      asks before a form is sent
 //   data-told             on #notes: the page says what was just done; the keyboard goes on there
-//   data-away="…"         on #notes: what is said when the server cannot be reached
+//   data-away="…"         on #notes: what is said when the server cannot be reached, and when
+//   data-unknown="…"      nobody knows whether it did what it was asked for
 //   .by-script            is of no use, and not shown, where no script runs
 //
 // Whoever leaves a page where they wrote something is asked first, whichever form it is.
@@ -16,7 +17,8 @@
 // "off"; where nobody is signed in any more, "out".
 //
 // Other scripts find here: satchel.note(text, type), which shows an answer of the server, and
-// satchel.revive(), which says whether somebody is signed in.
+// satchel.revive(), which says whether somebody is signed in and fails when nobody answers, and
+// satchel.away(), which says so.
 (() => {
   "use strict";
   const root = document.documentElement;
@@ -31,7 +33,8 @@
   const revive = async () => {
     const meta = document.querySelector('meta[name="csrf"]');
     const answer = await fetch("/api/session");
-    if (!meta || !answer.ok) return false;
+    if (!meta || answer.status === 401) return false;
+    if (!answer.ok) throw new Error(String(answer.status));  // a proxy, whose server is away
     const { csrf } = await answer.json();
     if (meta.content !== csrf) {
       meta.content = csrf;
@@ -60,21 +63,35 @@
     made.textContent = text;
     notes.replaceChildren(made);
   };
-  window.satchel = { note, revive };
+  // Beside what was told before, till somebody answers.
+  const back = () => { document.querySelector("#notes > .away-note")?.remove(); };
+  const away = (unknown) => {
+    const notes = document.getElementById("notes");
+    const made = document.createElement("div");
+    made.className = "note bad away-note";
+    made.setAttribute("role", "alert");
+    made.textContent = unknown ? notes.dataset.unknown : notes.dataset.away;
+    back();
+    notes.prepend(made);
+  };
+  window.satchel = { away, note, revive };
 
-  // A click that came to nothing says so; its note goes when the same part was asked for again.
+  // A click that came to nothing says so. What the server said against it goes when the same part
+  // was asked for again.
   let failed = null;
-  const part = (detail) => detail.requestConfig.target?.id || detail.elt;
+  const part = (detail) => detail.requestConfig.target?.id || detail.pathInfo.requestPath.split("?")[0];
   document.addEventListener("htmx:responseError", (event) => { failed = part(event.detail); });
   document.addEventListener("htmx:sendError", (event) => {
-    if (event.detail.requestConfig.triggeringEvent?.type === "satchel:library") return;  // nobody's click
-    failed = part(event.detail);
-    note(document.getElementById("notes").dataset.away, "text/plain");
+    const { triggeringEvent, verb } = event.detail.requestConfig;
+    if (!triggeringEvent || triggeringEvent.type === "satchel:library") return;  // nobody's click
+    away(verb !== "get");
     const dialog = document.querySelector("dialog:modal");
     if (dialog && !dialog.querySelector("form")) dialog.close();  // it was to be filled
   });
   document.addEventListener("htmx:afterRequest", (event) => {
-    if (failed === null || !event.detail.successful || part(event.detail) !== failed) return;
+    if (!event.detail.successful) return;
+    back();
+    if (part(event.detail) !== failed) return;
     failed = null;
     document.getElementById("notes").replaceChildren();
   });
@@ -150,13 +167,17 @@
   // The browser tries again by itself where nobody answers, but not where the answer was a no.
   const AGAIN = 5000;
   let tried = -AGAIN;
+  let timer = 0;
   const retry = async () => {
     tried = performance.now();
     const known = await revive().catch(() => null);
     if (known === false) root.dataset.live = "out";
     if (stream === null) later();
   };
-  const later = () => { if (!document.hidden) setTimeout(retry, Math.max(300, tried + AGAIN - performance.now())); };
+  const later = () => {
+    clearTimeout(timer);
+    if (!document.hidden) timer = setTimeout(retry, Math.max(300, tried + AGAIN - performance.now()));
+  };
   const listen = () => {
     if (stream?.readyState === EventSource.CLOSED) stream = null;
     if (stream || document.hidden || !document.querySelector('meta[name="csrf"]')) return;
@@ -164,9 +185,10 @@
     const names = [...new Set(["library", "goals", ...more])];
     stream = new EventSource("/live?" + new URLSearchParams([["seen", seen], ...more.map((one) => ["on", one])]));
     stream.addEventListener("hello", () => {
-      const away = ["off", "out"].includes(root.dataset.live);
+      const gone = ["off", "out"].includes(root.dataset.live);
       root.dataset.live = "on";
-      if (away) names.forEach(told);  // whatever was asked for meanwhile came to nothing
+      back();
+      if (gone) names.forEach(told);  // whatever was asked for meanwhile came to nothing
     });
     stream.onerror = () => {
       if (root.dataset.live !== "out") root.dataset.live = "off";

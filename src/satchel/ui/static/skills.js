@@ -59,6 +59,32 @@
   // Only now does the new list hear anything.
   document.addEventListener("htmx:afterSettle", (event) => came(event.detail.xhr));
 
+  // Words and filters that are not in the list yet go with whatever is asked for next.
+  const FILTERS = ["source", "state"];
+  let wanted = null;
+  document.addEventListener("htmx:configRequest", (event) => {
+    const { elt, target, parameters } = event.detail;
+    const typed = document.getElementById("q");
+    if (target?.id !== "list" || !typed) return;
+    if (elt === typed) {
+      for (const name of wanted ? FILTERS : []) {
+        if (wanted.has(name)) parameters[name] = wanted.get(name);
+        else delete parameters[name];
+      }
+    } else if (elt.matches("a")) {
+      const there = new URL(event.detail.path, location.href);
+      if ((there.searchParams.get("q") ?? "") !== typed.value) {
+        there.searchParams.set("q", typed.value);
+        there.searchParams.delete("page");
+        event.detail.path = there.pathname + there.search;
+      }
+      wanted = there.searchParams;
+    }
+  });
+  document.addEventListener("htmx:afterSettle", (event) => {
+    if (document.getElementById("list")?.contains(event.target)) wanted = null;
+  });
+
   const linkTo = (row, file) => [...row.querySelectorAll(".tree a")].find((one) => file && one.getAttribute("href") === file);
 
   // Which file is open is marked in the tree.

@@ -478,7 +478,7 @@ def done_words(plan: Plan, receipt: Receipt) -> tuple[str, tuple[str, ...]]:
         more.append(
             say("Not offered to models until you trust it: {names}", names=names_of(untrusted))
         )
-    more += [line for line in (*receipt.trouble, *receipt.repaired) if line]
+    more += [line for line in (*receipt.trouble, *receipt.notes, *receipt.repaired) if line]
     return words, tuple(more)
 
 
