@@ -67,6 +67,8 @@ def test_a_zip_is_imported(visitor, house, tmp_path):
         text = "---\nname: oil-boards\ndescription: Oils boards. Use when dry.\n---\n# Oil\n"
         archive.writestr("oil-boards/SKILL.md", text)
     page = visitor.go("/skills")
+    # The browser is told early to ask us: a key that comes before that opens a window for nobody.
+    page.on("filechooser", lambda _: None)
     page.keyboard.press("i")
     page.wait_for_url("**/skills/import")
     field = page.locator("#zip-file")
