@@ -79,7 +79,8 @@ def _open_row(page: Page, _: Demo) -> None:
 def _open_dialog(page: Page, _: Demo) -> None:
     page.locator("[data-open=dialog]").first.click()
     page.locator("#new-name").fill("Weekly Report!")
-    page.locator("#new-description").fill("Writes the report of the week. Use on Fridays.")
+    page.locator("#new-description").fill("Writes the report of the week. Use when a week ends.")
+    page.locator("#new-check meter").wait_for()  # what the server says of it
 
 
 def _upload(page: Page, demo: Demo) -> None:
