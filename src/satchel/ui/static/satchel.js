@@ -83,7 +83,8 @@
   document.addEventListener("htmx:responseError", (event) => { failed = part(event.detail); });
   document.addEventListener("htmx:sendError", (event) => {
     const { triggeringEvent, verb } = event.detail.requestConfig;
-    if (!triggeringEvent || triggeringEvent.type === "satchel:library") return;  // nobody's click
+    const type = triggeringEvent?.type ?? "satchel:library";
+    if (type === "satchel:library" || (type === "input" && verb !== "get")) return;  // nobody's click
     away(verb !== "get");
     const dialog = document.querySelector("dialog:modal");
     if (dialog && !dialog.querySelector("form")) dialog.close();  // it was to be filled
@@ -171,7 +172,10 @@
   const retry = async () => {
     tried = performance.now();
     const known = await revive().catch(() => null);
-    if (known === false) root.dataset.live = "out";
+    if (known === false) {
+      root.dataset.live = "out";
+      back();
+    }
     if (stream === null) later();
   };
   const later = () => {
