@@ -6,7 +6,9 @@ that the Content-Security-Policy refused, an answer of 500. Any of these fails t
 
 from __future__ import annotations
 
+import asyncio
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,10 @@ import pytest
 from playwright.sync_api import Error, expect
 
 from needs import needs
+from satchel.goals.engines.local import LocalEngine
+from satchel.goals.engines.opening import local_folder
+from satchel.goals.model import Done, Goal, Plan
+from satchel.settings import load_settings
 from ui_server import WINDOW, browser, open_house
 
 if TYPE_CHECKING:
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import BrowserContext, Page
 
+    from satchel.goals.model import Step
     from ui_server import House
 
 SLOW = 10_000
@@ -174,3 +181,27 @@ def _keep(visitor: Visitor, folder: Any, number: int) -> str:
 def visitor(come, house) -> Visitor:
     """Somebody in the house that the tests of a file share."""
     return come(house)
+
+
+class Nobody:
+    """Does no step: people do."""
+
+    async def run(self, work: Any) -> Done:
+        return Done("")
+
+
+@pytest.fixture
+def ask_people(house) -> Any:
+    """Begins a goal whose steps are people's, till it asks: `ask_people(name, *steps)`."""
+    settings = load_settings(str(house.project), env=house.server.env)
+
+    async def begin(name: str, steps: tuple[Step, ...]) -> None:
+        async with LocalEngine(Nobody(), folder=local_folder(settings)) as engine:
+            await engine.submit(Goal(name, Plan("Ask people", steps)))
+            await engine.wait(name)
+
+    def ask(name: str, *steps: Step) -> None:
+        with ThreadPoolExecutor(1) as thread:  # the browser has the loop of this one
+            thread.submit(asyncio.run, begin(name, steps)).result(20)
+
+    return ask

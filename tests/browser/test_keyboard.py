@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from playwright.sync_api import expect
 
-from satchel.goals.engines.local import LocalEngine
-from satchel.goals.engines.opening import local_folder
-from satchel.goals.model import Done, Goal, Plan, Step
-from satchel.settings import load_settings
+from satchel.goals.model import Step
 
 _RING = """
 () => {
@@ -157,26 +152,10 @@ def test_cancel_is_still_a_button_that_keeps_all_as_it_was(visitor, house, tmp_p
     assert not (house.skills / "wax-floors").exists()
 
 
-class Nobody:
-    """Does no step: people do."""
-
-    async def run(self, work):
-        return Done("")
-
-
-async def ask_for_a_number(settings, name):
-    async with LocalEngine(Nobody(), folder=local_folder(settings)) as engine:
-        step = Step("ask", "human", prompt="How many?", output={"type": "integer"})
-        await engine.submit(Goal(name, Plan("Order", (step,))))
-        await engine.wait(name)
-
-
 @pytest.mark.parametrize("script", [True, False])
-def test_enter_in_an_answer_approves(come, house, script):
+def test_enter_in_an_answer_approves(come, house, ask_people, script):
     name = f"order-{'with' if script else 'without'}"
-    settings = load_settings(str(house.project), env=house.server.env)
-    with ThreadPoolExecutor(1) as thread:  # the browser has the loop of this one
-        thread.submit(asyncio.run, ask_for_a_number(settings, name)).result(20)
+    ask_people(name, Step("ask", "human", prompt="How many?", output={"type": "integer"}))
     visitor = come(house, script=script)
     page = visitor.go(f"/goals/{name}")
     asked: list[str] = []
