@@ -5,8 +5,9 @@
 
 All the real skills are written into a project, the real server is started in a process of its own,
 and each request is asked over loopback: times are the server's with the way there and back. Beside
-each search the detector alone answers the same words in this process, in turns with the server, so
-that a busy moment of the machine hits both. What is under way is said on stderr.
+each search the detector alone answers the same words in this process, without reasons as the page
+asks it, in turns with the server, so that a busy moment of the machine hits both. What is under way
+is said on stderr.
 
 With `--workdir` the library and its search index are kept: the next run with the same folder and
 the same number of skills builds neither. An index that takes longer than `--index-minutes` ends the
@@ -137,7 +138,7 @@ def measure(browser: Browser, satchel: Any, rounds: int) -> dict[str, dict[str, 
         for prefix in prefixes if number % 2 == 0 else prefixes[::-1]:
             typed.append(browser.get(f"/skills?q={quote(prefix)}", part=True)[0])
             began = time.perf_counter()
-            satchel.search(prefix, SEARCHED)
+            satchel.search(prefix, SEARCHED, reasons=False)
             bare.append((time.perf_counter() - began) * 1e3)
     say("later pages")
     browser.reconnect()
@@ -157,7 +158,7 @@ def warm_up(browser: Browser, satchel: Any) -> None:
     """Search till both have loaded what they load at first use."""
     began, before, steady = time.monotonic(), 0.0, 0
     while steady < SETTLED and time.monotonic() - began < WAIT:
-        satchel.search("warm", SEARCHED)
+        satchel.search("warm", SEARCHED, reasons=False)
         browser.reconnect()
         took = browser.get("/skills?q=warm", part=True)[0]
         steady = steady + 1 if took < 1.5 * before + 20 else 0

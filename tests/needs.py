@@ -72,6 +72,11 @@ def builds() -> str:
     return folder
 
 
+def go_cache() -> str:
+    """Where `builds` has what Go compiled: one place, since its library takes half a minute."""
+    return os.path.join(builds(), "runtimes", "downloads", "go", "build")
+
+
 def _packaged(module: str, *rest: str, program: bool = True) -> str | None:
     """A file inside an installed Python package, without importing it."""
     spec = importlib.util.find_spec(module)

@@ -272,8 +272,14 @@ class Satchel:
         if self._engine is not None:
             self._engine.close()
 
-    def search(self, words: str, limit: int = 10) -> list[Match]:
+    def search(self, words: str, limit: int = 10, *, reasons: bool = True) -> list[Match]:
         """Skills that fit some words, best first, whether they fit well or not.
+
+        Args:
+            words: What is looked for.
+            limit: How many at most.
+            reasons: Whether each says why it was found. To say it, files are read: who shows a
+                long list without reasons gets it sooner.
 
         Raises:
             InvalidInput: the words are no text, or the limit is no number that is at least 1.
@@ -282,7 +288,8 @@ class Satchel:
 
         check_text(words)
         look = self.library.snapshot()
-        return search(self.detector, words, look.skills, limit, look.get(words.strip()))
+        called = look.get(words.strip())
+        return search(self.detector, words, look.skills, limit, called, reasons=reasons)
 
     def which(
         self,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from wrong import NAME, TOOL, write_good
 
-from needs import needs
+from needs import go_cache, needs
 from satchel import Satchel
 from satchel.authoring.bench import bench_of
 from satchel.authoring.cases import cases_of
@@ -28,8 +28,13 @@ pytestmark = pytest.mark.timeout(120)
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """One cache for all of them: Go compiles its library once."""
-    return str(tmp_path_factory.mktemp("satchel"))
+    """One cache for all of them, with what Go compiled of its library for other tests."""
+    home = tmp_path_factory.mktemp("satchel")
+    (home / "cache" / "runtimes" / "downloads").mkdir(parents=True)
+    compiled = Path(go_cache()).parent
+    compiled.mkdir(parents=True, exist_ok=True)
+    (home / "cache" / "runtimes" / "downloads" / "go").symlink_to(compiled)
+    return str(home)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from wrong import write_good
 
-from needs import needs
+from needs import go_cache, needs
 from satchel.authoring import scaffold
 from satchel.authoring.error_words import slip_in
 from satchel.authoring.scaffold import KINDS, make, translations, write_into
@@ -45,8 +45,16 @@ def _command(kind: str, folder: str) -> list[str]:
         return ["./skill"]
     go = needs("go")
     target = os.path.join(folder, "built")
-    env = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"}
-    subprocess.run([go, "build", "-o", target, "."], cwd=folder, env=env, check=True)
+    env = {
+        **os.environ,
+        "CGO_ENABLED": "0",
+        "GOCACHE": go_cache(),
+        "GOFLAGS": "-mod=mod",
+        "GOTOOLCHAIN": "local",
+    }
+    # As Satchel does: the compiled library is kept per set of options.
+    options = ["-trimpath", "-ldflags=-s -w"]
+    subprocess.run([go, "build", *options, "-o", target, "."], cwd=folder, env=env, check=True)
     return [target]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -400,3 +401,25 @@ def test_slips_are_told_in_our_words(words, message, empty):
     done = empty.run(*words)
     assert done.status == 2
     assert done.err.startswith(f"error: {message}\n\nhint: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "code"),
+    [
+        ("show nothing-here", 3, "NOT_FOUND"),
+        ("undo", 3, "NOT_FOUND"),
+        ("new code-review", 2, "INVALID_PARAM"),
+        ("nothing-here", 2, "INVALID_PARAM"),
+        ("list --nothing-here", 2, "INVALID_PARAM"),
+        ("goal show nothing-here", 3, "NOT_FOUND"),
+    ],
+)
+def test_whoever_asks_for_json_gets_one_failure_of_one_shape(terminal, words, status, code):
+    done = terminal.run(*words.split(), "--json")
+    assert done.status == status
+    error = json.loads(done.out)["error"]
+    assert error["code"] == code
+    assert set(error) == {"code", "message", "hint"}
+    assert done.err.startswith(f"error: {error['message']}\n")
+    assert terminal.run(*words.split()).out == ""
+    assert terminal.run(*words.split(), "--", "--json").out == ""  # that is no option

@@ -31,6 +31,14 @@ def test_doctor_exits_by_the_gravest(terminal):
     assert terminal.run("doctor", "--strict").status == 1
 
 
+def test_doctor_says_what_is_still_to_be_written(empty):
+    empty.run("init", "later")
+    done = empty.run("doctor")
+    assert "description-unwritten" in done.out
+    assert "Say what the skill does and when to use it" in done.out
+    assert done.status == 0
+
+
 def test_doctor_with_nothing_to_say(empty):
     done = empty.run("doctor")
     assert (done.status, done.out) == (0, "")

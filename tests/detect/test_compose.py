@@ -19,8 +19,11 @@ from satchel.detect import (
     Scoped,
     Union,
     WithExplicit,
+    evidence,
+    hybrid,
 )
 from satchel.detect.base import Answer, Place, Prepared
+from satchel.detect.composed import order, rank
 from satchel.detect.default import default_detector
 from satchel.detect.explicit import set_right
 from satchel.settings import load_settings
@@ -510,3 +513,46 @@ def test_no_composition_chooses_what_is_ruled_out(before, negation):
         MinimalSkillDetector(),
     ):
         assert out.isdisjoint(names(detector.detect(goal, SKILLS)))
+
+
+@pytest.mark.parametrize(
+    "detector",
+    [
+        HybridDetector(),
+        WithExplicit(HybridDetector()),
+        Override(HybridDetector(), never=["docx"]),
+        Scoped(WithExplicit(HybridDetector()), tags=["office"]),
+        Union(HybridDetector(), LexicalDetector()),
+        LexicalDetector(),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+@pytest.mark.parametrize("goal", ["forms", "use docx for my letters", "for", "nothing of that"])
+def test_an_order_is_the_ranking_without_what_it_took_to_explain_it(detector, goal):
+    ranked, ordered = rank(detector, goal, SKILLS, 5), order(detector, goal, SKILLS, 5)
+    assert [bare(one) for one in ordered] == [bare(one) for one in ranked]
+
+
+def bare(match: Match) -> Match:
+    return match._replace(reason="", evidence=())
+
+
+def test_no_file_is_read_for_an_order(monkeypatch):
+    def read(*_):
+        raise AssertionError("a file is read")
+
+    monkeypatch.setattr(evidence, "explain", read)
+    monkeypatch.setattr(hybrid, "explain", read)
+    found = WithExplicit(HybridDetector()).order("forms", SKILLS)
+    assert {one.name for one in found} == {"pdf-forms", "docx"}
+    assert [(one.reason, one.evidence) for one in found] == [("", ())] * 2
+
+
+def test_who_ranks_and_knows_no_order_is_asked_for_its_ranking():
+    class Ranks(Fixed):
+        def rank(self, goal_text, skills, limit):
+            return self.detect(goal_text, skills)[:limit]
+
+    found = order(WithExplicit(Ranks("mine", CHART, PDF)), "numbers", SKILLS, 5)
+    assert [one.name for one in found] == ["charts", "pdf-forms"]
+    assert found[0].reason == "mine likes it"

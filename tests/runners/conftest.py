@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from needs import builds, needs
+from needs import go_cache, needs
 from satchel.runners.launcher import Launcher
 
 if TYPE_CHECKING:
@@ -25,13 +25,12 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, ...
     c, go = str(folder / "in-c"), str(folder / "in-go")
     source = os.path.join(FAULTY, "program.c")
     subprocess.run([needs("cc"), "-O1", "-o", c, source], check=True, timeout=60)
-    cache = os.path.join(builds(), "downloads", "go", "build")
     build = ["build", "-trimpath", "-ldflags=-s -w", "-o", go, os.path.join(FAULTY, "program.go")]
     subprocess.run(
         [needs("go"), *build],
         check=True,
         timeout=280,
-        env={**os.environ, "CGO_ENABLED": "0", "GOCACHE": cache, "GOTOOLCHAIN": "local"},
+        env={**os.environ, "CGO_ENABLED": "0", "GOCACHE": go_cache(), "GOTOOLCHAIN": "local"},
     )
     return {
         "python": (sys.executable, "-I", "-S", os.path.join(FAULTY, "program.py")),

@@ -18,7 +18,7 @@ import filelock
 import pytest
 
 import satchel
-from needs import builds, needs
+from needs import builds, go_cache, needs
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "escapes")
 USERS = ("root", "user") if os.geteuid() == 0 else ("user",)
@@ -57,7 +57,7 @@ def built(kind: str, shared: str) -> str:
                 **os.environ,
                 "CGO_ENABLED": "0",
                 "GOTOOLCHAIN": "local",
-                "GOCACHE": os.path.join(builds(), "go-build-cache"),
+                "GOCACHE": go_cache(),
             }
             words += ["-o", f"{cached}.new", os.path.basename(source)]
             subprocess.run([tool, *words], cwd=HERE, env=env, check=True)

@@ -6,7 +6,7 @@ import os
 import re
 import threading
 from html import unescape
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlencode
 
 import pytest
 
@@ -14,6 +14,7 @@ from satchel.errors import NotFound
 from satchel.facade import Satchel
 from satchel.library import Library, Snapshot
 from satchel.testing import make_skill, make_tool_skill
+from satchel.ui import view
 from satchel.ui.views import shelf
 from satchel.ui.views.agents import agents_of
 from satchel.ui.views.catalogue import show_catalogue
@@ -534,3 +535,11 @@ def test_a_list_is_worked_out_once_while_nothing_changes(visit, skill):
     skill("two", "Two. Use when asked.")
     assert shelf_of(visit.satchel) is not first
     assert "two/full" in rows(visit.get("/skills").text)
+
+
+def test_an_address_says_whatever_a_skill_is_called():
+    ref = "project/a b&c=d?#/%2F+é写"
+    path, _, query = view.address("/skill", ref=ref, page=2, state="", q=None).partition("?")
+    assert path == "/skill"
+    assert query == urlencode({"ref": ref, "page": 2})
+    assert view.address("/skill", ref="") == "/skill"

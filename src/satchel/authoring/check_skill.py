@@ -13,7 +13,7 @@ from satchel.authoring.sheet import Sheet
 from satchel.skill.interpret import MAX_DESCRIPTION, NAME, slug
 from satchel.skill.load import load_document
 from satchel.skill.tree import skill_file
-from satchel.skill.validate import validate_draft, validate_folder
+from satchel.skill.validate import UNWRITTEN, validate_draft, validate_folder
 
 if TYPE_CHECKING:
     from satchel.authoring.rules import Verdict
@@ -24,12 +24,12 @@ LEAST = {"en": 40, "zh": 20}
 """Characters of a description below which it cannot say what and when."""
 MAX_LINES = 500
 _OWN_BOX = frozenset((
-    "body-empty", "body-long", "file-missing", "description-too-long", "name-pattern",
-    "name-mismatch", "name-missing",
+    "body-empty", "body-long", "file-missing", "description-too-long", "description-unwritten",
+    "name-pattern", "name-mismatch", "name-missing",
 ))  # fmt: skip
 """Problems that a box of its own tells."""
 _WHEN = re.compile(
-    r"\buse(?:d|ful)?\b[^.]{0,40}\b(?:when|whenever|if|for|to|before|after|during|by|in)\b|"
+    r"\buse(?:d|ful)?\b[^.]{0,40}\b(?:when|whenever|if|for|to|before|after|during|by|in|on|at|every)\b|"
     r"\bwhen(?:ever)?\b|"
     r"\btrigger(?:s|ed)?\b|\binvoke[ds]?\b|\bactivate[ds]?\b|\bapplies\b|\bif (?:the user|you|"
     r"someone|asked)\b|"
@@ -49,13 +49,6 @@ _WHEN_ONLY = re.compile(
     re.IGNORECASE,
 )
 """A description that says when, and nothing else."""
-_UNWRITTEN = re.compile(
-    r"[ \t>*#-]*(?:To be written\b|TODO\b(?=:)|TBD\b(?=[.:]|$)|\[TODO[:\]]|Lorem ipsum\b|"
-    r"\[insert [^\]]*\]"
-    r"|Description (?:goes )?here\b|待编写|待补充|在此填写)",
-    re.IGNORECASE,
-)
-"""What a template leaves behind, where a line begins: elsewhere people write about such things."""
 _PERSON = re.compile(
     r"\bI (?:can|will|help|am)\b|\bI'll\b|\bI'm\b|\bmy job\b|\byou can use (?:this|me)\b|"
     r"\blet me\b|我(?:可以|会|能)|我是",
@@ -140,7 +133,7 @@ def _judge_head(sheet: Sheet, document: Document, folder: str) -> None:
     if head is None:
         return
     text, line = head.description, lines.get("description", 0)
-    first = _UNWRITTEN.match(text)
+    first = UNWRITTEN.match(text)
     unwritten = first.group().strip() if first else ""
     found = unwritten or _unwritten(document.body)
     sheet.judge("skill-filled", [(line if unwritten else 0, {"text": found})] if found else [])
@@ -184,6 +177,6 @@ def _unwritten(body: str) -> str:
     for line in body.split("\n"):
         if line.lstrip()[:3] in ("```", "~~~"):
             fenced = not fenced
-        elif not fenced and (found := _UNWRITTEN.match(line)):
+        elif not fenced and (found := UNWRITTEN.match(line)):
             return found.group().strip()
     return ""

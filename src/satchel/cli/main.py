@@ -37,12 +37,13 @@ def run(words: Sequence[str]) -> int:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
+    as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     if words == ["--version"]:
         return guarded(_version)
     plain = bool(words) and words[0] == "list" and _FAST_OPTIONS.issuperset(words[1:])
     if plain and COMPLETE not in os.environ:
-        return guarded(lambda: _list(words[1:]))
-    return guarded(lambda: _click(words))
+        return guarded(lambda: _list(words[1:]), as_json=as_json)
+    return guarded(lambda: _click(words), as_json=as_json)
 
 
 def _version() -> int:
@@ -66,8 +67,11 @@ def _click(words: Sequence[str]) -> int:
     return run_click(list(words))
 
 
-def guarded(call: Callable[[], int]) -> int:
-    """Run `call`; whatever goes wrong becomes words on stderr and an exit code."""
+def guarded(call: Callable[[], int], *, as_json: bool = False) -> int:
+    """Run `call`; whatever goes wrong becomes words on stderr and an exit code.
+
+    Who asked for JSON gets the failure on stdout too, unless the command has answered already.
+    """
     from satchel.errors import SatchelError
 
     try:
@@ -78,8 +82,9 @@ def guarded(call: Callable[[], int]) -> int:
         from satchel.cli.output import complain
         from satchel.retelling import retell
 
-        _flush()
-        complain(retell(exc.message), retell(exc.hint))
+        message, hint = retell(exc.message), retell(exc.hint)
+        _leave(exc.code, message, hint, as_json=as_json)
+        complain(message, hint)
         return exc.exit_code
     except BrokenPipeError:
         # The reader has seen enough, as `head` does. Python would complain once more at exit.
@@ -90,18 +95,22 @@ def guarded(call: Callable[[], int]) -> int:
             sys.stderr.write("\n")  # the shell's next line begins on a line of its own
         return 130
     except Exception as exc:  # noqa: BLE001 - the border: nothing leaves as a bare traceback
-        return _bug(exc)
+        return _bug(exc, as_json=as_json)
 
 
-def _flush() -> None:
-    """What was printed before an error comes before it."""
+def _leave(code: str, message: str, hint: str, *, as_json: bool) -> None:
+    """What was printed before an error comes before it; then the error, for a script."""
+    from satchel.cli.output import has_answered, write_json
+
     try:
+        if as_json and not has_answered():
+            write_json({"error": {"code": code, "message": message, "hint": hint}})
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _bug(exc: Exception) -> int:
+def _bug(exc: Exception, *, as_json: bool) -> int:
     """An error nobody foresaw: show where it happened and ask for a report."""
     import traceback
 
@@ -109,10 +118,9 @@ def _bug(exc: Exception) -> int:
     from satchel.cli.output import clean, complain
     from satchel.errors import InternalError
 
-    _flush()
+    message = say("Satchel failed: {reason}", reason=f"{type(exc).__name__}: {exc}")
+    hint = say("This is a bug in Satchel: please report it with the lines above")
+    _leave(InternalError.code, message, hint, as_json=as_json)
     sys.stderr.write(clean("".join(traceback.format_exception(exc))))
-    complain(
-        say("Satchel failed: {reason}", reason=f"{type(exc).__name__}: {exc}"),
-        say("This is a bug in Satchel: please report it with the lines above"),
-    )
+    complain(message, hint)
     return InternalError.exit_code

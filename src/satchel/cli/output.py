@@ -269,11 +269,21 @@ def _is_terminal(stream: TextIO) -> bool:
         return False
 
 
+_answered = False
+
+
+def has_answered() -> bool:
+    """Whether this run has printed a value for scripts: it gets one, not two."""
+    return _answered
+
+
 def write_json(value: Any) -> None:
     """Print a value as JSON; characters that command terminals are written as escapes."""
+    global _answered  # noqa: PLW0603 - stdout is one as well
     import json
     import re
 
+    _answered = True
     text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
     # They can only stand inside strings, where an escape means the same.
     unsafe = re.compile(

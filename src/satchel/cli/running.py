@@ -11,7 +11,6 @@ from satchel._optional import require
 from satchel.cli.output import one_line, write_json
 from satchel.cli.session import command
 from satchel.cli.values import Amount, WholeNumber
-from satchel.errors import SatchelError
 
 if TYPE_CHECKING:
     from satchel.agent import Agent, TurnReport
@@ -73,22 +72,12 @@ def run(
     try:
         limits = (max_requests, max_tokens, max_cost)
         return _run(session, task, file, model, limits, yes=yes, as_json=as_json)
-    except SatchelError as exc:
-        if as_json:  # and the same for people, where all failures leave
-            _write_error(exc.code, exc.message, exc.hint)
-        raise
     except KeyboardInterrupt:
         words = say("Stopped")
         if as_json:
-            _write_error("STOPPED", words, "")
+            write_json({"error": {"code": "STOPPED", "message": words, "hint": ""}})
         session.err.line(words, "yellow")
         return _INTERRUPTED
-
-
-def _write_error(code: str, message: str, hint: str) -> None:
-    from satchel.retelling import retell
-
-    write_json({"error": {"code": code, "message": retell(message), "hint": retell(hint)}})
 
 
 def _run(

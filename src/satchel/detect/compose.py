@@ -25,7 +25,6 @@ from satchel.detect.composed import (
     notes_for,
     nothing,
     put_last,
-    rank,
 )
 from satchel.detect.explicit import (
     ExplicitDetector,
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from satchel.detect.base import Detector
+    from satchel.detect.composed import Ranks
     from satchel.detect.explicit import Heard
     from satchel.skill import Skill
 
@@ -149,12 +149,14 @@ class WithExplicit(Composed):
         """What the goal says about skills by name."""
         return self._explicit.heard(goal_text, skills)
 
-    def rank(self, goal_text: str, skills: Sequence[Skill], limit: int = 50) -> list[Match]:
+    def _ranked(
+        self, ask: Ranks, goal_text: str, skills: Sequence[Skill], limit: int
+    ) -> list[Match]:
         """Called by name first, then as the detector ranks; what is ruled out comes last."""
         heard = self.heard(goal_text, skills)
         called = as_matches(heard)
         try:
-            others = rank(self.members[0], search_words(heard, goal_text), skills, limit)
+            others = ask(self.members[0], search_words(heard, goal_text), skills, limit)
         except Exception:
             if not called:
                 raise
@@ -222,11 +224,13 @@ class Override(Composed):
         self._never = (never,) if isinstance(never, str) else tuple(never)
         self._names = NamesKept()
 
-    def rank(self, goal_text: str, skills: Sequence[Skill], limit: int = 50) -> list[Match]:
+    def _ranked(
+        self, ask: Ranks, goal_text: str, skills: Sequence[Skill], limit: int
+    ) -> list[Match]:
         """The set ones first, then as the detector ranks; `never` comes last."""
         called, _ = self._set(skills)
         names = {match.name for match in called}
-        others = rank(self.members[0], goal_text, skills, limit)
+        others = ask(self.members[0], goal_text, skills, limit)
         found = [*called, *(match for match in others if match.name not in names)]
         return put_last(found, self._barred(skills))[:limit]
 
@@ -331,9 +335,11 @@ class Scoped(Composed):
         self._last = (skills, scope)
         return scope
 
-    def rank(self, goal_text: str, skills: Sequence[Skill], limit: int = 50) -> list[Match]:
+    def _ranked(
+        self, ask: Ranks, goal_text: str, skills: Sequence[Skill], limit: int
+    ) -> list[Match]:
         """As the detector ranks the agent's skills."""
-        return rank(self.members[0], goal_text, self.scope(skills), limit)
+        return ask(self.members[0], goal_text, self.scope(skills), limit)
 
     def place(self, goal_text: str, skills: Sequence[Skill], skill: Skill) -> Place:
         """Where a skill stands among the agent's skills."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from satchel.detect.base import Detector, Match, Place
     from satchel.skill import Skill
 
+    Ranks = Callable[[Detector, str, Sequence[Skill], int], list[Match]]
+
 
 class Composed:
     """What all compositions share; what is not said otherwise is passed on to the members."""
@@ -49,11 +51,21 @@ class Composed:
 
     def rank(self, goal_text: str, skills: Sequence[Skill], limit: int = 50) -> list[Match]:
         """The best `limit` skills, whether they fit or not; what is ruled out comes last."""
+        return self._ranked(rank, goal_text, skills, limit)
+
+    def order(self, goal_text: str, skills: Sequence[Skill], limit: int = 50) -> list[Match]:
+        """The same without reasons, for who shows none."""
+        return self._ranked(order, goal_text, skills, limit)
+
+    def _ranked(
+        self, ask: Ranks, goal_text: str, skills: Sequence[Skill], limit: int
+    ) -> list[Match]:
+        """What `rank` and `order` have in common: `ask` is how a member is asked."""
         lists: list[list[Match]] = []
         errors: list[Exception] = []
         for member in self.members:
             try:
-                lists.append(rank(member, goal_text, skills, limit))
+                lists.append(ask(member, goal_text, skills, limit))
             except Exception as exc:  # noqa: BLE001 - a member may be anybody's
                 errors.append(exc)
         if not lists:
@@ -166,6 +178,14 @@ def rank(detector: Detector, goal_text: str, skills: Sequence[Skill], limit: int
     if ranks is not None:
         return only_matches(detector, ranks(goal_text, skills, limit))
     return only_matches(detector, detector.detect(goal_text, skills))[:limit]
+
+
+def order(detector: Detector, goal_text: str, skills: Sequence[Skill], limit: int) -> list[Match]:
+    """The same without reasons, where a detector can spare itself the look for them."""
+    orders = getattr(detector, "order", None)
+    if orders is None:
+        return rank(detector, goal_text, skills, limit)
+    return only_matches(detector, orders(goal_text, skills, limit))
 
 
 def put_last(found: list[Match], names: Iterable[str]) -> list[Match]:

@@ -164,6 +164,15 @@ class HybridDetector:
 
     def rank(self, goal_text: str, skills: Sequence[Skill], limit: int = 50) -> list[Match]:
         """The best `limit` skills, whether they fit or not: for a search."""
+        return self._best(goal_text, skills, limit, reasons=True)
+
+    def order(self, goal_text: str, skills: Sequence[Skill], limit: int = 50) -> list[Match]:
+        """The same without reasons: what is said of instructions is read from each file."""
+        return self._best(goal_text, skills, limit, reasons=False)
+
+    def _best(
+        self, goal_text: str, skills: Sequence[Skill], limit: int, *, reasons: bool
+    ) -> list[Match]:
         most = max(limit, _LOOKED_AT)
         many = 0 if limit <= CANDIDATES else 2 * max(limit, MANY_CANDIDATES)
         found = self.ranking(goal_text, skills, many, most)
@@ -176,7 +185,7 @@ class HybridDetector:
         if 1 < len(found.terms) <= _FEW_TERMS:
             best = self._whole_first(found, sought, best, limit)
         best = best[:limit]
-        matches = [self._match(found, sought, one) for one in best]
+        matches = [self._match(found, sought if reasons else None, one) for one in best]
         few = len(skills) <= _PLAIN and len(found.terms) < 2
         if len(goal_text.strip().encode()) > 1 and (not matches or (few and len(matches) < limit)):
             # Half a word is no term; people who search type half words. To look for it everywhere
@@ -432,8 +441,11 @@ class HybridDetector:
         first = [order[at] for at in sorted(whole)]
         return [one._replace(score=max(one.score, least)) for one in first] + others
 
-    def _match(self, found: Ranking, sought: Sought, one: Fused) -> Match:
+    def _match(self, found: Ranking, sought: Sought | None, one: Fused) -> Match:
+        """One of the best; nothing that is sought means that nobody asks why."""
         skill = found.shelf.by_key[one.key]
+        if sought is None:
+            return Match(skill.name, round(one.score, 3), "", (), skill, self.name)
         called = one.key in found.called
         reason, evidence = explain(skill, self._heads.of(skill), sought, one.parts, called=called)
         return Match(skill.name, round(one.score, 3), reason, evidence, skill, self.name)

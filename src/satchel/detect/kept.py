@@ -49,9 +49,11 @@ class KeptDetector(HybridDetector):
         self._use.mark()
         return answer
 
-    def rank(self, goal_text: str, skills: Sequence[Skill], limit: int = 50) -> list[Match]:
+    def _best(
+        self, goal_text: str, skills: Sequence[Skill], limit: int, *, reasons: bool
+    ) -> list[Match]:
         """The best `limit` skills; the index was used for it."""
-        found = super().rank(goal_text, skills, limit)
+        found = super()._best(goal_text, skills, limit, reasons=reasons)
         self._use.mark()
         return found
 

@@ -186,6 +186,8 @@ _RULES = (
          "Put the description in quotes"),
     Rule("description-too-long", "warning", "The description has {length} characters; the specification allows 1024",
          "Move the detail into the body"),
+    Rule("description-unwritten", "warning", "The description is still to be written, and models are told just that",
+         "Say what the skill does and when to use it"),
     Rule("description-spaces", "note", "The description begins or ends with spaces, which were removed",
          "Remove them"),
     Rule("description-markup", "note", "The description contains the tag `{tag}`; it reaches the model escaped",

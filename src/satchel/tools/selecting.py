@@ -134,6 +134,8 @@ def search(
     skills: Sequence[Skill],
     limit: int,
     called: Skill | None = None,
+    *,
+    reasons: bool = True,
 ) -> list[Match]:
     """The best skills for some words, whether they fit or not: a search is not cut to three.
 
@@ -144,19 +146,21 @@ def search(
         limit: How many at most.
         called: The skill that has `words` for its name, if there is one. It comes first, whatever
             the detector thinks of it.
+        reasons: Whether matches say why; without, a detector may answer sooner.
 
     Raises:
         InvalidInput: the words are no text, the limit is no number that is at least 1, or the
             detector returned something else than matches.
     """
     from satchel.detect.answer import only_matches
+    from satchel.detect.composed import order, rank
 
     check_text(words)
     check_limit(limit)
-
-    rank = getattr(detector, "rank", None)
-    given: Any = rank(words, skills, limit) if rank else detector.detect(words, skills)
-    found = only_matches(detector, given)
+    if hasattr(detector, "rank"):
+        found = (rank if reasons else order)(detector, words, skills, limit)
+    else:  # whoever is called may stand far behind in its choice
+        found = only_matches(detector, detector.detect(words, skills))
     if called is not None and (not found or found[0].name != called.name):
         first = next((match for match in found if match.name == called.name), None)
         if first is None:

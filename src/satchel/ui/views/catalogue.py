@@ -115,14 +115,17 @@ def read_amount(text: str) -> int | None:
     """A budget as somebody wrote it; None when the field is empty.
 
     Raises:
-        InvalidInput: it is no whole number.
+        InvalidInput: it is no whole number, or below zero.
     """
     plain = text.strip().replace(",", "").replace("_", "")
     if not plain:
         return None
     if not (plain.isascii() and plain.isdigit()):
         raise InvalidInput(
-            say("A budget is a whole number, and `{text}` is none", text=printable(text)),
+            say(
+                "A budget is a whole number and not below zero, and `{text}` is none",
+                text=printable(text),
+            ),
             say("Write 12000"),
         )
     return int(plain)

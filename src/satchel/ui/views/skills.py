@@ -345,7 +345,7 @@ def _search(
             found.append((item, now))
 
     if not state or state in OFFERED:
-        for match in satchel.search(encodable(words), enough):
+        for match in satchel.search(encodable(words), enough, reasons=False):
             if match.name not in seen:
                 seen.add(match.name)
                 take(match.skill, shelf.state_of(match.skill))
