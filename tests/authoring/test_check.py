@@ -122,3 +122,23 @@ def test_a_verdict_speaks_the_readers_language(tmp_path, monkeypatch):
     (verdict,) = [one for one in report.verdicts if one.state == "fail"]
     assert verdict.message.isascii() is False
     assert verdict.to_dict()["rule"] == "description-verb"
+
+
+@pytest.mark.parametrize(
+    ("words", "says_when"),
+    [
+        ("Use on Fridays.", True),
+        ("Made for the newsletter of every week.", True),
+        ("Runs on demand.", True),
+        ("A useful collection on Rust lifetimes.", False),
+        ("Notes of what our teams use at work.", False),
+    ],
+)
+def test_a_time_says_when_and_a_place_does_not(words, says_when, tmp_path):
+    skill = write_good(tmp_path, "skill", "en")
+    skill.edit(
+        "Use when the user asks for a review, a proofread or feedback on something they wrote.",
+        words,
+        "SKILL.md",
+    )
+    assert ("skill-when" not in _failing(skill.folder)) is says_when

@@ -412,6 +412,7 @@ def test_slips_are_told_in_our_words(words, message, empty):
         ("nothing-here", 2, "INVALID_PARAM"),
         ("list --nothing-here", 2, "INVALID_PARAM"),
         ("goal show nothing-here", 3, "NOT_FOUND"),
+        ("scan nothing-here", 3, "NOT_FOUND"),
     ],
 )
 def test_whoever_asks_for_json_gets_one_failure_of_one_shape(terminal, words, status, code):
@@ -423,3 +424,14 @@ def test_whoever_asks_for_json_gets_one_failure_of_one_shape(terminal, words, st
     assert done.err.startswith(f"error: {error['message']}\n")
     assert terminal.run(*words.split()).out == ""
     assert terminal.run(*words.split(), "--", "--json").out == ""  # that is no option
+
+
+def test_a_format_that_is_json_is_json_as_well(terminal):
+    for words in (("--format", "json"), ("--format=json",)):
+        done = terminal.run("scan", "nothing-here", *words)
+        assert json.loads(done.out)["error"]["code"] == "NOT_FOUND"
+
+
+def test_a_tools_answer_is_an_envelope_also_where_it_failed(terminal):
+    for words in (("load", "nothing-here"), ("read", "nothing-here/x.md")):
+        assert json.loads(terminal.run(*words, "--json").out)["error"]["code"] == "NOT_FOUND"

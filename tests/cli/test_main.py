@@ -15,6 +15,7 @@ import pytest
 
 from satchel import __version__
 from satchel.cli.main import guarded
+from satchel.cli.output import write_json
 from satchel.errors import AccessDenied, MissingExtra, NotFound, SettingsError, SkillBroken
 
 # What a plain `satchel list` must not wait for.
@@ -133,6 +134,41 @@ def test_every_failure_has_its_exit_code(error, status, capsys):
         assert "error: Satchel failed: ValueError: oops\n\nhint: " in err
     else:
         assert err == "error: m\n\nhint: h\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotFound("m", "h"), "NOT_FOUND"),
+        (KeyboardInterrupt(), "STOPPED"),
+        (ValueError("oops"), "INTERNAL_ERROR"),
+    ],
+)
+def test_every_failure_is_told_to_scripts_once_in_each_run(error, code, capsys):
+    def call() -> int:
+        raise error
+
+    for _ in range(2):
+        guarded(call, as_json=True)
+        assert json.loads(capsys.readouterr().out)["error"]["code"] == code
+
+    def answers() -> int:
+        write_json({"done": True})
+        raise error
+
+    guarded(answers, as_json=True)
+    assert json.loads(capsys.readouterr().out) == {"done": True}
+    guarded(call)
+    assert capsys.readouterr().out == ""
+
+
+def test_an_answer_that_cannot_be_written_is_told_as_a_failure(capsys):
+    def call() -> int:
+        write_json({("no", "key"): 1})
+        return 0
+
+    assert guarded(call, as_json=True) == 70
+    assert "TypeError" in json.loads(capsys.readouterr().out)["error"]["message"]
 
 
 @pytest.mark.parametrize("words", [("list",), ("show", "long"), ("list", "--json")])

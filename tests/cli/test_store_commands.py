@@ -168,12 +168,17 @@ def test_what_was_made_is_told_though_it_could_not_be_approved(empty, monkeypatc
         assert "The change was made, but: the book is full" in undone.err
         written = inside("new", "fourth", "--json")
         assert json.loads(written.out)["path"].endswith("/.agents/skills/fourth")
-        assert "The change was made, but: the book is full" in written.err
-        runs = (added, shown, undone, written)
+        again = inside("undo", "--json")
+        assert json.loads(again.out)["skills"] == ["fourth"]
+        for one in (written, again):
+            told = json.loads(one.out)["error"]
+            assert told["message"] == "The change was made, but: the book is full"
+            assert told["message"] in one.err
+        runs = (added, shown, undone, written, again)
         assert {one.status for one in runs} == {Refused.exit_code}
-    inside("undo")
     told = json.loads(inside("undo", "--json").out)
     assert told["skills"] == ["second"]
+    assert "error" not in told
     assert told["notes"] == told["repaired"] == told["trouble"] == []
 
 
@@ -188,7 +193,9 @@ def test_a_lockfile_that_was_written_anew_is_told_though_the_disk_did_not_confir
     status = main.run(["lock", "--rebuild", "--json"])
     said = capsys.readouterr()
     assert status == Refused.exit_code
-    assert json.loads(said.out) == {"kept": [], "lost": ["greet"]}
+    told = json.loads(said.out)
+    assert told.pop("error")["message"] == "The change was made, but"
+    assert told == {"kept": [], "lost": ["greet"]}
     assert "The change was made, but" in said.err
 
 

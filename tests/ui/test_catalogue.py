@@ -81,6 +81,7 @@ def test_the_slider_says_what_happens(many):
 def test_what_makes_no_sense_is_said(visit):
     for query in ("budget=-1", "budget=99999999999", "unit=pounds", "form=yaml", "budget=x"):
         assert visit.get(f"/catalogue?{query}").status_code == 422
+    assert "not below zero, and <code>-5</code> is none" in visit.part("/catalogue?budget=-5").text
 
 
 def test_at_most_two_hundred_names_of_each_kind_are_shown(visit, skill):

@@ -279,6 +279,14 @@ def test_what_was_used_is_counted_and_what_never_fired_is_named(visit, skill):
     assert "beta" not in _part(visit, "use").partition('class="silent"')[2]
 
 
+def test_what_was_used_and_never_offered_is_no_praise_of_the_list(visit, skill):
+    skill("alpha")
+    visit.satchel.tools().call("Skill", {"name": "alpha"})
+    text = _part(visit, "use")
+    assert "none was offered" in text
+    assert "Every skill that was offered was used" not in text
+
+
 def test_offers_count_though_their_names_are_written_once():
     today = date(2026, 3, 31)
     noon = time.mktime((2026, 3, 31, 12, 0, 0, 0, 0, -1))

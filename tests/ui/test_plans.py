@@ -263,7 +263,7 @@ def test_only_what_would_change_is_counted_and_only_what_is_ticked_is_replaced(v
     plan = visit.post(choice, data={"everything": "1"}).headers["location"]
     page = visit.get(plan).text
     assert "Install 2 skills, replace 2?" in page
-    assert "put here by hand, and would be overwritten" in page
+    assert "written here, and would be overwritten" in page
     done = visit.post(f"{plan}/yes", data={"overwrite": ["d"]})
     told = visit.get(done.headers["location"]).text
     assert "Left as it is: <code>c</code>" in told

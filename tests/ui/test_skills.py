@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote, urlencode
 
 import pytest
 
+from satchel.detect import hybrid
 from satchel.errors import NotFound
 from satchel.facade import Satchel
 from satchel.library import Library, Snapshot
@@ -543,3 +544,19 @@ def test_an_address_says_whatever_a_skill_is_called():
     assert path == "/skill"
     assert query == urlencode({"ref": ref, "page": 2})
     assert view.address("/skill", ref="") == "/skill"
+
+
+def test_nobody_looks_for_reasons_that_no_row_shows(visit, skill, monkeypatch):
+    skill("pdf-forms", "Fills in PDF forms. Use when a form is to be filled in.")
+    skill("other", "Something else. Use when asked.", body="A form may be a PDF.")
+    visit.satchel.refresh()
+    reasons = {one.name: one.reason for one in visit.satchel.search("pdf form")}
+    assert "instructions have" in reasons["other"]
+
+    def explain(*_, **__):
+        raise AssertionError("somebody looks for reasons")
+
+    monkeypatch.setattr(hybrid, "explain", explain)
+    found = visit.satchel.search("pdf form", reasons=False)
+    assert {one.name: one.reason for one in found} == dict.fromkeys(reasons, "")
+    assert set(rows(visit.part("/skills?q=pdf+form").text)) >= {"pdf-forms/full", "other/full"}

@@ -13,7 +13,7 @@ from satchel.authoring.sheet import Sheet
 from satchel.skill.interpret import MAX_DESCRIPTION, NAME, slug
 from satchel.skill.load import load_document
 from satchel.skill.tree import skill_file
-from satchel.skill.validate import UNWRITTEN, validate_draft, validate_folder
+from satchel.skill.validate import validate_draft, validate_folder
 
 if TYPE_CHECKING:
     from satchel.authoring.rules import Verdict
@@ -29,13 +29,14 @@ _OWN_BOX = frozenset((
 ))  # fmt: skip
 """Problems that a box of its own tells."""
 _WHEN = re.compile(
-    r"\buse(?:d|ful)?\b[^.]{0,40}\b(?:when|whenever|if|for|to|before|after|during|by|in|on|at|every)\b|"
+    r"\buse(?:d|ful)?\b[^.]{0,40}\b(?:when|whenever|if|for|to|before|after|during|by|in)\b|"
     r"\bwhen(?:ever)?\b|"
     r"\btrigger(?:s|ed)?\b|\binvoke[ds]?\b|\bactivate[ds]?\b|\bapplies\b|\bif (?:the user|you|"
     r"someone|asked)\b|"
     r"\buse (?:this|it|proactively|immediately)\b|\bask(?:s|ed)? (?:for|to|about)\b|\bmentions?\b|"
     r"\bfor (?:any|all|every|tasks?|questions?|projects?|requests?)\b|\bwhile \w+ing\b|"
-    r"\bbefore \w+ing\b|\bafter \w+ing\b|"
+    r"\bbefore \w+ing\b|\bafter \w+ing\b|\b(?:every|each) (?:day|week|month|morning|evening)\b|"
+    r"\bon (?:request|demand|weekdays|weekends|(?:mon|tues|wednes|thurs|fri|satur|sun)days?)\b|"
     r"[时時]|当.{1,60}[，,]|场景|适用|用于|触发|需要|如果用户|场合|とき|際|場合|使用する|"
     r"uti?li[sz]\w+ (?:quand|lorsque|pour)|déclench|cuando|quando|lorsque|wenn",
     re.IGNORECASE,
@@ -49,6 +50,13 @@ _WHEN_ONLY = re.compile(
     re.IGNORECASE,
 )
 """A description that says when, and nothing else."""
+_UNWRITTEN = re.compile(
+    r"[ \t>*#-]*(?:To be written\b|TODO\b(?=:)|TBD\b(?=[.:]|$)|\[TODO[:\]]|Lorem ipsum\b|"
+    r"\[insert [^\]]*\]"
+    r"|Description (?:goes )?here\b|待编写|待补充|在此填写)",
+    re.IGNORECASE,
+)
+"""What a template leaves behind, where a line begins: elsewhere people write about such things."""
 _PERSON = re.compile(
     r"\bI (?:can|will|help|am)\b|\bI'll\b|\bI'm\b|\bmy job\b|\byou can use (?:this|me)\b|"
     r"\blet me\b|我(?:可以|会|能)|我是",
@@ -133,7 +141,7 @@ def _judge_head(sheet: Sheet, document: Document, folder: str) -> None:
     if head is None:
         return
     text, line = head.description, lines.get("description", 0)
-    first = UNWRITTEN.match(text)
+    first = _UNWRITTEN.match(text)
     unwritten = first.group().strip() if first else ""
     found = unwritten or _unwritten(document.body)
     sheet.judge("skill-filled", [(line if unwritten else 0, {"text": found})] if found else [])
@@ -177,6 +185,6 @@ def _unwritten(body: str) -> str:
     for line in body.split("\n"):
         if line.lstrip()[:3] in ("```", "~~~"):
             fenced = not fenced
-        elif not fenced and (found := UNWRITTEN.match(line)):
+        elif not fenced and (found := _UNWRITTEN.match(line)):
             return found.group().strip()
     return ""

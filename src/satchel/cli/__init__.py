@@ -9,3 +9,10 @@ people by `satchel.retelling`.
 
 COMPLETE = "_SATCHEL_COMPLETE"
 """The variable by which a shell asks for completions."""
+
+
+class Run:
+    """What this run has done so far."""
+
+    answered = False
+    """Whether it has printed a value for scripts: they get one, not two."""

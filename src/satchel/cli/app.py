@@ -40,8 +40,7 @@ def _show_version(context: click.Context, _option: click.Parameter, value: bool)
         "satchel --project ~/my-site doctor",
         more=say(
             "The options below may be given before or after the command. Data goes to stdout, "
-            "words for people to stderr. With `--json` a failure is on stdout too, as `error` with "
-            "`code`, `message` and `hint`."
+            "words for people to stderr. With `--json` a failure is on stdout too, as `error`."
         ),
     ),
     epilog=say(

@@ -9,7 +9,7 @@ import click
 
 from satchel._language import LANGUAGES, language, say
 from satchel.authoring.scaffold import COMPILE, KINDS, SYNONYMS
-from satchel.cli.output import one_line, write_json
+from satchel.cli.output import one_line, with_error, write_json
 from satchel.cli.planning import open_store, scope_option
 from satchel.cli.session import command, short_path
 from satchel.cli.values import AnyPath, OneOf
@@ -92,25 +92,28 @@ def new(
         folder = write_into(made, os.path.abspath(os.path.expanduser(into)))
     else:
         folder, trouble = _into_the_store(session, made, everywhere=everywhere)
-    _tell_made(session, name, made, folder, own=into is None, as_json=as_json)
+    if as_json:
+        _write_made(made, folder, trouble)
+    else:
+        _tell_made(session, name, made, folder, own=into is None)
     if trouble is not None:
         raise trouble
     return 0
 
 
-def _tell_made(
-    session: Session, name: str, made: Scaffold, folder: str, *, own: bool, as_json: bool
-) -> None:
-    if as_json:
-        write_json({
-            "name": made.id,
-            "kind": made.kind,
-            "tool": made.tool or None,
-            "path": folder,
-            "files": sorted(made.files),
-            "missing": made.missing or None,
-        })  # fmt: skip
-        return
+def _write_made(made: Scaffold, folder: str, failed: Incomplete | None) -> None:
+    told = {
+        "name": made.id,
+        "kind": made.kind,
+        "tool": made.tool or None,
+        "path": folder,
+        "files": sorted(made.files),
+        "missing": made.missing or None,
+    }
+    write_json(with_error(told, failed))
+
+
+def _tell_made(session: Session, name: str, made: Scaffold, folder: str, *, own: bool) -> None:
     session.out.data(folder)
     if made.id != name:
         session.err.line(say("The name became `{name}`", name=made.id), "yellow")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from satchel._language import say
-from satchel.cli.output import write_json
+from satchel.cli.output import told_error, write_json
 from satchel.errors import InternalError, SatchelError
 
 if TYPE_CHECKING:
@@ -83,10 +83,8 @@ def _complete(exc: SatchelError, options: dict[str, Any]) -> None:
 
 
 def _told_failure(exc: Exception) -> dict[str, str]:
-    from satchel.retelling import retell
-
     if isinstance(exc, SatchelError):
-        return {"code": exc.code, "message": retell(exc.message), "hint": retell(exc.hint)}
+        return told_error(exc)
     return {
         "code": InternalError.code,
         "message": say("Satchel failed: {reason}", reason=f"{type(exc).__name__}: {exc}"),

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 
-from satchel.cli import COMPLETE
+from satchel.cli import COMPLETE, Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def run(words: Sequence[str]) -> int:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
-    as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
+    options = words[: words.index("--")] if "--" in words else words
+    as_json = "--json" in options or "--format json" in " ".join(options).replace("=", " ")
     if words == ["--version"]:
         return guarded(_version)
     plain = bool(words) and words[0] == "list" and _FAST_OPTIONS.issuperset(words[1:])
@@ -74,17 +75,17 @@ def guarded(call: Callable[[], int], *, as_json: bool = False) -> int:
     """
     from satchel.errors import SatchelError
 
+    Run.answered = False
     try:
         status = call()
         sys.stdout.flush()
         return status
     except SatchelError as exc:
-        from satchel.cli.output import complain
-        from satchel.retelling import retell
+        from satchel.cli.output import complain, told_error
 
-        message, hint = retell(exc.message), retell(exc.hint)
-        _leave(exc.code, message, hint, as_json=as_json)
-        complain(message, hint)
+        told = told_error(exc)
+        _leave(told, as_json=as_json)
+        complain(told["message"], told["hint"])
         return exc.exit_code
     except BrokenPipeError:
         # The reader has seen enough, as `head` does. Python would complain once more at exit.
@@ -93,18 +94,25 @@ def guarded(call: Callable[[], int], *, as_json: bool = False) -> int:
     except KeyboardInterrupt:
         if sys.stderr.isatty():
             sys.stderr.write("\n")  # the shell's next line begins on a line of its own
+        _leave(_stopped(), as_json=as_json)
         return 130
     except Exception as exc:  # noqa: BLE001 - the border: nothing leaves as a bare traceback
         return _bug(exc, as_json=as_json)
 
 
-def _leave(code: str, message: str, hint: str, *, as_json: bool) -> None:
-    """What was printed before an error comes before it; then the error, for a script."""
-    from satchel.cli.output import has_answered, write_json
+def _stopped() -> dict[str, str]:
+    from satchel._language import say
 
+    return {"code": "STOPPED", "message": say("Stopped"), "hint": ""}
+
+
+def _leave(error: dict[str, str], *, as_json: bool) -> None:
+    """What was printed before an error comes before it; then the error, for a script."""
     try:
-        if as_json and not has_answered():
-            write_json({"error": {"code": code, "message": message, "hint": hint}})
+        if as_json and not Run.answered:
+            from satchel.cli.output import write_json
+
+            write_json({"error": error})
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -120,7 +128,8 @@ def _bug(exc: Exception, *, as_json: bool) -> int:
 
     message = say("Satchel failed: {reason}", reason=f"{type(exc).__name__}: {exc}")
     hint = say("This is a bug in Satchel: please report it with the lines above")
-    _leave(InternalError.code, message, hint, as_json=as_json)
+    told = {"code": InternalError.code, "message": message, "hint": hint}
+    _leave(told, as_json=as_json)
     sys.stderr.write(clean("".join(traceback.format_exception(exc))))
     complain(message, hint)
     return InternalError.exit_code

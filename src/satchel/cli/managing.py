@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from satchel._language import listed, say
-from satchel.cli.output import one_line, write_json
+from satchel.cli.output import one_line, with_error, write_json
 from satchel.cli.planning import decide_options, open_store, scope_option, settle, tell_repairs
 from satchel.cli.session import command, complete_names
 from satchel.errors import Incomplete, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from satchel.cli.session import Session
     from satchel.store.history import Entry, Undone
@@ -119,19 +119,26 @@ def undo(session: Session, everywhere: bool, redo: bool, listing: bool, as_json:
         from satchel.store.history import Undone
 
         if isinstance(exc.receipt, Undone):  # it was made: that is told first
-            _tell_undone(session, exc.receipt, redo=redo, as_json=as_json)
+            _tell_undone(session, exc.receipt, redo=redo, as_json=as_json, failed=exc)
         raise
     _tell_undone(session, done, redo=redo, as_json=as_json)
     return 0
 
 
-def _tell_undone(session: Session, done: Undone, *, redo: bool, as_json: bool) -> None:
+def _tell_undone(
+    session: Session,
+    done: Undone,
+    *,
+    redo: bool,
+    as_json: bool,
+    failed: Incomplete | None = None,
+) -> None:
     if as_json:
         word = "redone" if redo else "undone"
         told = {"notes": list(done.notes), "repaired": list(done.repaired)}
         trouble = [line for line in done.trouble if line]
         made = {word: done.op, "skills": list(done.ids), "number": done.number}
-        write_json({**made, **told, "trouble": trouble})
+        write_json(with_error({**made, **told, "trouble": trouble}, failed))
         return
     tell_repairs(session, done.repaired)
     names = listed(f"`{one_line(item)}`" for item in done.ids)
@@ -155,18 +162,28 @@ def _list_history(session: Session, entries: Sequence[Entry], *, as_json: bool) 
         session.err.line(say("Nothing was changed here yet"))
         return 0
     rows = [
-        [
-            str(entry.number),
-            _when(entry.time),
-            entry.op,
-            say("yes") if entry.state == "done" else say("no"),
-            one_line(entry.summary),
-        ]
-        for entry in entries
+        [str(entry.number), _when(entry.time), entry.op, became, one_line(entry.summary)]
+        for entry, became in zip(entries, _became(entries), strict=True)
     ]
-    head = ["", say("when"), say("what"), say("can be undone"), say("which")]
+    head = ["", say("when"), say("what"), say("state"), say("which")]
     session.out.table(head, rows, [["dim", "dim", "bold"] for _ in rows])
     return 0
+
+
+def _became(entries: Sequence[Entry]) -> Iterator[str]:
+    """What became of each change, the newest first; one step back or forward is next."""
+    words = {
+        "done": say("done"),
+        "undone": say("taken back"),
+        "past": say("over"),
+        "damaged": say("damaged"),
+    }
+    steps = {"done": say("undo is next"), "undone": say("redo is next")}
+    for entry in entries:
+        step = steps.pop(entry.state, "")
+        # What was rebuilt is not taken back, and stands before all that is older.
+        told = step if entry.op != "rebuild" else ""
+        yield f"{words[entry.state]}{say(': ')}{told}" if told else words[entry.state]
 
 
 def _when(time: str) -> str:

@@ -11,11 +11,14 @@ import os
 import sys
 
 from satchel._language import say
+from satchel.cli import Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any, TextIO
+
+    from satchel.errors import SatchelError
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _LAST = 16
@@ -269,21 +272,11 @@ def _is_terminal(stream: TextIO) -> bool:
         return False
 
 
-_answered = False
-
-
-def has_answered() -> bool:
-    """Whether this run has printed a value for scripts: it gets one, not two."""
-    return _answered
-
-
 def write_json(value: Any) -> None:
     """Print a value as JSON; characters that command terminals are written as escapes."""
-    global _answered  # noqa: PLW0603 - stdout is one as well
     import json
     import re
 
-    _answered = True
     text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
     # They can only stand inside strings, where an escape means the same.
     unsafe = re.compile(
@@ -291,6 +284,19 @@ def write_json(value: Any) -> None:
     )
     text = unsafe.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
     sys.stdout.write(text + "\n")
+    Run.answered = True
+
+
+def told_error(exc: SatchelError) -> dict[str, str]:
+    """A failure for scripts, in the words that people get."""
+    from satchel.retelling import retell
+
+    return {"code": exc.code, "message": retell(exc.message), "hint": retell(exc.hint)}
+
+
+def with_error(made: dict[str, Any], failed: SatchelError | None) -> dict[str, Any]:
+    """What was made, for scripts, and what of it failed."""
+    return made if failed is None else {**made, "error": told_error(failed)}
 
 
 def complain(message: str, hint: str = "", colour: bool | None = None) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from satchel._language import listed, say
-from satchel.cli.output import SEVERITIES, one_line, write_json
+from satchel.cli.output import SEVERITIES, one_line, told_error, write_json
 from satchel.cli.session import yes_or_no
 from satchel.errors import Incomplete, Refused, SatchelError
 from satchel.store.plan_words import power_words, verdict_words
@@ -95,8 +95,7 @@ def settle(
         receipt = made if isinstance(made, Receipt) else None
         if as_json:
             # A script gets the findings and the reason, not only an exit code.
-            error = {"code": exc.code, "message": exc.message, "hint": exc.hint}
-            write_json({**plan.to_dict(), **_made(receipt), "error": error})
+            write_json({**plan.to_dict(), **_made(receipt), "error": told_error(exc)})
         elif receipt is not None:
             tell_receipt(session, plan, receipt)
         raise

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from satchel._language import listed, say
-from satchel.cli.output import one_line, write_json
+from satchel.cli.output import one_line, with_error, write_json
 from satchel.cli.planning import RISK, decide_options, open_store, scope_option, settle
 from satchel.cli.session import command, complete_names, short_path
 from satchel.cli.values import AnyPath
@@ -167,9 +167,8 @@ def lock(
         try:
             _tell_rebuilt(session, *store.rebuild_lock(), as_json=as_json)
         except Incomplete as exc:
-            _tell_rebuilt(
-                session, *cast("tuple[list[str], list[str]]", exc.receipt), as_json=as_json
-            )
+            kept, lost = cast("tuple[list[str], list[str]]", exc.receipt)
+            _tell_rebuilt(session, kept, lost, as_json=as_json, failed=exc)
             raise
         return 0
     with store.plan_lock(names) as plan:
@@ -184,10 +183,15 @@ def lock(
 
 
 def _tell_rebuilt(
-    session: Session, kept: Sequence[str], lost: Sequence[str], *, as_json: bool
+    session: Session,
+    kept: Sequence[str],
+    lost: Sequence[str],
+    *,
+    as_json: bool,
+    failed: Incomplete | None = None,
 ) -> None:
     if as_json:
-        write_json({"kept": list(kept), "lost": list(lost)})
+        write_json(with_error({"kept": list(kept), "lost": list(lost)}, failed))
         return
     err = session.err
     err.line(say("The lockfile was written anew: {count} entries kept", count=len(kept)))

@@ -182,10 +182,23 @@ def rank(detector: Detector, goal_text: str, skills: Sequence[Skill], limit: int
 
 def order(detector: Detector, goal_text: str, skills: Sequence[Skill], limit: int) -> list[Match]:
     """The same without reasons, where a detector can spare itself the look for them."""
-    orders = getattr(detector, "order", None)
-    if orders is None:
+    if not _orders_as_it_ranks(type(detector)):
         return rank(detector, goal_text, skills, limit)
-    return only_matches(detector, orders(goal_text, skills, limit))
+    orders: Any = detector
+    return only_matches(detector, orders.order(goal_text, skills, limit))
+
+
+def _orders_as_it_ranks(kind: type) -> bool:
+    """Whether a class has an `order` that belongs to its `rank`.
+
+    One that was made of ours may have a `rank` of its own above our `order`: its word counts.
+    """
+    for one in kind.__mro__:
+        if "order" in one.__dict__:
+            return callable(one.__dict__["order"]) and hasattr(kind, "rank")
+        if "rank" in one.__dict__:
+            return False
+    return False
 
 
 def put_last(found: list[Match], names: Iterable[str]) -> list[Match]:

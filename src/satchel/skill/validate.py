@@ -25,15 +25,13 @@ if TYPE_CHECKING:
     from satchel.skill.model import Document, Skill
 
 MAX_COMPATIBILITY = 500
-UNWRITTEN = re.compile(
-    r"[ \t>*#-]*(?:To be written\b|TODO\b(?=:)|TBD\b(?=[.:]|$)|\[TODO[:\]]|Lorem ipsum\b|"
-    r"\[insert [^\]]*\]"
-    r"|Description (?:goes )?here\b|待编写|待补充|在此填写)",
-    re.IGNORECASE,
-)
-"""What a template leaves behind, where a line begins: elsewhere people write about such things."""
 _LONG_BODY = 500
 _TAG = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>")
+_LEFT = re.compile(
+    r"\s*(?:To be written\b|(?:TODO|TBD)(?=[.:]|\s*$)|\[TODO[:\]]|\[insert [^\]]*\]\s*$|"
+    r"Lorem ipsum dolor\b|Description (?:goes )?here\W*$|待编写|待补充|在此填写)"
+)
+"""What a template leaves in place of a description; a skill may well be about such things."""
 _RESERVED = ("anthropic", "claude")
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _LINK = re.compile(r"""\]\(\s*<?([^()<>\s]{1,400})>?(?:\s+["'][^()]*)?\)""")
@@ -247,7 +245,7 @@ def check(document: Document) -> list[Problem]:
                 found.append(Problem("unknown-field", line=line, values={"key": key}))
         else:
             found += _check_field(field, value, line)
-    if UNWRITTEN.match(document.head.description):
+    if _LEFT.match(document.head.description):
         found.append(Problem("description-unwritten", line=lines.get("description", 0)))
     tag = _TAG.search(document.head.description)
     if tag:

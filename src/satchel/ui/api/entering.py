@@ -16,7 +16,7 @@ router = APIRouter(prefix="/api", tags=["session"])
 
 @router.post("/enter", responses=errors(413))
 def enter(request: Request, response: Response, asked: Entering) -> Entered:
-    """Come in. The answer sets the cookie; `csrf` goes with everything that changes something."""
+    """Sign in. The answer sets the cookie; `csrf` goes with everything that changes something."""
     access = house_of(request).access
     opened = None
     if access.by_password and asked.password:

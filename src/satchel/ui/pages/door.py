@@ -175,7 +175,7 @@ async def too_late(request: Request) -> Response:
         return await _of_another(request)
     words = say("Nobody is signed in any more, and nothing was changed")
     if "hx-request" in request.headers:
-        hint = say("Come in with another tab, then try it again here: what you typed is still here")
+        hint = say("Sign in with another tab, then try it again here: what you typed is still here")
         return answer_failure(request, Failure(401, "SIGNED_OUT", words, hint))
     return _shut(request, words, 401, await _typed(request))
 

@@ -339,7 +339,7 @@ def _warning(plan: Plan, step: Step) -> str:
         return say("`{name}` is there already, with edits of yours that would be overwritten",
                    name=step.id)  # fmt: skip
     if step.before is None:
-        return say("`{name}` is there already, put here by hand, and would be overwritten",
+        return say("`{name}` is there already, written here, and would be overwritten",
                    name=step.id)  # fmt: skip
     return say("`{name}` is there already and would be overwritten", name=step.id)
 

@@ -186,7 +186,7 @@ def edited_since(satchel: Satchel, skill: Skill) -> bool:
 
 def _source(one: Locked) -> str:
     if one.entry is None:
-        return say("put here by hand")
+        return say("written here")
     place = one.entry.place
     at = place.commit[:12] or place.ref
     path = f":{place.path}" if place.path else ""
