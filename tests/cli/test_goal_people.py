@@ -13,7 +13,7 @@ from postgres import Postgres
 from satchel.cli.goal_failures import with_options
 from typing_at import Typing
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(240)
 ENGINES = ["local", "dbos"]
 ASK = """\
 goal: Ask somebody

@@ -18,9 +18,10 @@ def test_a_first_skill_is_written_listed_and_loaded(empty):
     made = json.loads(empty.run("init", "release-notes", "--json").out)
     assert made["name"] == "release-notes"
     assert "greet" not in empty.run("show", "release-notes").out
-    for strict in ((), ("--strict",)):
+    for strict, words in (((), "1 warning"), (("--strict",), "no problems")):
         checked = empty.run("validate", made["path"], *strict)
-        assert (checked.status, checked.err) == (0, "1 file checked: no problems\n")
+        assert (checked.status, checked.err) == (0, f"1 file checked: {words}\n")
+        assert ("description-unwritten" in checked.out) is (not strict)
     assert empty.run("init", "release-notes").status == 2
 
 
