@@ -1,7 +1,8 @@
 """A real PostgreSQL on a free loopback port, for tests and benchmarks of what shares a database.
 
 The server refuses to run as root; then an ordinary user runs it. It writes to the disk as it does
-in earnest (`fsync` on), unless somebody measures something else.
+in earnest, unless it is told not to wait for it (`fsync=False`): only a machine that loses its
+power would lose something by that, and no test takes its power.
 """
 
 from __future__ import annotations

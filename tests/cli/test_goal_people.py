@@ -128,7 +128,7 @@ def test_ctrl_c_before_several_are_removed(place, engine):
 
 
 def test_who_only_follows_is_told_that_workers_go_on(place):
-    with Postgres() as postgres:
+    with Postgres(fsync=False) as postgres:
         known = {"SATCHEL_DATABASE": postgres.database()}
         with typed(place, "goal", "run", "ask.yaml", "--id", "p", "--engine", "dbos",
                    **known) as typing:  # fmt: skip

@@ -117,7 +117,7 @@ def test_a_worker_is_named_with_what_the_plan_needs(weekly):
 
 def test_a_goal_that_failed_for_want_of_a_word_says_so_when_looked_at(weekly):
     weekly.write(save=SAVE)
-    with Postgres() as postgres:
+    with Postgres(fsync=False) as postgres:
         env = {"SATCHEL_ENGINE": "dbos", "SATCHEL_DATABASE": postgres.database()}
         worker = weekly.worker("--engine", "dbos", **env)
         done = weekly("goal", "run", "save.yaml", "--id", "s", "--detach", **env)

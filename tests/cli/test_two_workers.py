@@ -34,7 +34,7 @@ def slow(request):
 def test_two_workers_keep_to_the_limit_of_a_provider(empty, warm, database):
     (empty.project / "plan.yaml").write_text(PLAN, "utf-8")
     limits = {"anthropic": {"per_second": PER_SECOND, "at_once": AT_ONCE}}
-    with Postgres() as postgres, ModelServer(slow) as server:
+    with Postgres(fsync=False) as postgres, ModelServer(slow) as server:
         where = (
             postgres.database()
             if database == "postgres"

@@ -40,7 +40,7 @@ def dbos_on_sqlite(services: ExitStack, folder: str) -> Setup:
 
 def dbos_on_postgresql(services: ExitStack, folder: str) -> Setup:
     try:
-        server = services.enter_context(Postgres())
+        server = services.enter_context(Postgres(fsync=False))
     except NoPostgres as exc:
         pytest.skip(str(exc))
     return _dbos(server.database())

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.timeout(60)
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
     try:
-        with Postgres() as running:
+        with Postgres(fsync=False) as running:
             yield running
     except NoPostgres as exc:
         pytest.skip(str(exc))

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from contextlib import closing
@@ -28,6 +29,7 @@ from satchel.goals.limits.shared_postgres import PostgresLimiter
 from satchel.goals.limits.shared_sqlite import home
 from satchel.goals.model import Done, Goal, Plan, Retry, Step
 from satchel.goals.refusals import failed, for_driver, refusal, without_password
+from satchel.goals.write_ahead import write_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +43,7 @@ TESTS = os.path.dirname(os.path.dirname(HERE))
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
     try:
-        with Postgres() as running:
+        with Postgres(fsync=False) as running:
             yield running
     except NoPostgres as exc:
         pytest.skip(str(exc))
@@ -85,6 +87,34 @@ def test_two_processes_never_exceed_five_a_second_and_three_at_once(
         assert provider.most <= 3
         # It is a limit and not a standstill: 5 in 1.25 seconds, and places are soon free.
         assert max(provider.arrivals) - min(provider.arrivals) < 24 / 5 * 1.25 * 3
+
+
+def test_who_begins_while_another_writes_waits_for_it(tmp_path: Path) -> None:
+    """Of two workers that begin together one found the file locked, and failed."""
+    path = str(tmp_path / "limits.db")
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("CREATE TABLE theirs (x)")
+        other.execute("BEGIN IMMEDIATE")
+        done = threading.Timer(0.3, lambda: other.execute("COMMIT"))
+        done.start()
+        began = time.monotonic()
+        with closing(sqlite3.connect(path, isolation_level=None)) as mine:
+            write_ahead(mine)
+            assert mine.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        done.join()
+        assert time.monotonic() - began >= 0.3
+
+
+def test_who_never_ends_writing_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    path = str(tmp_path / "limits.db")
+    with (
+        closing(sqlite3.connect(path, isolation_level=None)) as other,
+        closing(sqlite3.connect(path, isolation_level=None)) as mine,
+    ):
+        other.execute("CREATE TABLE theirs (x)")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            write_ahead(mine, seconds=0.2)
 
 
 @pytest.mark.timeout(60)

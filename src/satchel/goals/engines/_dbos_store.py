@@ -317,11 +317,13 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     """What every connection to a file needs, those of DBOS too."""
     import sqlite3
 
+    from satchel.goals.write_ahead import write_ahead
+
     connection.isolation_level = "IMMEDIATE"
     connection.execute("PRAGMA busy_timeout=30000")
     connection.execute("PRAGMA foreign_keys=ON")
     # Who reads does not stop who writes, and a commit is one write to the disk.
-    connection.execute("PRAGMA journal_mode=WAL")
+    write_ahead(connection)
     if sqlite3.sqlite_version_info < (3, 42):
         # From Python 3.12 on DBOS asks for `unixepoch('subsec')`, which is nothing before 3.42.
         connection.create_function("unixepoch", 1, _seconds)

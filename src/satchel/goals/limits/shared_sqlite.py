@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from satchel._fs import make_private
 from satchel.goals.limits.base import MARGIN
 from satchel.goals.limits.shared import FULL, SharedLimiter
+from satchel.goals.write_ahead import write_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -61,7 +62,7 @@ class _Ledger:
             path, timeout=30, isolation_level=None, check_same_thread=False
         )
         # A power cut may take the last second with it: then nothing is under way either.
-        self._file.execute("PRAGMA journal_mode=WAL")
+        write_ahead(self._file)
         self._file.execute("PRAGMA synchronous=OFF")
         self._file.executescript(_TABLES)
         columns = {row[1] for row in self._file.execute("PRAGMA table_info(places)")}
