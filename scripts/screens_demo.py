@@ -282,7 +282,7 @@ class Demo:
         for day in range(21):
             at = noon - (20 - day) * DAY
             digest = f"demo-{day}"
-            offer = {"kind": "offered", "digest": digest, "listed": names, "shortened": [],
+            offer = {"kind": "offered", "digest": digest, "full": names, "shortened": [],
                      "named": [], "left_out": 0, "size": 2_210}  # fmt: skip
             rows.append({"t": at, **offer})
             for place, (name, times) in enumerate(loads.items()):
@@ -291,7 +291,7 @@ class Demo:
                                  "detector": "keyword", "goal": f"about {name}"})  # fmt: skip
                     rows.append({"t": at + 90, "kind": "loaded", "skills": [name], "size": 640})
         rows.append({"t": noon - DAY, "kind": "ran", "skills": ["weather"], "tool": "weather_today",
-                     "ok": True, "seconds": 0.2})  # fmt: skip
+                     "ok": True, "ended": "well", "seconds": 0.2})  # fmt: skip
         path = os.path.join(self.server.env["SATCHEL_HOME"], "state", "trace.jsonl")
         lines = [json.dumps({**row, "project": self.project}) for row in rows]
         self._write(path, "\n".join(lines) + "\n")

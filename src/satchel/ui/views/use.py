@@ -279,7 +279,7 @@ def _verdict(tally: Tally, happened: int, silent: int) -> tuple[str, str]:
             else say("{count} skills were offered and never used", count=f"{silent:,}")
         )
         return "warn", words
-    if not tally.offers:
+    if not tally.offered:
         return "none", say("Skills were used in the last {days} days; none was offered", days=DAYS)
     return "good", say("Every skill that was offered was used")
 
