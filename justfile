@@ -11,9 +11,13 @@ default:
 # Everything that is quick: lint, types, contracts, gates, reference, docs, tests
 check: lint reference-check docs test
 
-# Everything that CI does, in fresh environments and on two Pythons
+# Everything that CI does, in fresh environments and on two Pythons: 20 minutes on two cores
 ci:
     .ci/run
+
+# The same tests at full size, with coverage: before a release
+soak:
+    .ci/soak
 
 # Style, types, import contracts and file gates
 lint:

@@ -44,20 +44,23 @@ def _modules() -> list[str]:
     return ["satchel", *(name for name in names if ".system_skills" not in name)]
 
 
-@pytest.mark.parametrize("path", _sources(), ids=lambda path: os.path.relpath(path, SRC))
-def test_every_module_says_what_it_is_for(path):
-    with open(path, encoding="utf-8") as file:
-        words = ast.get_docstring(ast.parse(file.read()))
-    assert words, "the file has no docstring"
-    assert len(words.splitlines()[0]) > 10
+def test_every_module_has_a_docstring():
+    short: list[str] = []
+    for path in _sources():
+        with open(path, encoding="utf-8") as file:
+            words = ast.get_docstring(ast.parse(file.read())) or ""
+        if len(words.partition("\n")[0]) <= 10:
+            short.append(os.path.relpath(path, SRC))
+    assert short == []
 
 
-@pytest.mark.parametrize("name", _modules())
-def test_every_exported_name_exists(name):
-    module = importlib.import_module(name)
-    exported = list(getattr(module, "__all__", []))
-    assert len(set(exported)) == len(exported)
-    missing = [word for word in exported if not hasattr(module, word)]
+def test_every_module_is_imported_and_every_exported_name_exists():
+    missing: list[str] = []
+    for name in _modules():
+        module = importlib.import_module(name)
+        exported = list(getattr(module, "__all__", []))
+        assert len(set(exported)) == len(exported), name
+        missing += [f"{name}.{word}" for word in exported if not hasattr(module, word)]
     assert missing == []
 
 
@@ -113,27 +116,17 @@ def _commands(
             yield from _commands(found, child, context)
 
 
-def _paths() -> list[str]:
-    return [context.command_path for context, _ in _commands(cli, "satchel")]
+def test_every_command_has_help_with_an_example():
+    for context, command in _commands(cli, "satchel"):
+        assert command.help, f"`{context.command_path}` has no help"
+        examples = command.get_help(context).partition("Example")[2]
+        assert context.command_path in examples
 
 
-@pytest.mark.parametrize("path", _paths())
-def test_every_command_has_help_with_an_example(path):
-    context, command = next(
-        pair for pair in _commands(cli, "satchel") if pair[0].command_path == path
-    )
-    words = command.get_help(context)
-    assert command.help, "the command has no help"
-    assert "Example" in words
-    examples = words.partition("Example")[2]
-    assert context.command_path in examples
-
-
-@pytest.mark.parametrize("path", _paths())
-def test_every_option_says_what_it_does(path):
-    _, command = next(pair for pair in _commands(cli, "satchel") if pair[0].command_path == path)
+def test_every_option_has_help():
     silent = [
-        option.name
+        f"{context.command_path} {option.name}"
+        for context, command in _commands(cli, "satchel")
         for option in command.params
         if isinstance(option, click.Option) and not option.hidden and not option.help
     ]
@@ -141,17 +134,6 @@ def test_every_option_says_what_it_does(path):
 
 
 # --- documentation ------------------------------------------------------------------------
-
-
-@pytest.mark.timeout(60)
-def test_the_generated_reference_matches_the_code():
-    done = subprocess.run(
-        [sys.executable, os.path.join(ROOT, "scripts", "reference.py"), "--check"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_every_requirement_is_proven_or_open():
@@ -173,10 +155,6 @@ def test_every_fragment_of_the_changelog_has_a_known_kind():
 
 
 # --- files --------------------------------------------------------------------------------
-
-
-def test_the_gates_are_closed():
-    assert [str(finding) for finding in gates.check_all(ROOT)] == []
 
 
 def test_the_length_gate_sees_a_long_file():
@@ -219,7 +197,7 @@ def test_a_skip_fails_on_ci_and_only_there(ci, status, tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
         cwd=tmp_path,
-        env={**os.environ, "CI": ci},
+        env={**os.environ, "CI": ci, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -6,8 +6,11 @@ import base64
 import json
 import lzma
 import os
+import tarfile
 
 import pytest
+
+from sizes import sample
 
 
 def rows(path: str) -> list[dict]:
@@ -27,11 +30,26 @@ def broken_heads(shared) -> list[tuple[dict, bytes]]:
 
 @pytest.fixture(scope="session")
 def raw_frontmatters(shared) -> list[dict]:
-    """39,996 frontmatters exactly as their authors wrote them."""
-    return rows(os.path.join(shared, "corpus", "raw-frontmatter.jsonl.xz"))
+    """Frontmatters exactly as their authors wrote them: 39,996 in soak, a tenth in CI."""
+    found = rows(os.path.join(shared, "corpus", "raw-frontmatter.jsonl.xz"))
+    assert len(found) == 39_996
+    return list(sample(found, 10))
 
 
 @pytest.fixture(scope="session")
 def real_skills(shared) -> list[dict]:
     """69,568 real names and descriptions."""
     return rows(os.path.join(shared, "corpus", "skills.jsonl.xz"))
+
+
+@pytest.fixture(scope="session")
+def whole_skills(shared, tmp_path_factory) -> str:
+    """A folder of whole skills from real repositories: 2,000 in soak, a fifth in CI."""
+    folder = str(tmp_path_factory.mktemp("sample"))
+    with tarfile.open(os.path.join(shared, "corpus", "skills-sample.tar.xz")) as archive:
+        members = [one for one in archive.getmembers() if one.name.count("/") >= 2]
+        names = sorted({"/".join(one.name.split("/")[:3]) for one in members})
+        chosen = set(sample(names, 5))
+        members = [one for one in members if "/".join(one.name.split("/")[:3]) in chosen]
+        archive.extractall(folder, members, filter="data")
+    return os.path.join(folder, "skills-sample")

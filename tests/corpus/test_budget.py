@@ -15,13 +15,14 @@ from corpus.write_out import pick, write_out
 from satchel.catalogue import Budget, build_catalogue
 from satchel.catalogue.escape import clean
 from satchel.library import Library
+from sizes import sized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from satchel.library import Snapshot
 
-SIZES = [10, 100, 1_000, 10_000, 69_568]
+SIZES = sized([10, 1_000, 4_000], [10, 100, 1_000, 10_000, 69_568])
 FORMS = ["xml", "markdown", "json"]
 BUDGETS = [
     0,

@@ -9,6 +9,7 @@ import yaml
 
 from satchel.skill.head import quick_head
 from satchel.skill.load import parse_document, read_head
+from sizes import sample, sized
 
 pytestmark = pytest.mark.timeout(300)
 STAMP = (0, 0, 0)
@@ -43,7 +44,7 @@ def test_every_field_equals_pyyaml_wherever_pyyaml_parses(raw_frontmatters):
             ours = document.fields[key if isinstance(key, str) else str(key)]
             assert ours == value, (row["id"], key)
             assert type(ours) is type(value), (row["id"], key)
-    assert sum(outcome.values()) + 2 >= len(raw_frontmatters) == 39_996
+    assert sum(outcome.values()) + 2 >= len(raw_frontmatters)
     assert outcome["refused"] <= 5, outcome
 
 
@@ -56,7 +57,7 @@ def test_the_fast_path_agrees_with_the_parser(raw_frontmatters):
             quick += 1
             slow, _ = read_head(data, row["dir_name"], "SKILL.md", STAMP)
             assert fast == slow, row["id"]
-    assert quick > 10_000  # else this test shows little
+    assert quick > len(raw_frontmatters) / 4  # else this test shows little
 
 
 def test_scan_and_document_agree(raw_frontmatters):
@@ -72,7 +73,7 @@ def test_scan_and_document_agree(raw_frontmatters):
 def test_an_unquoted_description_comes_back(real_skills):
     """Unquote a valid description: YAML breaks, and we still give it back as it was."""
     kept = total = 0
-    for row in real_skills:
+    for row in sample(real_skills, 10):
         text = " ".join(row["description"].split())
         if not text:
             continue
@@ -80,5 +81,5 @@ def test_an_unquoted_description_comes_back(real_skills):
         data = f"---\nname: x\ndescription: {text}\nlicense: MIT\n---\n\nbody\n"
         head, _ = read_head(data.encode("utf-8", "replace"), "x", "SKILL.md", STAMP)
         kept += head is not None and head.description == text
-    assert total > 69_000
+    assert total > sized(6_900, 69_000)
     assert kept / total >= 0.998, kept / total

