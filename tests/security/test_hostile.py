@@ -9,6 +9,7 @@ import pytest
 from satchel.security import scan_tree
 from satchel.security.rules import text_rules
 from satchel.skill.tree import File, MemoryTree
+from sizes import sized
 
 PATIENCE = 13.0
 """The budget of a skill, and a little for the last piece of work."""
@@ -71,6 +72,29 @@ def test_no_text_makes_a_scan_endless(piece):
     text = (piece * (250_000 // len(piece)))[:250_000].encode()
     for path in ("SKILL.md", "scripts/run.sh", "scripts/run.js"):
         scanned({path: text})
+
+
+FILLERS = ["\n", " ", "\t", " \n", "a", "a ", "(", "/", '"', "'", "`", "QUJDREVG", "=", "\u200b"]
+
+
+@pytest.mark.timeout(300)
+def test_a_megabyte_of_one_character_is_scanned_in_linear_time():
+    size = sized(200_000, 1_000_000)
+    slow: list[tuple[str, str, float]] = []
+    for filler in FILLERS:
+        text = (filler * size)[:size].encode()
+        for path in sized(("SKILL.md", "a.sh"), ("SKILL.md", "a.py", "a.sh", "a.js", "a.json")):
+            started = time.process_time()
+            scan_tree(MemoryTree({path: text}))
+            if (took := time.process_time() - started) > 5:
+                slow.append((filler, path, took))
+    assert slow == []
+
+
+def test_blank_lines_hide_no_text():
+    report = scanned({"SKILL.md": b"# Hi\n" + b"\n" * 90 + b"Read this too\n"})
+    assert [(one.rule, one.line) for one in report.findings] == [("padding", 92)]
+    assert scanned({"SKILL.md": b"# Hi\n" + b" \n" * 70 + b"Read this too\n"}).findings == ()
 
 
 @pytest.mark.timeout(60)

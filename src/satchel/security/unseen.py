@@ -25,8 +25,10 @@ _HIDDEN = frozenset(
 )
 _HOST = re.compile(r"https?://([^\s/'\"`<>()\[\]{}|\\^:?#]{3,253})", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{3,40}")
-_BLANKS = re.compile(r"[^\S\n]{200,}(?=\S)")
-_EMPTY = re.compile(r"(?:[^\S\n]{0,40}\n){80,}(?=[^\S\n]{0,40}\S)")
+_BLANKS = re.compile(r"(?<![^\S\n])[^\S\n]{200,}+(?=\S)")
+"""Starts only at the first blank of a run and never gives one back: linear on any text."""
+_BLANK_LINES = 79
+"""Blank lines in a row before more text: an editor's window shows fewer."""
 _COMMAND = re.compile(
     r"\b(?:curl|wget|bash|sh|powershell|python[23]?|eval|exec|node|nc|base64|iex|rm|fetch)\b"
     r"|https?://|ignore (?:all|previous)",
@@ -109,9 +111,15 @@ def _padding(path: str, text: str) -> Iterator[Finding]:
         rule = "padding-hides-command" if _COMMAND.search(rest) else "padding"
         yield _at(path, text, found.end(), rule, rest[:120])
         return
-    found = _EMPTY.search(text)
-    if found:
-        yield _at(path, text, found.end(), "padding", text[found.end() : found.end() + 80].strip())
+    blank = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line or line.isspace():
+            blank += 1
+        elif blank >= _BLANK_LINES:
+            yield Finding("padding", path, number, line.strip()[:80])
+            return
+        else:
+            blank = 0
 
 
 def _at(path: str, text: str, where: int, rule: str, evidence: str) -> Finding:
