@@ -37,7 +37,7 @@ _DEPTH = 64
 def slips(value: Any, schema: Mapping[str, Any]) -> list[str]:
     """What is wrong with a value; each begins with where, such as `rows.0.price`."""
     found: list[str] = []
-    for slip in _slips(value, schema, "", 0, patterns.Tries()):
+    for slip in _slips(value, schema, "", 0):
         found.append(slip)
         if len(found) == _MOST:
             break
@@ -89,7 +89,7 @@ def _is(value: Any, kind: str) -> bool:
     return kind in shapes and isinstance(value, shapes[kind])
 
 
-def _slips(value: Any, schema: Any, where: str, depth: int, tries: patterns.Tries) -> Iterator[str]:
+def _slips(value: Any, schema: Any, where: str, depth: int) -> Iterator[str]:
     at = f"`{where}`" if where else "The output"
     if schema is False:
         yield f"{at} is not allowed"
@@ -106,26 +106,24 @@ def _slips(value: Any, schema: Any, where: str, depth: int, tries: patterns.Trie
         yield f"{at} must be one of {', '.join(map(_shown, rules['enum']))}"
     if "const" in rules and not _same(value, rules["const"]):
         yield f"{at} must be {_shown(rules['const'])}"
-    yield from _combined(value, rules, where, at, depth, tries)
+    yield from _combined(value, rules, where, at, depth)
     if isinstance(value, dict):
-        yield from _object(cast("dict[str, Any]", value), rules, where, at, depth, tries)
+        yield from _object(cast("dict[str, Any]", value), rules, where, at, depth)
     elif isinstance(value, list):
         rows = cast("list[Any]", value)
         yield from _within(len(rows), rules, ("minItems", "maxItems"), f"{at} must have", "items")
         for index, row in enumerate(rows):
-            yield from _slips(
-                row, rules.get("items"), f"{where}.{index}".lstrip("."), depth + 1, tries
-            )
+            yield from _slips(row, rules.get("items"), f"{where}.{index}".lstrip("."), depth + 1)
     else:
-        yield from _scalar(value, rules, at, tries)
+        yield from _scalar(value, rules, at)
 
 
-def _scalar(value: Any, rules: Mapping[str, Any], at: str, tries: patterns.Tries) -> Iterator[str]:
+def _scalar(value: Any, rules: Mapping[str, Any], at: str) -> Iterator[str]:
     if isinstance(value, str):
         yield from _within(
             len(value), rules, ("minLength", "maxLength"), f"{at} must have", "characters"
         )
-        slip = patterns.fits(rules["pattern"], value, tries) if "pattern" in rules else ""
+        slip = patterns.fits(rules["pattern"], value) if "pattern" in rules else ""
         if slip:
             yield f"{at} {slip}"
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -156,7 +154,6 @@ def _object(
     where: str,
     at: str,
     depth: int,
-    tries: patterns.Tries,
 ) -> Iterator[str]:
     fields = fields_of(rules) or {}
     for name in rules.get("required") or ():
@@ -166,24 +163,22 @@ def _object(
     for name, item in value.items():
         below = f"{where}.{name}".lstrip(".")
         if name in fields:
-            yield from _slips(item, fields[name], below, depth + 1, tries)
+            yield from _slips(item, fields[name], below, depth + 1)
         elif rest is False:
             yield f"`{below}` is not a field of it"
         else:
-            yield from _slips(item, rest, below, depth + 1, tries)
+            yield from _slips(item, rest, below, depth + 1)
 
 
 def _combined(
-    value: Any, rules: Mapping[str, Any], where: str, at: str, depth: int, tries: patterns.Tries
+    value: Any, rules: Mapping[str, Any], where: str, at: str, depth: int
 ) -> Iterator[str]:
     for part in rules.get("allOf") or ():
-        yield from _slips(value, part, where, depth + 1, tries)
+        yield from _slips(value, part, where, depth + 1)
     for key in ("anyOf", "oneOf"):
         parts = rules.get(key)
         if parts:
-            fits = sum(
-                next(_slips(value, part, where, depth + 1, tries), None) is None for part in parts
-            )
+            fits = sum(next(_slips(value, part, where, depth + 1), None) is None for part in parts)
             if not fits or (key == "oneOf" and fits > 1):
                 few = "one" if key == "oneOf" else "at least one"
                 yield f"{at} must fit {few} of {len(parts)} forms"
