@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any, Self
 
-from satchel.goals.limits import Limit, LocalLimiter, PostgresLimiter, SqliteLimiter
+from satchel.goals.limits import Limit, LocalLimiter, SharedLimiter
 
 
 class Provider:
@@ -80,11 +80,9 @@ class Provider:
 
 def limiter(kind: str, where: str, limit: Limit) -> Any:
     """One of the limiters."""
-    if kind == "sqlite":
-        return SqliteLimiter({"model": limit}, where)
-    if kind == "postgres":
-        return PostgresLimiter({"model": limit}, where, lease=3.0)
-    return LocalLimiter({"model": limit})
+    if kind == "local":
+        return LocalLimiter({"model": limit})
+    return SharedLimiter({"model": limit}, where, lease=3.0)
 
 
 async def ask(port: int) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import jsonschema
 import pytest
 from hypothesis import given

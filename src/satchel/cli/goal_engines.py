@@ -193,13 +193,11 @@ def make_limiter(settings: Settings, engine: str | None) -> Limiter | None:
     if not limits:
         return None
     chosen = engine or settings.engine
+    from satchel.goals.limits.shared import SharedLimiter
+
     if chosen != "local" and settings.database.startswith("postgres"):
-        from satchel.goals.limits.shared_postgres import PostgresLimiter
-
-        return PostgresLimiter(limits, settings.database)
-    from satchel.goals.limits.shared_sqlite import SqliteLimiter
-
-    return SqliteLimiter(limits, os.path.join(goals_folder(settings), "limits.sqlite"))
+        return SharedLimiter(limits, settings.database)
+    return SharedLimiter(limits, os.path.join(goals_folder(settings), "limits.sqlite"))
 
 
 def limits_of(table: Any) -> dict[str, Limit]:

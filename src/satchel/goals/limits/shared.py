@@ -1,4 +1,4 @@
-"""How do several processes take turns? Each turn is a row that all of them see.
+"""Limits that several processes keep together: each turn is a row of a shared table.
 
 To begin, a process takes one of the places (`at_once`), which is leased: who is killed loses it
 soon. With it goes a time to begin, later than the last ones by what `per_second` asks. Who wakes
@@ -16,17 +16,16 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from satchel.goals.limits.base import MARGIN, limit_for
+from satchel.goals.limits.ledger import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Mapping
 
     from satchel.goals.limits.base import Limit
 
-FULL = -1.0
-"""Every place is taken."""
 _FIRST, _MOST = 0.02, 0.25
 """Seconds between two tries to get a place."""
 _LATE = 0.05
@@ -35,46 +34,28 @@ _AGAIN = 3
 """How often that happens at most: on a machine so slow the margin has to do."""
 
 
-class Ledger(Protocol):
-    """Where turns are written down. Called from one thread at a time."""
-
-    def take(self, provider: str, turn: str, limit: Limit, margin: float, lease: float) -> float:
-        """Take a place and a time to begin: seconds until then, or `FULL`."""
-        ...
-
-    def begin(self, provider: str, turn: str, limit: Limit, margin: float) -> float:
-        """Begin now, if enough time has passed since those who began: seconds left, else 0."""
-        ...
-
-    def renew(self, turns: Sequence[str], lease: float) -> None:
-        """These are still under way."""
-        ...
-
-    def give_back(self, turn: str) -> None:
-        """This one is over, or was given up: what it had not begun does not count."""
-        ...
-
-    def close(self) -> None:
-        """Let go of what is open."""
-        ...
-
-
 class SharedLimiter:
-    """Limits for several processes, by what a ledger says."""
+    """Limits that all processes on one database keep together.
+
+    Args:
+        limits: Provider -> limit; `*` is for those without one.
+        database: `postgresql://…`, or the path of an SQLite file.
+        margin: Seconds that a window is longer than a second.
+        lease: Seconds after which the place of a process that does not answer is free.
+    """
 
     def __init__(
         self,
         limits: Mapping[str, Limit],
-        ledger: Callable[[], Ledger],
+        database: str,
         *,
         margin: float = MARGIN,
         lease: float = 15.0,
     ) -> None:
         self._limits = dict(limits)
-        self._open = ledger
+        self._ledger = Ledger(database)
         self._margin = margin
         self._lease = lease
-        self._ledger: Ledger | None = None
         self._lock = threading.Lock()
         self._thread: ThreadPoolExecutor | None = None
         self._turns: dict[str, asyncio.Lock] = {}
@@ -92,9 +73,7 @@ class SharedLimiter:
         if thread is not None:
             await asyncio.to_thread(thread.shutdown)
         with self._lock:
-            ledger, self._ledger = self._ledger, None
-            if ledger is not None:
-                ledger.close()
+            self._ledger.close()
 
     @asynccontextmanager
     async def slot(self, provider: str) -> AsyncGenerator[None]:
@@ -104,15 +83,12 @@ class SharedLimiter:
             yield
             return
         turn = secrets.token_hex(12)
-        begun = False
         try:
             await self._wait(provider, turn, limit)
-            begun = True
             yield
         finally:
             self._held.discard(turn)
-            if limit.at_once is not None or not begun:
-                await asyncio.shield(self._do("give_back", turn))
+            await asyncio.shield(self._do("give_back", turn))
 
     async def _wait(self, provider: str, turn: str, limit: Limit) -> None:
         """Only one of a process tries at a time; the others stand in line behind it."""
@@ -154,8 +130,6 @@ class SharedLimiter:
 
     def _call(self, what: str, *given: Any) -> Any:
         with self._lock:
-            if self._ledger is None:
-                self._ledger = self._open()
             return getattr(self._ledger, what)(*given)
 
     def _renew(self) -> None:
