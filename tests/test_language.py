@@ -219,7 +219,6 @@ FOR_MODELS = {
     "Values of secrets were replaced by their names.",
     "(very large number)", "({})",  # in an echo of the arguments
     "[secret {}]", "failed {}",  # marks
-    "fork server",  # in a trace
     "ulimit -c 0; ulimit -f {}; ulimit -n {}; ", 'exec "$@"',
 }  # fmt: skip
 """What is in these files and is no sentence for a person."""

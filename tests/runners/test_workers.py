@@ -58,7 +58,7 @@ def program(tmp_path) -> Program:
     script.write_text(LOOP)
     argv = (sys.executable, *FLAGS, str(script))
     read = (sys.prefix, sys.base_prefix)
-    return Program(argv, str(folder), "python", read, script=str(script), key="1")
+    return Program(argv, str(folder), "python", read, key="1")
 
 
 def request(program: Program, *, count: int = 1, limits: Limits | None = None, **arguments):

@@ -5,7 +5,6 @@ Reading order:
     base        the records that all the others share, and what a runner is
     pool        the runner: a fair queue, a bounded number of processes
     workers     processes that are kept between calls
-    forkserver  Python programs that start from one that has already started
     runtimes    a folder and its manifest -> a program; `python` (with `requirements`), `node` (with
                 `npm` and `typescript`), `go` and `binary` each know one kind, `contents` says what
                 changed, `build` keeps what was built
@@ -17,6 +16,6 @@ Reading order:
     cold        all of it for one call in a process of its own
 
 The files that begin with an underscore (`_launcher_main`, `_minder` with `_child`, `_census`,
-`_cgroup` and `_remove`, `_confine`, `_forkserver_main`) run in processes of their own, with the
+`_cgroup` and `_remove`, `_confine`) run in processes of their own, with the
 standard library alone. Nothing here is imported before a tool skill is called.
 """

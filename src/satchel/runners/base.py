@@ -81,8 +81,6 @@ class Program(NamedTuple):
     """Further absolute paths it needs to see: its environment, its toolchain."""
     env: tuple[tuple[str, str], ...] = ()
     """Variables the runtime needs."""
-    script: str = ""
-    """For Python: the file that a fork server runs as `__main__`."""
     key: str = ""
     """Changes whenever the program's content or environment does: other workers are old then."""
 
@@ -248,7 +246,7 @@ class RunResult(NamedTuple):
     truncated: int = 0
     """Characters of the output that were cut."""
     tier: Tier = "none"
-    way: Literal["cold", "fork", "warm"] = "cold"
+    way: Literal["cold", "warm"] = "cold"
     denied: tuple[str, ...] = ()
     """What the sandbox was seen to refuse, as far as that can be known."""
     stderr: str = ""

@@ -406,13 +406,13 @@ class _Talk:
 
 
 def result_of(
-    exchanged: Exchanged, limits: Limits, tier: Tier, way: Literal["cold", "fork", "warm"]
+    exchanged: Exchanged, limits: Limits, tier: Tier, way: Literal["cold", "warm"]
 ) -> RunResult:
     """What a call comes to: the reply line judged, or the fault passed on."""
     fault, detail = exchanged.fault, exchanged.detail
     if fault == "cannot-start" and not detail:
         # bwrap's own voice: the minder knows that the program was never reached.
-        said = exchanged.stderr.strip().splitlines() if way != "fork" else []
+        said = exchanged.stderr.strip().splitlines()
         detail = said[0] if said else "bubblewrap failed"
     about = RunResult(
         fault=fault,
