@@ -10,7 +10,6 @@ GOALS = (
     ("Node, cold, / `node`", "cold", "node cold / bare", 1.25, "×"),
     ("Go, cold, more than bare", "cold", "go cold - bare", 8.0, "ms"),
     ("binary, cold, more than bare", "cold", "binary cold - bare", 8.0, "ms"),
-    ("TypeScript / plain Node, both cold", "cold", "typescript cold / node cold", 1.1, "×"),
     ("Python worker / its pipe", "warm", "python warm / pipe", 2.5, "×"),
     ("Node worker / its pipe", "warm", "node warm / pipe", 2.5, "×"),
     ("Go worker / its pipe", "warm", "go warm / pipe", 2.5, "×"),

@@ -213,10 +213,6 @@ def measured(part: str, bench: Bench, rounds: int) -> dict[str, Any]:
             shares[f"{name} / {PAIRS[part]}"] = ratios(rows, name, base)._asdict()
             more = Figure.of((row[name] - row[base]) * 1000 for row in rows)
             shares[f"{name} - {PAIRS[part]}"] = more._asdict()
-    if part == "cold":
-        shares["typescript cold / node cold"] = ratios(
-            rows, "typescript cold", "node cold"
-        )._asdict()
     return {"ms": figures, "against": shares}
 
 

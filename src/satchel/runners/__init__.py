@@ -6,7 +6,7 @@ Reading order:
     pool        the runner: a fair queue, a bounded number of processes
     workers     processes that are kept between calls
     runtimes    a folder and its manifest -> a program; `python` (with `requirements`), `node` (with
-                `npm` and `typescript`), `go` and `binary` each know one kind, `contents` says what
+                `npm`), `go` and `binary` each know one kind, `contents` says what
                 changed, `build` keeps what was built
     sandbox     which way to hold a program there is here; `bwrap` and `seccomp` write it down,
                 `selfcheck` tries to get out
