@@ -9,7 +9,7 @@ Reading order:
                 `npm`), `go` and `binary` each know one kind, `contents` says what
                 changed, `build` keeps what was built
     sandbox     which way to hold a program there is here; `bwrap` and `seccomp` write it down,
-                `selfcheck` tries to get out
+                `selfcheck` tries to get out with `_probes`
     launcher    starts processes and leaves none behind; `plain` where there is no Linux
     exchange    one line out, one line in, by a deadline; `reply` says what a line says, `tail` what
                 is kept of standard error
