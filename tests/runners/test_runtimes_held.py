@@ -10,7 +10,7 @@ import pytest
 from needs import builds, needs
 from prepared import manifest, write_skill
 from satchel.runners.base import RunRequest
-from satchel.runners.cold import ColdRunner
+from satchel.runners.pool import Pool
 from satchel.runners.runtimes import Runtimes
 
 SEED = os.path.join(os.path.dirname(__file__), "seed_templates")
@@ -50,7 +50,7 @@ def test_a_prepared_program_runs_in_every_tier(skill, kind, tier):
     runtime, files, output = KINDS[kind]
     folder = f"{SEED}/{kind.removeprefix('seed-')}" if "seed" in kind else skill(files)
     program = Runtimes(builds()).prepare(folder, manifest(runtime, next(iter(files))))
-    result = ColdRunner(tier).run(RunRequest("user:thing", "thing_run", {}, program))
+    result = Pool(tier=tier).run(RunRequest("user:thing", "thing_run", {}, program))
     assert (result.fault, result.detail, result.error) == (None, "", ""), result.stderr
     assert result.output == output
     assert result.tier == tier

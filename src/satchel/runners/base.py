@@ -7,7 +7,7 @@
     RunRequest  one call
     RunResult   what came of it; a fault is a result too, so nothing here raises for a bad program
 
-A runner takes a request and always comes back, at the latest a moment after the deadline.
+`pool.Pool` takes a request and always comes back, at the latest a moment after the deadline.
 """
 
 from __future__ import annotations
@@ -191,18 +191,6 @@ class CannotStart(Exception):
     """The program was not started; the text says why, in one sentence."""
 
 
-class Starter(Protocol):
-    """Whoever starts programs: the launcher, or what stands in for it."""
-
-    def start(self, launch: Launch, pass_fds: tuple[int, ...] = ()) -> Process:
-        """Start a program, or raise `CannotStart`: its scratch folder is gone then."""
-        ...
-
-    def close(self) -> None:
-        """End what was kept for starting."""
-        ...
-
-
 class Cancel(Protocol):
     """How a host takes a call back."""
 
@@ -260,15 +248,3 @@ class RunResult(NamedTuple):
     raw: str = ""
     """The beginning of what it wrote to standard output, as it wrote it; a warm process may leave
     it empty."""
-
-
-class Runner(Protocol):
-    """Runs programs."""
-
-    def run(self, request: RunRequest) -> RunResult:
-        """Run one call. Never raises for what the program does."""
-        ...
-
-    def close(self) -> None:
-        """End every process."""
-        ...

@@ -31,7 +31,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from satchel.runners.base import CannotStart, Exit
 
 if TYPE_CHECKING:
-    from satchel.runners.base import Launch, Starter
+    from satchel.runners.base import Launch
+    from satchel.runners.plain import PlainLauncher
 
 _MAIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_launcher_main.py")
 _PACKET = 128 * 1024
@@ -271,7 +272,7 @@ class Launcher:
             self._process = None
 
 
-def launcher() -> Starter:
+def launcher() -> Launcher | PlainLauncher:
     """Who starts programs for this host; one is enough for all threads."""
     global _shared  # noqa: PLW0603
     with _guard:
@@ -368,7 +369,7 @@ def _after_fork() -> None:
 
 
 _guard = threading.Lock()
-_shared: Starter | None = None
+_shared: Launcher | PlainLauncher | None = None
 _launchers: weakref.WeakSet[Launcher] = weakref.WeakSet()
 _alive: weakref.WeakSet[LaunchedProcess] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_after_fork)

@@ -24,7 +24,7 @@ from satchel.runners.base import RunResult
 from satchel.runners.exchange import exchange, result_of
 from satchel.runners.guards import put_right, settle
 from satchel.runners.launcher import CannotStart, launcher
-from satchel.runners.queue import FairQueue, Ticket
+from satchel.runners.queue import CallQueue, Ticket
 from satchel.runners.reply import request_line
 from satchel.runners.sandbox import dress
 from satchel.runners.workers import Gone, Worker
@@ -102,7 +102,7 @@ class Pool:
 
     def forget(self) -> None:
         """Begin anew, without any process."""
-        self._queue = FairQueue(self.slots)
+        self._queue = CallQueue(self.slots)
         self._lock = threading.Lock()
         self._shelves: dict[str, _Shelf] = {}
         self._idle = 0
@@ -176,9 +176,9 @@ class Pool:
             process.kill()
 
     def counts(self) -> dict[str, int]:
-        """How many calls run, run aside and wait, and how many processes are kept idle."""
-        running, aside, waiting = self._queue.counts()
-        return {"running": running, "aside": aside, "waiting": waiting, "kept": self._idle}
+        """How many calls run and wait, and how many workers are idle."""
+        running, waiting = self._queue.counts()
+        return {"running": running, "waiting": waiting, "kept": self._idle}
 
     def kept(self) -> tuple[Worker, ...]:
         """The workers that are idle, the one that was used last at the end."""
