@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import satchel
 from satchel.runners.base import Launch, Limits, Program, RunRequest
 from satchel.runners.exchange import exchange, result_of
-from satchel.runners.reply import DEPTH, misplaced, read_reply, request_line, shorten
+from satchel.runners.reply import DEPTH, misplaced, read_reply, request_line
 
 GOOD = b'{"output": "fine", "error": ""}\n'
 LIMITS = Limits(timeout=5)
@@ -164,11 +164,6 @@ ECHO = """
 import sys, json
 for number, line in enumerate(sys.stdin):
     what = json.loads(line)["arguments"].get("do", "")
-    if what == "crash": import os; os.kill(os.getpid(), 11)
-    if what == "exit": sys.exit(4)
-    if what == "end": sys.exit(0)
-    if what == "hang": import time; time.sleep(60)
-    if what == "half": sys.stdout.write('{"out'); sys.stdout.flush(); import time; time.sleep(60)
     print(json.dumps({"output": str(number), "error": ""}), flush=True)
     if what == "twice": print("{}", flush=True)
     if what == "blank": print("", flush=True)
@@ -374,10 +369,3 @@ def test_what_was_written_first_is_said_first():
     # These were meant as replies: that there are two is what is wrong.
     assert misplaced(b'{"output": "a"}') is None
     assert misplaced(b'{"ouput": "a"}') is None
-
-
-def test_shortening_counts_characters():
-    assert shorten("abc", 3) == ("abc", 0)
-    text, cut = shorten("表" * 5, 3)
-    assert cut == 2
-    assert text == "表表表… [2 more characters were cut; ask for a smaller part]"

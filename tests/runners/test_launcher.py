@@ -300,15 +300,6 @@ def test_the_scratch_folder_goes_with_it_whatever_is_in_it(starter, tmp_path):
     assert (outside / "kept").read_text() == "kept"
 
 
-def test_the_scratch_folder_of_what_never_started_goes_too(starter, tmp_path):
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    process = starter.start(Launch(("/nowhere",), (), "/", scratch=str(scratch)))
-    process.wait(5)
-    process.close()
-    assert eventually(lambda: not scratch.exists())
-
-
 # --- who dies -----------------------------------------------------------------------------------
 
 HOST = """
@@ -423,22 +414,6 @@ def test_a_fork_of_the_host_has_its_own_launcher_and_harms_nobody(own, mark):
     assert os.read(process.stdout, 100) == b"still here\n"
     assert text_of(own.start(python("print('parent')"))) == "parent\n"
     process.close()
-
-
-def test_a_fork_that_lives_on_does_not_hold_a_programs_input_open(own, mark):
-    process = own.start(sh("cat; echo end", mark))
-    child = os.fork()
-    if child == 0:
-        time.sleep(30)
-        os._exit(0)
-    try:
-        time.sleep(0.1)
-        os.close(process.stdin)
-        process.stdin = -1
-        assert text_of(process) == "end\n"
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
 
 
 def test_closing_ends_the_launcher_and_it_may_be_used_again(own):

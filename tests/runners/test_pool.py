@@ -150,28 +150,6 @@ def test_waiting_is_bounded_and_reported(pool, make):
     assert rest[-1].waited_ms > 200
 
 
-def test_a_call_that_waits_can_be_taken_back(pool, make):
-    program = make("slow", ONCE)
-    read, write = os.pipe()
-
-    class Cancel:
-        def fileno(self) -> int:
-            return read
-
-    request = RunRequest("slow", "t", {"token": "x", "sleep": 0.8}, program)
-    threads = [threading.Thread(target=pool.run, args=(request,)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    assert eventually(lambda: pool.counts()["running"] == 2)
-    threading.Timer(0.1, os.write, (write, b"!")).start()
-    result = pool.run(request._replace(cancel=Cancel()))
-    assert result.fault == "cancelled"
-    for thread in threads:
-        thread.join()
-    os.close(read)
-    os.close(write)
-
-
 # --- closing and forking ------------------------------------------------------------------
 
 
