@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from measure import machine
 
 from runners.leftovers import below
+from runners.once import run_once
 from satchel.runners.base import Launch, Limits, Program, RunRequest
-from satchel.runners.cold import run_once
 from satchel.runners.launcher import Launcher
 
 SOURCE = Path(__file__).resolve().parent.parent / "tests" / "runners" / "faulty" / "program.c"
@@ -76,9 +76,10 @@ def leak(program: str, calls: int) -> dict[str, Any]:
         nonlocal slowest
         argv = (program, *KINDS[name]) if KINDS[name] else (f"{program}-missing",)
         request = RunRequest("stdio", name, {}, Program(argv, "/", "binary"), limits=limits)
+        began = time.monotonic()
         result = run_once(launcher, Launch(argv, (), "/", limits=limits), request)
         faults[f"{name}: {result.fault or 'answer'}"] += 1
-        slowest = max(slowest, result.ran_ms)
+        slowest = max(slowest, (time.monotonic() - began) * 1000)
 
     for name in KINDS:
         call(name)

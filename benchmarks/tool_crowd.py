@@ -24,7 +24,7 @@ def run(programs: dict[str, Program], tier: Tier, *, hung: bool) -> dict[str, An
     """Call everything at once; what came of it.
 
     Args:
-        programs: `cold…`, `fork…`, `warm…`, one that hangs and one that crashes.
+        programs: `cold…`, `warm…`, one that hangs and one that crashes.
         tier: how they are held.
         hung: whether the one that hangs takes part. The others are called as often either way.
     """
@@ -39,8 +39,6 @@ def run(programs: dict[str, Program], tier: Tier, *, hung: bool) -> dict[str, An
         if name == "hangs" and not hung:
             continue
         program = programs[name]
-        if name.startswith("cold"):
-            program = program._replace(script="")  # nothing to fork from
         timeout = 3.0 if name == "hangs" else 60.0
         workers = 2 if name.startswith("warm") else 0
         token = {"token": f"{name}-{number}"}

@@ -10,8 +10,6 @@ GOALS = (
     ("Node, cold, / `node`", "cold", "node cold / bare", 1.25, "×"),
     ("Go, cold, more than bare", "cold", "go cold - bare", 8.0, "ms"),
     ("binary, cold, more than bare", "cold", "binary cold - bare", 8.0, "ms"),
-    ("TypeScript / plain Node, both cold", "cold", "typescript cold / node cold", 1.1, "×"),
-    ("fork server / `python -I`", "fork", "python fork / bare", 0.125, "×"),
     ("Python worker / its pipe", "warm", "python warm / pipe", 2.5, "×"),
     ("Node worker / its pipe", "warm", "node warm / pipe", 2.5, "×"),
     ("Go worker / its pipe", "warm", "go warm / pipe", 2.5, "×"),
@@ -36,10 +34,8 @@ def tools(kept: dict[str, Any]) -> Rows:
 def tool_calls(kept: dict[str, Any]) -> Rows:
     """How long a call takes, each way."""
     rows = [["", "median", "lowest–highest"]]
-    for part in ("cold", "fork", "warm", "whole"):
+    for part in ("cold", "warm", "whole"):
         for name, figure in kept.get(part, {}).get("ms", {}).items():
-            if part == "fork" and name.endswith("bare") and "cold" in kept:
-                continue
             spread = f"{_time(figure['low'])}–{_time(figure['high'])}"
             rows.append([name, _time(figure["value"]), spread])
     return rows

@@ -1,12 +1,11 @@
 """What does a call of a tool skill cost, beside the same program without anything around it?
 
     python benchmarks/tools.py --out benchmarks/results/tools.json
-    python benchmarks/tools.py --part warm --rounds 50      # also: cold, fork, whole, crowd
+    python benchmarks/tools.py --part warm --rounds 50      # also: cold, whole, crowd
 
 Every program is called in turns with its bare counterpart, so that a busy moment hits both:
 
     cold    under the sandbox, against `subprocess.run` of the same program
-    fork    from the fork server, against `python -I`
     warm    a kept worker, against a write and a read on the pipes of the same program, held the
             same way (and, to know it, against the same program without a sandbox: `outside`)
     whole   `Toolset.call`, with all its checks, against the runner alone
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from satchel.runners.base import Process, Program, RunRequest, RunResult, Tier
     from satchel.settings import Settings
 
-PARTS = ("cold", "fork", "warm", "whole", "crowd")
+PARTS = ("cold", "warm", "whole", "crowd")
 TOKEN = "token"
 PLAIN = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"}
 """As little as the sandbox gives: some variables make Node read certificates at its start."""
@@ -46,7 +45,7 @@ Measures = dict[str, "Callable[[], float]"]
 
 
 class Bench:
-    """The skills, built once, and a pool for each way to run them."""
+    """The skills, built once, and a pool to run them."""
 
     def __init__(self, folder: str) -> None:
         from satchel.runners.pool import Pool
@@ -61,7 +60,6 @@ class Bench:
         self.runtimes = Runtimes(self.settings.paths.cache)
         self.place = os.path.join(folder, "skills")
         self.pool = Pool(tier=self.tier)
-        self.cold = Pool(tier=self.tier, fork_server=False)
 
     def program(self, name: str, source: Source | None = None) -> Program:
         """A skill, written and built."""
@@ -92,7 +90,6 @@ class Bench:
     def close(self) -> None:
         """End what is kept."""
         self.pool.close()
-        self.cold.close()
 
 
 def _timed(call: Callable[[], object]) -> float:
@@ -118,7 +115,8 @@ def _bare(argv: tuple[str, ...]) -> Callable[[], float]:
 
 
 def _isolated(program: Program) -> tuple[str, ...]:
-    return (program.argv[0], "-I", program.script) if program.script else program.argv
+    argv = program.argv
+    return (argv[0], "-I", argv[-1]) if program.runtime == "python" else argv
 
 
 def cold(bench: Bench) -> Measures:
@@ -127,17 +125,8 @@ def cold(bench: Bench) -> Measures:
     for name in ("python", "node", "typescript", "go", "binary"):
         request = bench.request(name)
         found[f"{name} bare"] = _bare(_isolated(request.program))
-        found[f"{name} cold"] = _asked(bench.cold.run, request)
+        found[f"{name} cold"] = _asked(bench.pool.run, request)
     return found
-
-
-def fork(bench: Bench) -> Measures:
-    """The fork server beside `python -I`."""
-    request = bench.request("python")
-    return {
-        "python bare": _bare(_isolated(request.program)),
-        "python fork": _asked(bench.pool.run, request),
-    }
 
 
 def warm(bench: Bench) -> Measures:
@@ -193,10 +182,10 @@ def crowd(bench: Bench) -> dict[str, Any]:
     """200 calls at once, twice."""
     from tool_programs import PYTHON, PYTHON_LOOP
 
-    sources = {"cold": PYTHON, "fork": PYTHON, "warm": PYTHON_LOOP}
+    sources = {"cold": PYTHON, "warm": PYTHON_LOOP}
     programs: dict[str, Program] = {}
     for kind, text in sources.items():
-        for number in range(6):
+        for number in range(9):
             source = Source("python", "main.py", {"main.py": text})
             programs[f"{kind}{number}"] = bench.program(f"{kind}{number}", source)
     for name, text in (("hangs", tool_crowd.HANG), ("crashes", tool_crowd.CRASH)):
@@ -207,12 +196,12 @@ def crowd(bench: Bench) -> dict[str, Any]:
     }
 
 
-PAIRS = {"cold": "bare", "fork": "bare", "warm": "pipe", "whole": "runner"}
+PAIRS = {"cold": "bare", "warm": "pipe", "whole": "runner"}
 
 
 def measured(part: str, bench: Bench, rounds: int) -> dict[str, Any]:
     """The figures of one part: milliseconds, and ratios within each round."""
-    measures: Measures = {"cold": cold, "fork": fork, "warm": warm, "whole": whole}[part](bench)
+    measures: Measures = {"cold": cold, "warm": warm, "whole": whole}[part](bench)
     in_turns(measures, 3)  # builds, starts and caches are not what is asked
     rows = in_turns(measures, rounds)
     figures = {name: Figure.of(row[name] * 1000 for row in rows)._asdict() for name in measures}
@@ -224,10 +213,6 @@ def measured(part: str, bench: Bench, rounds: int) -> dict[str, Any]:
             shares[f"{name} / {PAIRS[part]}"] = ratios(rows, name, base)._asdict()
             more = Figure.of((row[name] - row[base]) * 1000 for row in rows)
             shares[f"{name} - {PAIRS[part]}"] = more._asdict()
-    if part == "cold":
-        shares["typescript cold / node cold"] = ratios(
-            rows, "typescript cold", "node cold"
-        )._asdict()
     return {"ms": figures, "against": shares}
 
 

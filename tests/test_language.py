@@ -208,7 +208,7 @@ def _stands(part: str, texts: str) -> bool:
 RETOLD = (
     "tools/engine.py", "tools/file_parameters.py", "tools/parameters.py", "tools/script_tool.py",
     "tools/script_tools.py", "tools/secrets.py", "runners/exchange.py", "runners/reply.py",
-    "runners/pool.py", "runners/launcher.py", "runners/plain.py", "runners/cold.py",
+    "runners/pool.py", "runners/launcher.py", "runners/plain.py",
     "runners/_child.py",
 )  # fmt: skip
 """Whose sentences the terminal shows when a call fails."""
@@ -219,7 +219,6 @@ FOR_MODELS = {
     "Values of secrets were replaced by their names.",
     "(very large number)", "({})",  # in an echo of the arguments
     "[secret {}]", "failed {}",  # marks
-    "fork server",  # in a trace
     "ulimit -c 0; ulimit -f {}; ulimit -n {}; ", 'exec "$@"',
 }  # fmt: skip
 """What is in these files and is no sentence for a person."""

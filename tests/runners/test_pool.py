@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import statistics
 import sys
 import threading
-import time
 import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,7 +41,7 @@ CRASH = "import os\nos.abort()\n"
 def make(tmp_path):
     """Writes a skill's script and gives its program."""
 
-    def write(name: str, source: str, *, script: bool = True, mark: str = "") -> Program:
+    def write(name: str, source: str, *, mark: str = "") -> Program:
         folder = tmp_path / name
         folder.mkdir()
         path = folder / "main.py"
@@ -51,7 +49,7 @@ def make(tmp_path):
         argv = (sys.executable, *FLAGS, str(path))
         env = ((MARK, mark),) if mark else ()
         read = (sys.prefix, sys.base_prefix)
-        return Program(argv, str(folder), "python", read, env, str(path) if script else "", "1")
+        return Program(argv, str(folder), "python", read, env, "1")
 
     return write
 
@@ -71,16 +69,6 @@ def test_there_are_twice_as_many_slots_as_processors_and_at_least_four(tmp_path)
     assert Pool(load_settings(str(tmp_path), env)).slots == max(4, 2 * (os.cpu_count() or 1))
     env["SATCHEL_TOOL_PROCESSES"] = "3"
     assert Pool(load_settings(str(tmp_path), env)).slots == 3
-
-
-def test_without_the_fork_server_python_starts_anew(tmp_path, make):
-    env = {
-        "SATCHEL_HOME": str(tmp_path), "SATCHEL_FORK_SERVER": "false", "SATCHEL_SANDBOX": "off",
-    }  # fmt: skip
-    pool = Pool(load_settings(str(tmp_path), env))
-    result = pool.run(RunRequest("a", "a", {"token": "x"}, make("a", ONCE)))
-    pool.close()
-    assert (result.output, result.way, result.tier) == ("x", "cold", "none")
 
 
 def test_no_sandbox_no_run(tmp_path, make, monkeypatch):
@@ -111,7 +99,7 @@ def test_arguments_that_are_no_json_are_said(pool, make):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_program_that_is_not_there_is_said(pool, make, workers):
-    program = make("a", ONCE, script=False)._replace(argv=("/nowhere/python", "x"))
+    program = make("a", ONCE)._replace(argv=("/nowhere/python", "x"))
     result = pool.run(RunRequest("a", "a", {}, program, workers=workers))
     assert result.fault == "cannot-start", result
     assert "/nowhere/python" in result.detail
@@ -121,7 +109,7 @@ def test_a_program_that_is_not_there_is_said(pool, make, workers):
 def test_bwraps_own_failure_is_told_from_a_program_that_claims_it(make, workers):
     needs("bwrap")
     claims = "import sys\nsys.stderr.write('bwrap: not me\\n')\nsys.exit(1)\n"
-    program = make("a", claims, script=False)
+    program = make("a", claims)
     pool = Pool(tier="bwrap", processes=2)
     try:
         told = pool.run(RunRequest("a", "a", {}, program, workers=workers))
@@ -137,7 +125,7 @@ def test_bwraps_own_failure_is_told_from_a_program_that_claims_it(make, workers)
 
 
 def test_waiting_is_bounded_and_reported(pool, make):
-    program = make("slow", ONCE, script=False)
+    program = make("slow", ONCE)
     results: list[RunResult] = []
 
     def call(sleep: float, timeout: float) -> None:
@@ -162,28 +150,6 @@ def test_waiting_is_bounded_and_reported(pool, make):
     assert rest[-1].waited_ms > 200
 
 
-def test_a_call_that_waits_can_be_taken_back(pool, make):
-    program = make("slow", ONCE, script=False)
-    read, write = os.pipe()
-
-    class Cancel:
-        def fileno(self) -> int:
-            return read
-
-    request = RunRequest("slow", "t", {"token": "x", "sleep": 0.8}, program)
-    threads = [threading.Thread(target=pool.run, args=(request,)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    assert eventually(lambda: pool.counts()["running"] == 2)
-    threading.Timer(0.1, os.write, (write, b"!")).start()
-    result = pool.run(request._replace(cancel=Cancel()))
-    assert result.fault == "cancelled"
-    for thread in threads:
-        thread.join()
-    os.close(read)
-    os.close(write)
-
-
 # --- closing and forking ------------------------------------------------------------------
 
 
@@ -192,8 +158,7 @@ def test_closing_ends_what_runs_and_what_is_kept(make):
     pool = Pool(tier="none", processes=8)
     results = []
     asked = [
-        RunRequest("cold", "t", {}, make("cold", HANG, script=False, mark=mark)),
-        RunRequest("fork", "t", {}, make("fork", HANG, mark=mark)),
+        RunRequest("cold", "t", {}, make("cold", HANG, mark=mark)),
         RunRequest("warm", "t", {}, make("warm", HANG, mark=mark), workers=1),
     ]
     kept = RunRequest("kept", "t", {"token": "x"}, make("kept", LOOP, mark=mark), workers=1)
@@ -203,11 +168,11 @@ def test_closing_ends_what_runs_and_what_is_kept(make):
     ]
     for thread in threads:
         thread.start()
-    assert eventually(lambda: len(marked(mark)) >= 5)
+    assert eventually(lambda: len(marked(mark)) >= 3)
     pool.close()
     for thread in threads:
         thread.join(5)
-    assert [result.fault is not None for result in results] == [True] * 3
+    assert [result.fault is not None for result in results] == [True] * 2
     assert eventually(lambda: marked(mark) == [])
     assert pool.run(kept).fault == "cancelled"
     pool.close()
@@ -216,10 +181,10 @@ def test_closing_ends_what_runs_and_what_is_kept(make):
 def test_a_fork_of_the_host_has_a_pool_of_its_own(make):
     pool = Pool(tier="none", processes=4)
     requests = [
-        RunRequest("fork", "t", {"token": "f"}, make("fork", ONCE)),
+        RunRequest("cold", "t", {"token": "c"}, make("cold", ONCE)),
         RunRequest("warm", "t", {"token": "w"}, make("warm", LOOP), workers=1),
     ]
-    assert [pool.run(request).output for request in requests] == ["f", "w"]
+    assert [pool.run(request).output for request in requests] == ["c", "w"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # threads and fork: the very point
         child = os.fork()
@@ -227,7 +192,7 @@ def test_a_fork_of_the_host_has_a_pool_of_its_own(make):
         status = 1
         try:
             again = [pool.run(request) for request in requests]
-            if [result.output for result in again] == ["f", "w"]:
+            if [result.output for result in again] == ["c", "w"]:
                 status = 0
             pool.close()
             launcher().close()
@@ -235,68 +200,23 @@ def test_a_fork_of_the_host_has_a_pool_of_its_own(make):
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     again = [pool.run(request) for request in requests]
-    assert [(result.output, result.way) for result in again] == [("f", "fork"), ("w", "warm")]
+    assert [(result.output, result.way) for result in again] == [("c", "cold"), ("w", "warm")]
     pool.close()
 
 
 # --- many at once -------------------------------------------------------------------------
 
 
-class Crowd(NamedTuple):
-    """What came of many calls."""
-
-    results: dict[int, RunResult]
-    took: dict[int, float]
-    most: int
-    """Programs that ran at the same time, as seen from outside."""
-
-
-def crowd(pool: Pool, requests: list[RunRequest], mark: str) -> Crowd:
-    """Call everything at once, each from a thread of its own."""
-    results: dict[int, RunResult] = {}
-    took: dict[int, float] = {}
-    most, done = 0, threading.Event()
-    gate = threading.Barrier(len(requests) + 1)
-
-    def call(number: int, request: RunRequest) -> None:
-        gate.wait()
-        began = time.monotonic()
-        results[number] = pool.run(request)
-        took[number] = time.monotonic() - began
-
-    def count() -> None:
-        nonlocal most
-        while not done.wait(0.05):
-            most = max(most, len(marked(mark)))
-
-    threads = [
-        threading.Thread(target=call, args=(number, request))
-        for number, request in enumerate(requests)
-    ]
-    counter = threading.Thread(target=count)
-    for thread in (*threads, counter):
-        thread.start()
-    gate.wait()
-    for thread in threads:
-        thread.join()
-    done.set()
-    counter.join()
-    return Crowd(results, took, most)
-
-
 @pytest.mark.req("E4")
 @pytest.mark.timeout(60)
 def test_200_calls_of_20_skills_at_once(make):
-    """Must hold: no answer mixed up, processes bounded, a hung skill slows nobody."""
+    """No answer reaches another caller, and processes are bounded, also beside faulty skills."""
     mark = f"crowd-{os.getpid()}"
     slots = 6
     needs("bwrap")
     pool = Pool(tier="bwrap", processes=slots)
-    programs = {
-        f"cold{number}": make(f"cold{number}", ONCE, script=False, mark=mark) for number in range(6)
-    }
-    programs |= {f"fork{number}": make(f"fork{number}", ONCE, mark=mark) for number in range(6)}
-    programs |= {f"warm{number}": make(f"warm{number}", LOOP, mark=mark) for number in range(6)}
+    programs = {f"cold{number}": make(f"cold{number}", ONCE, mark=mark) for number in range(9)}
+    programs |= {f"warm{number}": make(f"warm{number}", LOOP, mark=mark) for number in range(9)}
     programs["hangs"] = make("hangs", HANG, mark=mark)
     programs["crashes"] = make("crashes", CRASH, mark=mark)
     requests = [
@@ -305,19 +225,27 @@ def test_200_calls_of_20_skills_at_once(make):
             skill,
             {"token": f"{skill}-{number}-{turn}"},
             programs[skill],
-            limits=Limits(timeout=3.0 if skill == "hangs" else 30.0),
+            limits=Limits(timeout=1.0 if skill == "hangs" else 50.0),
             workers=2 if skill.startswith("warm") else 0,
         )
         for turn in range(10)
         for number, skill in enumerate(programs)
     ]
-    assert len(requests) == 200
-    try:
-        seen = crowd(pool, requests, mark)
-    finally:
-        pool.close()
+    results: dict[int, RunResult] = {}
+    most = 0
+
+    def call(number: int) -> None:
+        results[number] = pool.run(requests[number])
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(200)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        most = max(most, len(marked(mark)))
+        thread.join()
+    pool.close()
     for number, request in enumerate(requests):
-        result = seen.results[number]
+        result = results[number]
         if request.skill == "hangs":
             assert result.fault == "timeout"
         elif request.skill == "crashes":
@@ -325,46 +253,26 @@ def test_200_calls_of_20_skills_at_once(make):
         else:
             assert (result.fault, result.output) == (None, request.arguments["token"]), result
             assert result.way == request.skill[:4]
-    # At most `slots` run and as many are aside, and `KEPT` for each slot are idle; a fork server
-    # has its next program beside it.
-    assert 0 < seen.most <= 2 * (slots + slots + KEPT * slots)
-    # Fair: every skill has its first answer before half of all answers are there.
-    healthy = [n for n, each in enumerate(requests) if each.skill not in {"hangs", "crashes"}]
-    half = statistics.median(seen.took[number] for number in healthy)
-    for skill in {requests[number].skill for number in healthy}:
-        assert min(seen.took[n] for n in healthy if requests[n].skill == skill) < half, skill
+    # bubblewrap and its program both carry the mark.
+    assert 0 < most <= 2 * (slots + KEPT * slots)
     assert eventually(lambda: marked(mark) == [])
 
 
 @pytest.mark.req("E4")
 @pytest.mark.timeout(60)
-def test_a_hung_skill_does_not_slow_another(make):
-    mark = f"hung-{os.getpid()}"
-    others = [
-        RunRequest(name, name, {"token": f"{name}-{number}"}, program)
-        for name in "abcde"
-        for program in [make(name, ONCE, mark=mark)]
-        for number in range(12)
-    ]
-    hangs = make("hangs", HANG, mark=mark)
-    hung = [RunRequest("hangs", "t", {}, hangs, limits=Limits(timeout=6.0)) for number in range(20)]
-    waits = []
-    for companions in ([], hung):
-        pool = Pool(tier="none", processes=4)
-        for request in others[::12]:
-            pool.run(request)  # so that both rounds find their fork servers
-        try:
-            if companions:
-                threads = [threading.Thread(target=pool.run, args=(each,)) for each in companions]
-                for thread in threads:
-                    thread.start()
-                assert eventually(lambda pool=pool: pool.counts()["running"] == 2)
-                time.sleep(1.2)  # the hung ones have stepped aside by now
-            seen = crowd(pool, others, mark)
-        finally:
-            pool.close()
-        assert all(result.fault is None for result in seen.results.values())
-        waits.append(statistics.median(seen.took.values()))
-    alone, beside = waits
-    assert beside < 2 * alone + 0.1
-    assert eventually(lambda: marked(mark) == [])
+def test_a_hung_skill_leaves_half_of_the_slots_to_others(make):
+    pool = Pool(tier="none", processes=4)
+    request = RunRequest("hangs", "t", {}, make("hangs", HANG), limits=Limits(timeout=50))
+    threads = [threading.Thread(target=pool.run, args=(request,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    assert eventually(lambda: pool.counts() == {"running": 2, "waiting": 6, "kept": 0}, 10)
+    for name in "abcde":
+        program = make(name, ONCE)
+        for number in range(4):
+            token = f"{name}-{number}"
+            assert pool.run(RunRequest(name, name, {"token": token}, program)).output == token
+    assert pool.counts()["running"] == 2  # none of the hung ones had to end for that
+    pool.close()
+    for thread in threads:
+        thread.join()

@@ -1,16 +1,15 @@
-"""Turns are given out fairly, and nobody is kept waiting by somebody else's hang."""
+"""Turns are bounded, given in order, and always come back."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-import time
 
 import pytest
 
 from runners.leftovers import eventually
-from satchel.runners.queue import FairQueue, Ticket
+from satchel.runners.queue import CallQueue, Ticket
 
 
 class Cancel:
@@ -37,182 +36,108 @@ def cancel():
     made.close()
 
 
-def enter(queue: FairQueue, skill: str, wait: float = 5.0, **more) -> Ticket:
+def enter(queue: CallQueue, skill: str, wait: float = 5.0, **more) -> Ticket:
     ticket = queue.enter(skill, wait, **more)
     assert isinstance(ticket, Ticket), ticket
     return ticket
 
 
 class Waiting:
-    """Calls that wait in threads, and the order in which their turns came."""
+    """Calls that wait in threads, in the order in which they were added."""
 
-    def __init__(self, queue: FairQueue) -> None:
+    def __init__(self, queue: CallQueue) -> None:
         self.queue = queue
-        self.order: list[str] = []
-        self.tickets: list[Ticket] = []
+        self.said: list[tuple[str, object]] = []
         self.threads: list[threading.Thread] = []
+        self.left = 0
 
-    def add(self, skill: str) -> None:
-        waiting = self.queue.counts()[2]
+    def add(self, skill: str, cancel: Cancel | None = None) -> None:
+        waiting = self.queue.counts()[1]
 
         def wait() -> None:
-            ticket = self.queue.enter(skill, 5.0)
-            assert isinstance(ticket, Ticket)
-            self.order.append(skill)
-            self.tickets.append(ticket)
+            self.said.append((skill, self.queue.enter(skill, 5.0, cancel)))
 
         self.threads.append(threading.Thread(target=wait))
         self.threads[-1].start()
-        assert eventually(lambda: self.queue.counts()[2] == waiting + 1)
+        assert eventually(lambda: self.queue.counts()[1] == waiting + 1)
 
-    def serve_all(self) -> list[str]:
-        """Let one turn end after the other."""
-        for count in range(1, len(self.threads) + 1):
-            assert eventually(lambda count=count: len(self.order) == count)
-            self.queue.leave(self.tickets[count - 1])
+    def served(self, count: int) -> list[str]:
+        """The skills in the order of their turns, so many of them; one ends after the other."""
+        for number in range(self.left, count):
+            assert eventually(lambda number=number: len(self.said) == number + 1)
+            ticket = self.said[-1][1]
+            assert isinstance(ticket, Ticket)
+            self.queue.leave(ticket)
+        self.left = count
+        return [skill for skill, _ in self.said]
+
+    def join(self) -> None:
         for thread in self.threads:
             thread.join()
-        return self.order
 
 
-def test_a_free_slot_costs_no_waiting():
-    queue = FairQueue(4)
-    ticket = enter(queue, "a")
-    assert ticket.waited == 0.0
-    assert queue.counts() == (1, 0, 0)
-    queue.leave(ticket)
-    assert queue.counts() == (0, 0, 0)
-
-
-def test_skills_take_turns_whatever_the_length_of_their_queues():
-    queue = FairQueue(1)
-    first = enter(queue, "busy")
+def test_calls_are_served_in_order_and_a_full_skill_is_passed_over():
+    queue = CallQueue(4)
+    held = [enter(queue, name) for name in ("busy", "busy", "a", "b")]
+    assert held[0].waited == 0.0
+    assert queue.enter("c", 0.02) == "timeout"  # every slot is taken
     waiting = Waiting(queue)
-    for skill in ("busy", "busy", "busy", "b", "c", "b"):
-        waiting.add(skill)
-    queue.leave(first)
-    assert waiting.serve_all() == ["busy", "b", "c", "busy", "b", "busy"]
-    assert queue.counts() == (0, 0, 0)
-
-
-def test_who_has_nothing_under_way_comes_before_who_has_something():
-    queue = FairQueue(4)
-    held = [enter(queue, "hung"), *(enter(queue, name) for name in "abc")]
-    waiting = Waiting(queue)
-    for skill in ("hung", "d", "e", "f", "g"):
+    for skill in ("busy", "c", "d", "a"):
         waiting.add(skill)
     queue.leave(held.pop())
-    assert waiting.serve_all() == ["d", "e", "f", "g", "hung"]
+    assert waiting.served(3) == ["c", "d", "a"]
+    queue.leave(held.pop(0))
+    assert waiting.served(4)[3:] == ["busy"]
+    waiting.join()
     for ticket in held:
         queue.leave(ticket)
+    assert queue.counts() == (0, 0)
 
 
-def test_one_skill_has_at_most_half_of_the_slots():
-    queue = FairQueue(4)
-    tickets = [enter(queue, "busy") for _ in range(2)]
-    assert queue.enter("busy", 0.05) == "timeout"
-    tickets += [enter(queue, "other"), enter(queue, "third")]
-    assert queue.enter("fourth", 0.05) == "timeout"
+def test_one_skill_has_at_most_half_of_the_slots_or_what_it_declares():
+    queue = CallQueue(8)
+    tickets = [enter(queue, "busy") for _ in range(4)]
+    assert queue.enter("busy", 0.02) == "timeout"
+    tickets.append(enter(queue, "modest", most=1))
+    assert queue.enter("modest", 0.02, most=1) == "timeout"
     for ticket in tickets:
         queue.leave(ticket)
-    assert queue.counts() == (0, 0, 0)
-
-
-def test_a_skill_may_want_fewer_than_its_share():
-    queue = FairQueue(8)
-    ticket = enter(queue, "a", most=1)
-    assert queue.enter("a", 0.02, most=1) == "timeout"
-    queue.leave(ticket)
-    queue.leave(enter(queue, "a", most=1))
-
-
-def test_a_call_that_runs_long_steps_aside():
-    queue = FairQueue(2, patience=0.15)
-    hung = [enter(queue, "hung"), enter(queue, "hangs too")]
-    began = time.monotonic()
-    ticket = enter(queue, "quick")
-    assert 0.1 < time.monotonic() - began < 1.0
-    assert queue.counts()[:2] == (1, 2) or queue.counts()[:2] == (1, 1)
-    for each in (*hung, ticket):
-        queue.leave(each)
-    assert queue.counts() == (0, 0, 0)
-
-
-def test_calls_aside_are_bounded_and_count_for_their_skill():
-    queue = FairQueue(2, patience=0.05)
-    tickets = [enter(queue, name) for name in "abcd"]
-    assert queue.counts()[:2] == (2, 2)
-    assert queue.enter("e", 0.3) == "timeout"  # two run, two are aside: that is all
-    queue.leave(tickets.pop())
-    assert queue.enter("a", 0.3) == "timeout"  # its share is one, and that is aside
-    for ticket in tickets:
-        queue.leave(ticket)
-
-
-def test_waiting_ends_in_time():
-    queue = FairQueue(1)
-    ticket = enter(queue, "a")
-    began = time.monotonic()
-    assert queue.enter("b", 0.2) == "timeout"
-    assert 0.19 < time.monotonic() - began < 0.6
-    assert queue.counts() == (1, 0, 0)
-    queue.leave(ticket)
+    assert queue.counts() == (0, 0)
 
 
 def test_a_call_that_waits_can_be_taken_back(cancel):
-    queue = FairQueue(1)
+    queue = CallQueue(1)
     ticket = enter(queue, "a")
-    threading.Timer(0.1, cancel.now).start()
-    began = time.monotonic()
-    assert queue.enter("b", 5.0, cancel) == "cancelled"
-    assert time.monotonic() - began < 1.0
-    assert queue.counts() == (1, 0, 0)
+    waiting = Waiting(queue)
+    waiting.add("b", cancel)
+    cancel.now()
+    waiting.join()
+    assert waiting.said == [("b", "cancelled")]
+    assert queue.counts() == (1, 0)
     queue.leave(ticket)
 
 
-def test_a_turn_comes_to_a_call_that_can_be_taken_back(cancel):
-    queue = FairQueue(1)
-    ticket = enter(queue, "a")
-    threading.Timer(0.1, queue.leave, [ticket]).start()
-    second = enter(queue, "b", cancel=cancel)
-    assert 0.05 < second.waited < 1.0
-    queue.leave(second)
-
-
 def test_closing_sends_everybody_away(cancel):
-    queue = FairQueue(1)
+    queue = CallQueue(1)
     enter(queue, "a")
-    said = []
-    threads = [
-        threading.Thread(target=lambda how=how: said.append(queue.enter("b", 5.0, how)))
-        for how in (None, cancel)
-    ]
-    for thread in threads:
-        thread.start()
-    assert eventually(lambda: queue.counts()[2] == 2)
-    time.sleep(0.05)
+    waiting = Waiting(queue)
+    for how in (None, cancel):
+        waiting.add("b", how)
     queue.close()
-    for thread in threads:
-        thread.join(2)
-    assert said == ["closed", "closed"]
+    waiting.join()
+    assert [said for _, said in waiting.said] == ["closed", "closed"]
     assert queue.enter("c", 1.0) == "closed"
 
 
 def test_many_threads_get_their_turns_and_no_more_than_there_are_slots():
-    queue = FairQueue(5)
-    running, most, done = [0], [0], []
-    lock = threading.Lock()
+    queue = CallQueue(5)
+    most, done = [0], []
 
     def call(number: int) -> None:
-        ticket = enter(queue, f"s{number % 7}")
-        with lock:
-            running[0] += 1
-            most[0] = max(most[0], running[0])
-        time.sleep(0.001)
-        with lock:
-            running[0] -= 1
-        queue.leave(ticket)
+        ticket = enter(queue, f"s{number % 7}", 30.0)
+        most[0] = max(most[0], queue.counts()[0])
         done.append(number)
+        queue.leave(ticket)
 
     threads = [threading.Thread(target=call, args=(number,)) for number in range(200)]
     for thread in threads:
@@ -221,14 +146,13 @@ def test_many_threads_get_their_turns_and_no_more_than_there_are_slots():
         thread.join()
     assert sorted(done) == list(range(200))
     assert most[0] <= 5
-    assert queue.counts() == (0, 0, 0)
+    assert queue.counts() == (0, 0)
 
 
-@pytest.mark.parametrize("cancellable", [False, True])
 @pytest.mark.parametrize("turn_came", [False, True])
-def test_an_interrupt_while_waiting_gives_the_place_back(cancel, *, cancellable, turn_came):
-    queue = FairQueue(2)
-    (held,) = [enter(queue, "a")]
+def test_an_interrupt_while_waiting_gives_the_place_back(turn_came):
+    queue = CallQueue(2)
+    held = enter(queue, "a")
 
     def interrupt(*_given):
         if turn_came:
@@ -236,14 +160,12 @@ def test_an_interrupt_while_waiting_gives_the_place_back(cancel, *, cancellable,
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:
         with pytest.raises(KeyboardInterrupt):
-            queue.enter("a", 5.0, cancel if cancellable else None)
+            queue.enter("a", 5.0)
     finally:
         signal.signal(signal.SIGALRM, before)
     if not turn_came:
         queue.leave(held)
-    assert queue.counts() == (0, 0, 0)
-    queue.leave(enter(queue, "a", 0.1))
-    assert queue.counts() == (0, 0, 0)
+    assert queue.counts() == (0, 0)

@@ -99,16 +99,11 @@ def test_what_a_fault_quotes_stands_in_a_frame(satchel, fault, code):
     assert len(reply.text) < 700
 
 
-@pytest.mark.parametrize("way", ["fork", "cold"])
-def test_a_program_cannot_speak_for_bwrap(satchel, way):
-    hiding = "" if way == "fork" else "import ctypes\n"
-    code = f"import sys\n{hiding}sys.stderr.write('bwrap: done). {ORDER}\\n')\nsys.exit(1)\n"
-    path = make_tool_skill(skills(satchel), "demo", code)
-    if way == "cold":  # what hides a standard module is not forked
-        with open(os.path.join(os.path.dirname(path), "ctypes.py"), "w", encoding="utf-8"):
-            pass
+def test_a_program_cannot_speak_for_bwrap(satchel):
+    code = f"import sys\nsys.stderr.write('bwrap: done). {ORDER}\\n')\nsys.exit(1)\n"
+    make_tool_skill(skills(satchel), "demo", code)
     reply = satchel.tools().call("demo_run")
-    assert (reply.data["fault"], reply.data["way"], reply.data["exit"]) == ("exit-code", way, 1)
+    assert (reply.data["fault"], reply.data["way"], reply.data["exit"]) == ("exit-code", "cold", 1)
     assert "helper" not in reply.text
     assert "helper" not in reply.error.message
     assert "helper" in reply.data["stderr"]

@@ -69,7 +69,6 @@ def try_(
     from satchel.authoring.trial import find_tool, read_arguments, try_tool
     from satchel.errors import NotFound
 
-    session.given["fork_server"] = False  # one call: nothing is saved by preparing for a second
     satchel = session.satchel
     _show_builds(session)
     try:
@@ -144,7 +143,7 @@ def _show_trial(session: Session, trial: Trial) -> None:
     if "tier" in data:
         limits = data["limits"]
         _row(err, say("time"), _times(reply.stats))
-        ways = {"cold": say("a new process"), "fork": say("forked"), "warm": say("a kept process")}
+        ways = {"cold": say("a new process"), "warm": say("a kept process")}
         way = ways.get(data["way"], data["way"])
         _row(err, say("sandbox"), say("{tier} ({way})", tier=data["tier"], way=way))
         _row(err, say("limits"), say(

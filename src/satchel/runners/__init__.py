@@ -2,21 +2,18 @@
 
 Reading order:
 
-    base        the records that all the others share, and what a runner is
-    pool        the runner: a fair queue, a bounded number of processes
+    base        the records that all the others share
+    pool        the runner: a `queue`, a bounded number of processes
     workers     processes that are kept between calls
-    forkserver  Python programs that start from one that has already started
     runtimes    a folder and its manifest -> a program; `python` (with `requirements`), `node` (with
-                `npm` and `typescript`), `go` and `binary` each know one kind, `contents` says what
-                changed, `build` keeps what was built
+                `npm`), `go` and `binary` each know one kind, `contents` says what changed, `build`
+                keeps what was built
     sandbox     which way to hold a program there is here; `bwrap` and `seccomp` write it down,
-                `selfcheck` tries to get out
+                `selfcheck` tries to get out with `_probes`
     launcher    starts processes and leaves none behind; `plain` where there is no Linux
-    exchange    one line out, one line in, by a deadline; `reply` says what a line says, `tail` what
-                is kept of standard error
-    cold        all of it for one call in a process of its own
+    exchange    one line out, one line in, by a deadline; `reply` says what a line says
 
 The files that begin with an underscore (`_launcher_main`, `_minder` with `_child`, `_census`,
-`_cgroup` and `_remove`, `_confine`, `_forkserver_main`) run in processes of their own, with the
-standard library alone. Nothing here is imported before a tool skill is called.
+`_cgroup` and `_remove`, `_confine`, `_probes`) run in processes of their own, with the standard
+library alone. Nothing here is imported before a tool skill is called.
 """

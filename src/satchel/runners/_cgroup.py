@@ -29,7 +29,7 @@ MINDERS = "satchel-minders"
 """The group of minders whose programs run; it has no bound."""
 ROOM = 2
 """The kernel's bound is this many times the limit: whoever watches should be first, since they know
-whose limit it was. What the kernel kills inside a fork server looks like a crash."""
+whose limit it was."""
 
 
 class Group:

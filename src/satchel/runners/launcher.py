@@ -3,7 +3,7 @@
 The work is done in a process of its own, the launcher (`_launcher_main`), which is started at the
 first call and forks a minder (`_minder`) for each program. What holds:
 
-- A program gets 0, 1, 2 and what is passed on (`pass_fds`, from 3 in that order); nothing else.
+- A program gets the descriptors 0, 1 and 2; nothing else.
 - When it ends, is killed, or the host ends, even by SIGKILL, all its descendants are ended too.
 - A launcher that dies takes no program with it: their minders live on. The next start has a new
   launcher.
@@ -31,7 +31,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from satchel.runners.base import CannotStart, Exit
 
 if TYPE_CHECKING:
-    from satchel.runners.base import Launch, Starter
+    from satchel.runners.base import Launch
+    from satchel.runners.plain import PlainLauncher
 
 _MAIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_launcher_main.py")
 _PACKET = 128 * 1024
@@ -154,31 +155,29 @@ class Launcher:
         self._generation = 0
         _launchers.add(self)
 
-    def start(self, launch: Launch, pass_fds: tuple[int, ...] = ()) -> LaunchedProcess:
+    def start(self, launch: Launch) -> LaunchedProcess:
         """Start a program.
 
         That its file is missing or cannot be run is told by `wait`, since it is not known yet.
 
         Args:
             launch: what to start.
-            pass_fds: descriptors that the program gets too, as 3, 4, 5 … in this order. They stay
-                open here.
 
         Raises:
             CannotStart: When no launcher or no descriptors are to be had.
         """
         try:
-            return self._start(launch, pass_fds)
+            return self._start(launch)
         except BaseException:
             launch.give_up()  # nobody else will see to it
             raise
 
-    def _start(self, launch: Launch, pass_fds: tuple[int, ...]) -> LaunchedProcess:
+    def _start(self, launch: Launch) -> LaunchedProcess:
         packet = _describe(launch)
         deaths = 0
         while deaths < _DEATHS:
             try:
-                process, generation = self._ask(packet, pass_fds, launch.tier)
+                process, generation = self._ask(packet, launch.tier)
             except OSError as error:
                 raise CannotStart(f"the program cannot be started: {error.strerror}") from error
             if process is not None:
@@ -207,16 +206,14 @@ class Launcher:
         with self._lock:
             self._end()
 
-    def _ask(
-        self, packet: bytes, pass_fds: tuple[int, ...], tier: str
-    ) -> tuple[LaunchedProcess | None, int]:
+    def _ask(self, packet: bytes, tier: str) -> tuple[LaunchedProcess | None, int]:
         """Send a request to the launcher, started if there is none; None when it is dead."""
         with self._lock:  # held while sending, so that nobody closes the socket under it
             if self._socket is None or self._host != os.getpid():
                 self._begin()
             assert self._socket is not None  # noqa: S101
             try:
-                return _ask(self._socket, packet, pass_fds, tier), self._generation
+                return _ask(self._socket, packet, tier), self._generation
             except ConnectionError:
                 return None, self._generation
 
@@ -275,7 +272,7 @@ class Launcher:
             self._process = None
 
 
-def launcher() -> Starter:
+def launcher() -> Launcher | PlainLauncher:
     """Who starts programs for this host; one is enough for all threads."""
     global _shared  # noqa: PLW0603
     with _guard:
@@ -310,9 +307,7 @@ def _describe(launch: Launch) -> bytes:
     return (b"L" if confined else b"S") + marshal.dumps(spec)
 
 
-def _ask(
-    request: socket.socket, packet: bytes, pass_fds: tuple[int, ...], tier: str
-) -> LaunchedProcess:
+def _ask(request: socket.socket, packet: bytes, tier: str) -> LaunchedProcess:
     """Send a description with its descriptors, and keep the near ends."""
     far: list[int] = []
     near: list[int] = []
@@ -322,7 +317,7 @@ def _ask(
             reading, writing = os.pipe()
             near.append(reading if output else writing)
             far.append(writing if output else reading)
-        given = [distant.fileno(), *far, *pass_fds]
+        given = [distant.fileno(), *far]
         if len(packet) > _PACKET:
             far.append(_memory_file(packet[1:]))
             given.append(far[-1])
@@ -374,7 +369,7 @@ def _after_fork() -> None:
 
 
 _guard = threading.Lock()
-_shared: Starter | None = None
+_shared: Launcher | PlainLauncher | None = None
 _launchers: weakref.WeakSet[Launcher] = weakref.WeakSet()
 _alive: weakref.WeakSet[LaunchedProcess] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_after_fork)

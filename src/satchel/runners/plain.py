@@ -74,14 +74,13 @@ class PlainProcess:
 class PlainLauncher:
     """Starts programs as children of the host."""
 
-    def start(self, launch: Launch, pass_fds: tuple[int, ...] = ()) -> PlainProcess:
+    def start(self, launch: Launch) -> PlainProcess:
         """Start a program.
 
         Raises:
-            CannotStart: When it is to be held in a sandbox, wants descriptors of its own, or
-                cannot be run.
+            CannotStart: When it is to be held in a sandbox, or cannot be run.
         """
-        if launch.tier != "none" or pass_fds:
+        if launch.tier != "none":
             launch.give_up()
             raise CannotStart("there is no sandbox on this system")
         try:

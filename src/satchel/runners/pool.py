@@ -1,12 +1,14 @@
-"""The runner: takes calls from any thread, gives each its turn, and a process in one of three ways.
+"""The runner: takes calls from any thread, gives each its turn, and a process in one of two ways.
 
     cold   a process for this call alone; it starts, answers, is gone
-    fork   the same for a Python program, but forked from one that has started (`forkserver`)
     warm   a process that was kept from an earlier call (`workers`), where the skill declares it
 
-What is kept, workers and fork servers, belongs to one program with the same powers and limits: when
-any of these changes (a file, a secret), the old ones are ended. Kept processes are ended after
-`IDLE` seconds without a call, and there are never more than `KEPT` times the slots of them.
+Nothing of a call that may write to the workspace outlives it: such a call is always cold, and the
+workspace is checked after its last process is gone.
+
+A worker belongs to one program with the same powers and limits: when any of these changes (a file,
+a secret), it is ended. Workers are ended after `IDLE` seconds without a call, and there are never
+more than `KEPT` times the slots of them.
 """
 
 from __future__ import annotations
@@ -20,10 +22,9 @@ from typing import TYPE_CHECKING
 
 from satchel.runners.base import RunResult
 from satchel.runners.exchange import exchange, result_of
-from satchel.runners.forkserver import ForkServer, NotReady, can_fork
 from satchel.runners.guards import put_right, settle
 from satchel.runners.launcher import CannotStart, launcher
-from satchel.runners.queue import FairQueue, Ticket
+from satchel.runners.queue import CallQueue, Ticket
 from satchel.runners.reply import request_line
 from satchel.runners.sandbox import dress
 from satchel.runners.workers import Gone, Worker
@@ -34,12 +35,10 @@ if TYPE_CHECKING:
     from satchel.settings import Settings
     from satchel.trace import Trace
 
-    Kept = Worker | ForkServer
-
 IDLE = 60.0
-"""Seconds that a process is kept without a call."""
+"""Seconds that a worker is kept without a call."""
 KEPT = 4
-"""Idle processes that are kept for each slot."""
+"""Idle workers that are kept for each slot."""
 _TICK = 5.0
 _HOSTS = {"timeout": 0.0, "reply": 0, "output": 0, "stderr": 0}
 _REFUSED = {
@@ -50,20 +49,18 @@ _REFUSED = {
 
 
 class _Shelf:
-    """The kept processes of one skill, and what they were made from."""
+    """The workers of one skill, and what they were made from."""
 
-    __slots__ = ("broken", "idle", "limits", "powers", "program", "retired", "tier")
+    __slots__ = ("idle", "limits", "powers", "program", "retired", "tier")
 
     def __init__(self, request: RunRequest, tier: Tier) -> None:
         self.program = request.program
         self.powers = request.powers
         self.limits = request.limits
         self.tier: Tier = tier
-        self.idle: list[Kept] = []
+        self.idle: list[Worker] = []
         """The one used last is used next."""
         self.retired = False
-        self.broken = ""
-        """Why its fork server does not start."""
 
     def fits(self, request: RunRequest, tier: Tier) -> bool:
         """Whether its processes serve a request. Bounds that only the host looks at may differ."""
@@ -85,22 +82,18 @@ class Pool:
         *,
         tier: Tier | None = None,
         processes: int = 0,
-        fork_server: bool | None = None,
         trace: Trace | None = None,
     ) -> None:
         """Start nothing yet.
 
         Args:
-            settings: `tool_processes`, `fork_server` and those of the sandbox.
+            settings: `tool_processes` and those of the sandbox.
             tier: hold every program this way, whatever the settings say.
             processes: calls at once, instead of the setting.
-            fork_server: whether Python programs are forked, instead of the setting.
-            trace: is told when a fork server does not start.
+            trace: records when a worker has ended by itself.
         """
         slots = processes or (settings.tool_processes if settings is not None else 0)
         self.slots = slots or max(4, 2 * (os.cpu_count() or 1))
-        forking = settings is None or settings.fork_server
-        self._forking = forking if fork_server is None else fork_server
         self._settings = settings
         self._trace = trace
         self._tiers: dict[bool, Tier] = {} if tier is None else {True: tier, False: tier}
@@ -109,7 +102,7 @@ class Pool:
 
     def forget(self) -> None:
         """Begin anew, without any process."""
-        self._queue = FairQueue(self.slots)
+        self._queue = CallQueue(self.slots)
         self._lock = threading.Lock()
         self._shelves: dict[str, _Shelf] = {}
         self._idle = 0
@@ -149,13 +142,10 @@ class Pool:
         try:
             if request.powers.writable and tier != "none":
                 request, before = settle(request)
-            # Who may write is not kept: what it does after its answer is seen by nobody.
-            if request.workers and before is None:
+            if request.workers and not request.powers.writable:
                 result = self._warm(request, line, tier, waited)
-            elif self._forking and can_fork(request.program):
-                result = self._fork(request, line, tier, waited)
             else:
-                result = self._cold(request, line, tier, waited, time.monotonic())
+                result = self._cold(request, line, tier, waited)
         except CannotStart as exc:
             return RunResult(fault="cannot-start", detail=str(exc), tier=tier, waited_ms=waited)
         finally:
@@ -186,56 +176,30 @@ class Pool:
             process.kill()
 
     def counts(self) -> dict[str, int]:
-        """How many calls run, run aside and wait, and how many processes are kept idle."""
-        running, aside, waiting = self._queue.counts()
-        return {"running": running, "aside": aside, "waiting": waiting, "kept": self._idle}
+        """How many calls run and wait, and how many workers are idle."""
+        running, waiting = self._queue.counts()
+        return {"running": running, "waiting": waiting, "kept": self._idle}
 
-    def kept(self) -> tuple[Kept, ...]:
-        """The processes that are idle, the one that was used last at the end."""
+    def kept(self) -> tuple[Worker, ...]:
+        """The workers that are idle, the one that was used last at the end."""
         with self._lock:
             found = [kept for shelf in self._shelves.values() for kept in shelf.idle]
         return tuple(sorted(found, key=lambda kept: kept.idle_since))
 
-    # --- the three ways -------------------------------------------------------------------
+    # --- the two ways ---------------------------------------------------------------------
 
-    def _cold(
-        self, request: RunRequest, line: bytes, tier: Tier, waited: float, began: float
-    ) -> RunResult:
+    def _cold(self, request: RunRequest, line: bytes, tier: Tier, waited: float) -> RunResult:
+        began = time.monotonic()
         process = self._start(request, tier)
         got = self._exchange(process, request, line, began + request.limits.timeout)
         ran = (time.monotonic() - began) * 1000
         return result_of(got, request.limits, tier, "cold")._replace(waited_ms=waited, ran_ms=ran)
 
-    def _fork(self, request: RunRequest, line: bytes, tier: Tier, waited: float) -> RunResult:
-        began = time.monotonic()
-        deadline = began + request.limits.timeout
-        shelf = self._shelf(request, tier)
-        while True:
-            kept = self._take(shelf)
-            server = kept if isinstance(kept, ForkServer) else self._serve(shelf, request, deadline)
-            if server is None:
-                return self._cold(request, line, tier, waited, began)
-            try:
-                process = server.run()
-            except Gone as exc:
-                self._put(shelf, server, spent=True)
-                self._note(request.skill, "fork server", str(exc))
-                if kept is None:
-                    return self._cold(request, line, tier, waited, began)
-                continue
-            try:
-                got = self._exchange(process, request, line, deadline)
-            finally:
-                self._put(shelf, server, spent=server.is_spent())
-            ran = (time.monotonic() - began) * 1000
-            result = result_of(got, request.limits, tier, "fork")
-            return result._replace(waited_ms=waited, ran_ms=ran)
-
     def _warm(self, request: RunRequest, line: bytes, tier: Tier, waited: float) -> RunResult:
         shelf = self._shelf(request, tier)
         while True:
             worker = self._take(shelf)
-            if not isinstance(worker, Worker):
+            if worker is None:
                 worker = Worker(self._admit(self._start(request, tier)), tier)
             spent = True
             try:
@@ -244,7 +208,8 @@ class Pool:
                 return result
             except Gone as exc:
                 # Nothing was handed over, so another one may do it.
-                self._note(request.skill, "worker", str(exc))
+                if self._trace is not None:
+                    self._trace.record("failed", (request.skill,), what="worker", reason=str(exc))
             finally:
                 self._put(shelf, worker, spent=spent)
 
@@ -261,23 +226,13 @@ class Pool:
             self._admit(process)
             return exchange(process, line, request.limits, deadline, request.cancel)
         finally:
+            if request.powers.writable:
+                # The workspace is checked next. What is killed writes nothing more once it is gone.
+                process.kill()
+                while process.wait(_TICK) is None:
+                    pass
             self._live.discard(process)
             process.close()
-
-    def _serve(self, shelf: _Shelf, request: RunRequest, deadline: float) -> ForkServer | None:
-        """A new fork server; None when there is to be none."""
-        if shelf.broken:
-            return None
-        try:
-            server = ForkServer.start(launcher(), request, shelf.tier, deadline)
-        except Gone as exc:
-            shelf.broken = str(exc)
-            self._note(request.skill, "fork server", shelf.broken)
-            return None
-        except NotReady:
-            return None
-        self._admit(server.process)
-        return server
 
     def _admit(self, process: Process) -> Process:
         """Know about a process; it is ended at once when the pool is closed already."""
@@ -294,10 +249,6 @@ class Pool:
         self._tiers[own] = tier
         return tier
 
-    def _note(self, skill: str, what: str, reason: str) -> None:
-        if self._trace is not None:
-            self._trace.record("failed", (skill,), what=what, reason=reason)
-
     # --- what is kept ---------------------------------------------------------------------
 
     def _shelf(self, request: RunRequest, tier: Tier) -> _Shelf:
@@ -305,7 +256,7 @@ class Pool:
         shelf = self._shelves.get(request.skill)
         if shelf is not None and shelf.fits(request, tier):
             return shelf
-        old: list[Kept] = []
+        old: list[Worker] = []
         with self._lock:
             shelf = self._shelves.get(request.skill)
             if shelf is None or not shelf.fits(request, tier):
@@ -320,14 +271,14 @@ class Pool:
             self._end(kept)
         return shelf
 
-    def _take(self, shelf: _Shelf) -> Kept | None:
+    def _take(self, shelf: _Shelf) -> Worker | None:
         with self._lock:
             if shelf.retired or not shelf.idle:
                 return None
             self._idle -= 1
             return shelf.idle.pop()
 
-    def _put(self, shelf: _Shelf, kept: Kept, *, spent: bool) -> None:
+    def _put(self, shelf: _Shelf, kept: Worker, *, spent: bool) -> None:
         """Take a process back, or end it when it is of no use any more."""
         if not spent:
             with self._lock:
@@ -342,21 +293,21 @@ class Pool:
                     kept = self._oldest()
         self._end(kept)
 
-    def _oldest(self) -> Kept:
+    def _oldest(self) -> Worker:
         """Take away the one that was idle longest."""
         shelves = (shelf for shelf in self._shelves.values() if shelf.idle)
         shelf = min(shelves, key=lambda shelf: shelf.idle[0].idle_since)
         self._idle -= 1
         return shelf.idle.pop(0)
 
-    def _end(self, kept: Kept) -> None:
+    def _end(self, kept: Worker) -> None:
         self._live.discard(kept.process)
         kept.close()
 
     def sweep(self) -> bool:
         """End what was idle for too long or has died; whether anything is left to look after."""
         due = time.monotonic() - IDLE
-        ended: list[Kept] = []
+        ended: list[Worker] = []
         with self._lock:
             for shelf in self._shelves.values():
                 gone = [kept for kept in shelf.idle if kept.idle_since < due or not kept.is_well()]

@@ -64,7 +64,6 @@ def prepare(
         folder=folder,
         runtime="python",
         read=(home, *base.read),
-        script=script,
     )
     return program, (python,)
 

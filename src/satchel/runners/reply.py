@@ -97,8 +97,6 @@ def read_reply(line: bytes, limit: int) -> Reply:
         line: without its newline.
         limit: characters of output, and of error, that are kept.
     """
-    if (usual := read_usual(line, limit)) is not None:
-        return Reply(*usual)
     try:
         fields = _parse(line)
         output, error = _text(fields, "output"), _text(fields, "error")
@@ -108,31 +106,6 @@ def read_reply(line: bytes, limit: int) -> Reply:
     output, cut = shorten(output, limit)
     error, also = shorten(error, limit)
     return Reply(output, error, data, cut + also)
-
-
-def read_usual(line: bytes, limit: int) -> tuple[str, str] | None:
-    """The two texts of a reply that has them and no more, as nearly all do; None for any other.
-
-    The line may have its newline still.
-    """
-    if line.count(b"[") + line.count(b"{") > DEPTH:
-        return None  # perhaps too deep: a parser with a small stack could take the host down
-    try:
-        text = line.decode()
-        fields, end = _decode(text)
-        output, error = fields["output"], fields["error"]
-    except (_Wrong, ValueError, LookupError, TypeError, RecursionError):
-        return None
-    if (
-        len(fields) == 2
-        and (end == len(text) or text[end:] == "\n")
-        and type(output) is str
-        and type(error) is str
-        and len(output) <= limit >= len(error)
-        and ("\\u" not in text or not _HALF.search(text))
-    ):
-        return output, error
-    return None
 
 
 def is_whole(data: bytes) -> bool:
@@ -182,7 +155,7 @@ def _parse(line: bytes) -> dict[str, Any]:
         raise _Wrong("not-json", "its reply is an empty line")
     _check_depth(text)
     try:
-        value: object = _decode_all(text)
+        value: object = _decode(text)
     except json.JSONDecodeError as error:
         raise _Wrong("not-json", _where(text, error)) from None
     except (ValueError, RecursionError):
@@ -293,18 +266,7 @@ def _plain(name: str) -> str:
     return quote(name.encode("utf-8", "replace")).strip("`")
 
 
-# Made once: making them costs more than using them.
-_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_float=_float)
-_decode, _decode_all = _decoder.raw_decode, _decoder.decode
-# `JSONEncoder.encode` makes one of these at each call, where Python has it.
-_make_chunks: Any = getattr(json.encoder, "c_make_encoder", None)
-if _make_chunks is None:
-    _encode = _encoder.encode
-else:
-    _chunks = _make_chunks(
-        None, _encoder.default, json.encoder.encode_basestring, None, ":", ",", *(False,) * 3
-    )
-
-    def _encode(o: Any) -> str:
-        return "".join(_chunks(o, 0))
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_decode = json.JSONDecoder(
+    object_pairs_hook=_object, parse_constant=_constant, parse_float=_float
+).decode

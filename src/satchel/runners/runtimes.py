@@ -141,13 +141,11 @@ def _prepare(
 
         return python.prepare(shop, folder, manifest.entry, progress)
     if manifest.runtime == "node":
-        from satchel.runners import node, npm, typescript
+        from satchel.runners import node, npm
 
-        found = node.find_node(shop)
+        found = node.find_node(shop, manifest.entry)
         packages = npm.install(shop, found, folder, progress)
-        if manifest.entry.endswith(typescript.ENTRIES):
-            return typescript.prepare(shop, found, folder, manifest.entry, packages, progress)
-        return node.in_place(found, folder, manifest.entry, packages)
+        return node.prepare(found, folder, manifest.entry, packages)
     if manifest.runtime == "go":
         from satchel.runners import go
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from satchel.runners.base import Cancel, Program, Runner, RunRequest, RunResult
+    from satchel.runners.base import Cancel, Program, RunRequest, RunResult
+    from satchel.runners.pool import Pool
     from satchel.runners.runtimes import Runtimes
     from satchel.settings import Settings
     from satchel.skill.manifest import Manifest
@@ -84,7 +85,7 @@ class LocalEngine:
         self._trace = trace
         self._lock = threading.Lock()
         self._runtimes: Runtimes | None = None
-        self._runner: Runner | None = None
+        self._runner: Pool | None = None
 
     def prepare(
         self,

@@ -14,15 +14,17 @@ import sys
 given = json.loads(sys.argv[1])
 sys.path.insert(0, given["package"])
 
+from stage import CANARY, Stage  # noqa: E402
+
 from satchel.runners import selfcheck  # noqa: E402
 from satchel.runners.base import Limits, Powers, Program  # noqa: E402
 from satchel.runners.sandbox import dress  # noqa: E402
 
-os.environ[selfcheck.CANARY] = "canary"
+os.environ[CANARY] = "canary"
 found: dict[str, dict[str, str]] = {}
 troubles: dict[str, str] = {}
 for tier in ("none", "bwrap", "landlock"):
-    with selfcheck.Stage() as stage:
+    with Stage() as stage:
         os.environ["HOME"] = stage.targets["home"]
         folder = stage.targets["skill"]
         read = list(given["read"])

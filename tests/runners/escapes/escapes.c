@@ -117,6 +117,15 @@ static int read_other_skill(void) { return reads(in(T("other"), "SKILL.md")); }
 static int read_undeclared_workspace(void) { return reads(in(T("outside"), "notes.txt")); }
 static int read_accounts(void) { return reads("/etc/passwd"); }
 static int read_shared_memory_file(void) { return reads(T("shm_file")); }
+static int list_host_tmp(void) {
+  struct dirent *entry;
+  DIR *folder = opendir(T("root"));
+  if (!folder) return -1;
+  while ((entry = readdir(folder)))
+    if (!strcmp(entry->d_name, "outside")) return closedir(folder);
+  closedir(folder);
+  return stopped();
+}
 static int list_sys(void) { return lists("/sys/class"); }
 static int write_skill(void) { return opens(in(T("skill"), "planted"), O_CREAT | O_WRONLY); }
 static int change_skill(void) { return opens(in(T("skill"), "data.txt"), O_WRONLY | O_TRUNC); }
@@ -197,6 +206,17 @@ static int write_release_agent(void) { return opens(T("release_agent"), O_WRONLY
 static int env_secret(void) { return getenv("SATCHEL_ESCAPE_CANARY") ? 0 : stopped(); }
 static int host_environ(void) { return of_host("environ"); }
 static int host_cmdline(void) { return of_host("cmdline"); }
+static int any_environ(void) {
+  struct dirent *entry;
+  DIR *folder = opendir("/proc");
+  if (!folder) return -1;
+  while ((entry = readdir(folder)))
+    if (atoi(entry->d_name) > 0 && atoi(entry->d_name) != getpid() &&
+        reads(in(in("/proc", entry->d_name), "environ")) == 0)
+      return closedir(folder);
+  closedir(folder);
+  return stopped();
+}
 static int host_root(void) { return of_host(in("root", T("secret"))); }
 static int own_root(void) { return reads(in("/proc/self/root", T("secret"))); }
 static int own_cwd(void) {
@@ -348,7 +368,8 @@ static int type_into_terminal(void) { return in_child(type_it); }
 #define A(function) {#function, function}
 static const struct { const char *name; int (*what)(void); } attempts[] = {
     A(read_secret), A(list_home), A(watch_home), A(read_other_skill),
-    A(read_undeclared_workspace), A(read_accounts), A(read_shared_memory_file), A(list_sys),
+    A(read_undeclared_workspace), A(read_accounts), A(read_shared_memory_file), A(list_host_tmp),
+    A(list_sys), A(any_environ),
     A(write_skill), A(chmod_skill), A(fchmod_skill), A(xattr_skill), A(flags_of_skill),
     A(set_user_id_bit), A(change_skill), A(chmod_secret), A(touch_secret), A(write_workspace),
     A(delete_in_workspace), A(truncate_in_workspace), A(write_through_link), A(hard_link_secret),

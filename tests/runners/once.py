@@ -1,0 +1,19 @@
+"""One call of a program through a launcher, without a pool."""
+
+from __future__ import annotations
+
+import time
+
+from satchel.runners.exchange import exchange, result_of
+from satchel.runners.reply import request_line
+
+
+def run_once(starter, launch, request):
+    """Start a program that is dressed already, ask it once, and see it gone."""
+    process = starter.start(launch)
+    try:
+        deadline = time.monotonic() + request.limits.timeout
+        exchanged = exchange(process, request_line(request), request.limits, deadline)
+    finally:
+        process.close()
+    return result_of(exchanged, request.limits, launch.tier, "cold")
