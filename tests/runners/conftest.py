@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,3 +49,27 @@ def starter() -> Iterator[Launcher]:
     launcher = Launcher()
     yield launcher
     launcher.close()
+
+
+class Web(SimpleHTTPRequestHandler):
+    """Serves a folder, and notes what is asked for."""
+
+    def log_message(self, *_):
+        self.server.asked.append(self.path)
+
+
+@pytest.fixture
+def web(tmp_path):
+    """A server on the loopback: `folder`, `address`, and what was `asked`."""
+    folder = tmp_path / "web"
+    folder.mkdir()
+    (folder / "hello").write_text("")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Web, directory=str(folder)))
+    server.folder, server.asked = folder, []
+    server.address = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
