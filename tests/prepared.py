@@ -7,6 +7,8 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
+from satchel.runners.runtimes import Runtimes
+from satchel.settings import load_settings
 from satchel.skill.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -28,6 +30,12 @@ def write_skill(folder: str, files: Mapping[str, str]) -> str:
 def manifest(runtime: Any, entry: str) -> Manifest:
     """The part of a manifest that a runtime reads."""
     return Manifest((), runtime, entry)
+
+
+def in_tier(tier: Any, tmp_path: Any, env: Mapping[str, str]) -> Runtimes:
+    """Runtimes with a cache of their own that build in one tier of sandbox."""
+    settings = load_settings(env={"HOME": str(tmp_path)}, sandbox_tier=tier)
+    return Runtimes(str(tmp_path / "cache"), env, settings)
 
 
 def call(program: Program, arguments: Mapping[str, Any] | None = None, **env: str) -> Any:

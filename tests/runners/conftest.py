@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,3 +35,34 @@ def starter() -> Iterator[Launcher]:
     launcher = Launcher()
     yield launcher
     launcher.close()
+
+
+class Web(ThreadingHTTPServer):
+    """Serves a folder on the loopback, and records what is asked for."""
+
+    def __init__(self, folder) -> None:
+        self.folder = folder
+        self.asked: list[str] = []
+        super().__init__(("127.0.0.1", 0), partial(_Handler, directory=str(folder)))
+        self.address = f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    def log_message(self, format, *args):  # noqa: A002 - the base class names it so
+        assert isinstance(self.server, Web)
+        self.server.asked.append(self.path)
+
+
+@pytest.fixture
+def web(tmp_path):
+    """A server: `folder`, `address`, and what was `asked`."""
+    folder = tmp_path / "web"
+    folder.mkdir()
+    (folder / "hello").write_text("")
+    server = Web(folder)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
+import tarfile
 from functools import partial
 
 import pytest
 
 from needs import builds, needs
-from prepared import call, manifest, write_skill
+from prepared import call, in_tier, manifest, write_skill
 from satchel.errors import BuildFailed, MissingRuntime
 from satchel.runners.npm import read_lock, read_package
 from satchel.runners.runtimes import Runtimes
+from satchel.runners.sandbox import TIERS
 
 NEEDS_NUMBER = '{"type": "commonjs", "dependencies": {"is-number": "7.0.0"}}'
 ANSWER = "console.log(JSON.stringify({output: %s}));"
@@ -114,6 +117,42 @@ def test_the_checksums_of_a_lock_file_hold(skill, tmp_path):
     assert call(runtimes.prepare(write(good), manifest("node", "main.js"))) == {"output": True}
     with pytest.raises(BuildFailed, match="EINTEGRITY"):
         runtimes.prepare(write(bad), manifest("node", "main.js"))
+
+
+@pytest.mark.req("E4")
+@pytest.mark.parametrize("tier", TIERS)
+def test_what_a_package_needs_comes_from_the_registry_too(skill, tmp_path, tier, web):
+    needs("npm")
+
+    def publish(name, **needed):
+        package = {"name": name, "version": "1.0.0", "dependencies": needed}
+        with tarfile.open(web.folder / f"{name}.tgz", "w:gz") as archive:
+            text = json.dumps(package).encode()
+            entry = tarfile.TarInfo("package/package.json")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text))
+        package["dist"] = {"tarball": f"{web.address}/{name}.tgz"}
+        document = {"name": name, "versions": {"1.0.0": package}, "dist-tags": {"latest": "1.0.0"}}
+        (web.folder / name).write_text(json.dumps(document))
+
+    publish("payload")
+    publish("plain", payload="^1.0.0", again="npm:payload@1")
+    publish("by-address", payload=f"{web.address}/payload.tgz")
+    publish("by-path", payload="file:/etc")
+    publish("by-git", payload="git+https://127.0.0.1:9/payload.git")
+    env = {**os.environ, "NPM_CONFIG_REGISTRY": web.address, "HOME": "/proc/no-home"}
+    runtimes = in_tier(tier, tmp_path, env)
+    for name in ("plain", "by-address", "by-path", "by-git"):
+        package = json.dumps({"dependencies": {name: "1.0.0"}})
+        folder = skill({"main.js": "", "package.json": package})
+        if name == "plain":
+            program = runtimes.prepare(folder, manifest("node", "main.js"))
+            home = os.path.dirname(os.path.dirname(os.path.dirname(program.argv[-1])))
+            assert {"again", "payload", "plain"} <= set(os.listdir(f"{home}/node_modules"))
+            continue
+        with pytest.raises(BuildFailed, match=r"payload|git") as caught:
+            runtimes.prepare(folder, manifest("node", "main.js"))
+        assert caught.value.hint
 
 
 def test_packages_that_a_skill_brings_along_are_used(skill):

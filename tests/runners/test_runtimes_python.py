@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import tarfile
+import zipfile
 from functools import partial
 
 import pytest
 
 from needs import builds, needs
-from prepared import call, manifest, write_skill
-from satchel.errors import BuildFailed, MissingRuntime
+from prepared import call, in_tier, manifest, write_skill
+from satchel.errors import BuildFailed, Unsandboxed
+from satchel.runners import selfcheck
+from satchel.runners.build import Workshop
 from satchel.runners.requirements import read_requirements
 from satchel.runners.runtimes import Runtimes
+from satchel.runners.sandbox import TIERS
+from satchel.runners.view import find_interpreter
+from satchel.settings import load_settings
 
 MAIN = manifest("python", "main.py")
+
+
+def wheel(folder, name, *needed):
+    """Write a wheel whose metadata asks for `needed`."""
+    info = f"{name}-1.0.dist-info"
+    lines = "".join(f"Requires-Dist: {one}\n" for one in needed)
+    files = {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{lines}",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/RECORD": "",
+    }
+    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
 
 
 @pytest.fixture
@@ -71,8 +93,8 @@ def test_a_program_needs_to_see_its_interpreter_and_its_environment(skill):
 
 @pytest.mark.req("E3")
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("tool", ["uv", "pip"])
-def test_requirements_are_installed_once(skill, tmp_path, tool):
+@pytest.mark.parametrize(("tool", "tier"), [("uv", "landlock"), ("pip", "bwrap")])
+def test_requirements_are_installed_once(skill, tmp_path, tool, tier):
     needs("uv")
     folder = skill(
         {
@@ -87,15 +109,18 @@ def test_requirements_are_installed_once(skill, tmp_path, tool):
         fake.chmod(0o755)
         env["PATH"] = f"{tmp_path}{os.pathsep}{env['PATH']}"
     lines: list[str] = []
-    runtimes = Runtimes(str(tmp_path / "cache"), env)
+    runtimes = in_tier(tier, tmp_path, env)
     program = runtimes.prepare(folder, MAIN, progress=lines.append)
     assert call(program) == {"output": "1.16.0"}
     used = ["with uv"] if tool == "uv" else ["with uv", "with pip"]
     assert [line.split("`thing` ")[1] for line in lines[1:-1]] == used
-    compiled = [name for _, _, names in os.walk(tmp_path / "cache") for name in names]
+    home = os.path.dirname(os.path.dirname(os.path.dirname(program.argv[0])))
+    with open(os.path.join(home, "requirements.txt"), encoding="utf-8") as file:
+        assert file.read().startswith("six==1.16.0 --hash=sha256:")
+    compiled = [name for _, _, names in os.walk(home) for name in names]
     assert any(name.startswith("six.") and name.endswith(".pyc") for name in compiled)
     lines.clear()
-    again = Runtimes(str(tmp_path / "cache"), env).prepare(folder, MAIN, progress=lines.append)
+    again = in_tier(tier, tmp_path, env).prepare(folder, MAIN, progress=lines.append)
     assert again.argv == program.argv
     assert lines == []
 
@@ -110,65 +135,110 @@ def test_a_wrong_checksum_is_not_installed(skill, tmp_path):
         Runtimes(str(tmp_path / "cache")).prepare(folder, MAIN)
 
 
+@pytest.mark.req("E4")
 @pytest.mark.timeout(120)
-def test_nothing_is_built_from_source(skill, tmp_path):
-    """An archive of sources runs its own `setup.py`; here that would leave a trace."""
-    import tarfile
-
-    trace = tmp_path / "ran"
-    project = tmp_path / "evil-1.0"
-    project.mkdir()
-    (project / "setup.py").write_text(
-        f"open({str(trace)!r}, 'w').close()\n"
-        "from setuptools import setup\nsetup(name='evil', version='1.0')\n"
-    )
-    (project / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
+@pytest.mark.parametrize("tier", TIERS)
+def test_only_wheels_from_an_index_are_installed(skill, tmp_path, tier, web):
+    """An archive of sources runs its own `setup.py`, which would ask the server for `/ran`."""
     links = tmp_path / "links"
     links.mkdir()
-    with tarfile.open(links / "evil-1.0.tar.gz", "w:gz") as archive:
-        archive.add(project, "evil-1.0")
-    folder = skill({"main.py": "", "requirements.txt": "evil==1.0\n"})
-    where = {"PIP_FIND_LINKS": str(links), "UV_FIND_LINKS": str(links), "PIP_NO_INDEX": "1"}
-    env = {**os.environ, **where, "UV_NO_INDEX": "1", "PIP_NO_BINARY": ":all:"}
-    with pytest.raises(BuildFailed) as caught:
-        Runtimes(str(tmp_path / "cache"), env).prepare(folder, MAIN)
-    assert "only packages that come as wheels" in caught.value.hint
-    assert "evil" in caught.value.message
-    assert not trace.exists()
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    (sources / "setup.py").write_text(
+        f"import urllib.request\nurllib.request.urlopen('{web.address}/ran')\n"
+        "from setuptools import setup\nsetup(name='payload', version='1.0')\n"
+    )
+    (sources / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: payload\nVersion: 1.0\n")
+    for folder in (links, web.folder):
+        with tarfile.open(folder / "payload-1.0.tar.gz", "w:gz") as archive:
+            archive.add(sources, "payload-1.0")
+    wheel(web.folder, "payload")
+    env = {**os.environ, "PIP_FIND_LINKS": str(links), "UV_FIND_LINKS": str(links)}
+    env |= {"PIP_NO_INDEX": "1", "UV_NO_INDEX": "1", "PIP_NO_BINARY": ":all:"}
+    runtimes = in_tier(tier, tmp_path, env)
+    for number, needed in enumerate(
+        (
+            "payload",
+            f"payload @ file://{sources}",
+            f"payload @ {web.address}/payload-1.0.tar.gz",
+            f"payload @ {web.address}/payload-1.0-py3-none-any.whl",
+        )
+    ):
+        wheel(links, f"carrier{number}", needed)
+        folder = skill({"main.py": "", "requirements.txt": f"carrier{number}\n"})
+        with pytest.raises(BuildFailed, match=r"payload|sources") as caught:
+            runtimes.prepare(folder, MAIN)
+        assert "`thing`" in caught.value.message
+    assert "/payload-1.0-py3-none-any.whl" in web.asked
+    assert "/ran" not in web.asked
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "-e .",
-        "-r other.txt",
-        "-c limits.txt",
-        "." + "/local",
-        "/absolute/wheel.whl",
-        "../up",
-        "name @ https://example.org/name.whl",
-        "name@file:///etc/passwd",
-        "https://example.org/name.whl",
-        "git+https://example.org/x",
-        "six --global-option=x",
-        "six --config-settings=x=y",
-        "--pre",
-        "--trusted-host example.org",
-        "-i https://example.org/simple",
-        "-f /tmp",
-        "${HOME}/wheel.whl",
-        "six==${VERSION}",
-        "six==1.16.0 --hash=md5:0",
-        "six; python_version > '3' --no-binary :all:",
-        "six \\\n  -r other.txt",
-        "six \\",
-    ],
-)
-def test_requirements_may_only_name_packages(skill, line):
-    folder = skill({"requirements.txt": f"six\n{line}\n"})
-    with pytest.raises(BuildFailed, match="line 2") as caught:
-        read_requirements(folder)
-    assert "may only name packages" in caught.value.message
+@pytest.mark.req("E4")
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_build_that_ran_something_reaches_nothing_of_the_user(tmp_path, monkeypatch, tier, web):
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "secret").write_text("canary")
+    monkeypatch.setenv("HOME", str(home))
+    base = find_interpreter()
+    code = f"""
+import json, os, urllib.request
+def tried(what):
+    try:
+        return what() or True
+    except OSError:
+        return False
+print(json.dumps([
+    tried(lambda: open("{home}/secret").read()),
+    tried(lambda: os.listdir("{home}")),
+    tried(lambda: open("{home}/planted", "w").close()),
+    tried(lambda: os.rename("{home}", "{home}-away")),
+    tried(lambda: os.kill({os.getpid()}, 0)),
+    "API_KEY" in os.environ,
+    tried(lambda: urllib.request.urlopen("{web.address}/hello").status),
+    tried(lambda: open("written", "w").close()),
+    tried(lambda: open(os.environ["TMPDIR"] + "/x", "w").close()),
+]))"""
+    env = {"HOME": str(home), "API_KEY": "canary", "PATH": os.defpath}
+    shop = Workshop(str(tmp_path / "cache"), env, choose=lambda: tier)
+    told: list[str] = []
+
+    def build(aside, _path):
+        command = [base.executable, "-I", "-S", "-c", code]
+        told.extend(shop.run(command, aside, read=base.read, network=net) for net in (True, False))
+        return ()
+
+    shop.make("kind", "key", build, told.append)
+    online, offline = map(json.loads, told)
+    assert online == [False] * 6 + [200, True, True]
+    assert offline == [False] * 7 + [True, True]
+    assert os.listdir(home) == ["secret"]
+
+
+def test_what_must_be_built_is_refused_without_a_sandbox(skill, tmp_path, monkeypatch):
+    monkeypatch.setattr(selfcheck, "probe", lambda tier: selfcheck.Standing(tier, False, "no", {}))
+    folder = skill({"main.py": "", "requirements.txt": "six==1.16.0\n"})
+    with pytest.raises(Unsandboxed, match="no sandbox here"):
+        in_tier("auto", tmp_path, os.environ).prepare(folder, MAIN)
+    settings = load_settings(env={"HOME": str(tmp_path)}, sandbox="own")
+    runtimes = Runtimes(str(tmp_path / "cache"), settings=settings)
+    assert runtimes.prepare(folder, MAIN, own=True)
+
+
+def test_requirements_may_only_name_packages(skill):
+    for line in (
+        "-e .", "-r other.txt", "-c limits.txt", "." + "/local", "/absolute/wheel.whl", "../up",
+        "name @ https://example.org/name.whl", "name@file:///etc/passwd",
+        "https://example.org/name.whl", "git+https://example.org/x", "six --global-option=x",
+        "six --config-settings=x=y", "--pre", "--trusted-host example.org",
+        "-i https://example.org/simple", "-f /tmp", "${HOME}/wheel.whl", "six==${VERSION}",
+        "six==1.16.0 --hash=md5:0", "six; python_version > '3' --no-binary :all:",
+        "six \\\n  -r other.txt", "six \\",
+    ):  # fmt: skip
+        folder = skill({"requirements.txt": f"six\n{line}\n"})
+        with pytest.raises(BuildFailed, match="line 2") as caught:
+            read_requirements(folder)
+        assert "may only name packages" in caught.value.message, line
 
 
 def test_every_wrong_line_is_told_at_once(skill):
@@ -207,37 +277,3 @@ def test_requirements_behind_a_link_to_elsewhere_are_refused(skill, tmp_path):
 def test_satchel_runs_its_own_python(skill):
     program = Runtimes(builds()).prepare(skill({"main.py": ""}), MAIN)
     assert os.path.samefile(program.argv[0], getattr(sys, "_base_executable", sys.executable))
-
-
-@pytest.mark.timeout(120)
-def test_where_satchel_is_frozen_a_python_on_path_serves(skill, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "frozen", True, raising=False)
-    base = os.path.dirname(os.path.realpath(sys.executable))
-    folder = skill({"main.py": "import sys; print('{\"output\": %d}' % sys.flags.no_user_site)"})
-    runtimes = Runtimes(str(tmp_path / "cache"), {"PATH": base})
-    assert call(runtimes.prepare(folder, MAIN)) == {"output": 1}
-    with pytest.raises(MissingRuntime, match="needs Python"):
-        Runtimes(str(tmp_path / "cache"), {"PATH": str(tmp_path)}).prepare(folder, MAIN)
-    broken = tmp_path / "python3"
-    broken.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
-    broken.chmod(0o755)
-    with pytest.raises(MissingRuntime, match="does not start: broken"):
-        Runtimes(str(tmp_path / "cache"), {"PATH": str(tmp_path)}).prepare(folder, MAIN)
-
-
-@pytest.mark.timeout(120)
-def test_without_uv_and_pip_python_brings_its_own(skill, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pip", None)  # as if it were not installed
-    fake = tmp_path / "uv"
-    fake.write_text("#!/bin/sh\nexit 1\n")
-    fake.chmod(0o755)
-    env = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    folder = skill(
-        {
-            "main.py": "import six, json; print(json.dumps({'output': six.__version__}))",
-            "requirements.txt": "six==1.16.0\n",
-        }
-    )
-    assert call(Runtimes(str(tmp_path / "cache"), env).prepare(folder, MAIN)) == {
-        "output": "1.16.0"
-    }

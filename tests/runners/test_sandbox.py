@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 import sys
+import threading
 
 import pytest
 
@@ -282,18 +284,73 @@ def test_network_is_open_when_declared(skill, tier):
     assert lines[2] == "True"
 
 
-def test_bwrap_lets_a_program_talk_to_its_own_children(skill):
-    needs("bwrap")
-    code = (
-        "import os, socket\n"
-        "own = socket.socket(socket.AF_UNIX); own.bind(os.environ['TMPDIR'] + '/s'); own.listen()\n"
-        "if os.fork() == 0:\n"
-        "    there = socket.socket(socket.AF_UNIX); there.connect(os.environ['TMPDIR'] + '/s')\n"
-        "    there.send(b'hello'); os._exit(0)\n"
-        "print(own.accept()[0].recv(5).decode())\n"
-    )
-    for network in (False, True):
-        assert run(skill, "bwrap", code, Powers(network=network)) == ["hello"]
+REACH = """
+import array, os, socket
+def receive():
+    near = socket.socket(socket.AF_UNIX)
+    near.connect("stream")
+    fds = array.array("i")
+    _, ancillary, _, _ = near.recvmsg(1, socket.CMSG_SPACE(4))
+    fds.frombytes(ancillary[0][2])
+    return open(os.path.join(f"/proc/self/fd/{fds[0]}", "secret")).read()
+def fifo():
+    with open(os.open("fifo", os.O_WRONLY | os.O_NONBLOCK), "wb") as file:
+        file.write(b"x")
+for what in (
+    lambda: socket.socket(socket.AF_UNIX).connect("stream"),
+    lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"x", "datagram"),
+    fifo,
+    receive,
+):
+    try:
+        what()
+    except OSError as exc:
+        print("refused")
+    else:
+        print("reached")
+open("/dev/null", "w").close()
+open(os.environ["TMPDIR"] + "/own", "w").close()
+print(open("old.txt").read())
+"""
+
+
+@pytest.mark.req("E4")
+@pytest.mark.parametrize("network", [False, True])
+def test_sockets_and_fifos_of_a_read_only_workspace_are_out_of_reach(
+    skill, workspace, tier, network, tmp_path, monkeypatch
+):
+    """A connection, a datagram, a write to a FIFO, and a descriptor that is received."""
+    home = tmp_path / "private"
+    home.mkdir()
+    (home / "secret").write_text("canary")
+    os.mkfifo(workspace / "fifo")
+    monkeypatch.chdir(workspace)
+    with (
+        socket.socket(socket.AF_UNIX) as stream,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagram,
+    ):
+        stream.bind("stream")
+        stream.listen()
+        datagram.bind("datagram")
+        reader = os.open("fifo", os.O_RDONLY | os.O_NONBLOCK)
+        folder = os.open(home, os.O_RDONLY)
+
+        def hand_over():
+            with contextlib.suppress(OSError):  # until it is shut
+                while True:
+                    with stream.accept()[0] as near:
+                        socket.send_fds(near, [b"x"], [folder])
+
+        giver = threading.Thread(target=hand_over)
+        giver.start()
+        try:
+            lines = run(skill, tier, REACH, Powers(str(workspace), network=network))
+        finally:
+            stream.shutdown(socket.SHUT_RDWR)
+            giver.join()
+            os.close(reader)
+            os.close(folder)
+    assert lines == ["refused"] * 4 + ["of the user"]
 
 
 def test_sizes_are_limited(skill, tier):

@@ -90,7 +90,7 @@ def bench_of(satchel: Satchel, folder: str, *, own: bool = False) -> Bench:
         first = next(one for one in reading.problems if one.severity == "error")
         raise InvalidInput(first.message, first.fix)
     check_trust(satchel, folder)
-    program = satchel.engine.prepare(folder, reading.manifest)
+    program = satchel.engine.prepare(folder, reading.manifest, own=own)
     return Bench(satchel, folder, reading.manifest, program, own)
 
 

@@ -98,6 +98,8 @@ def _sum_up(session: Session, control: Standing, found: list[Standing], chosen: 
                 say("holds: {count} attempts succeed without a sandbox, none in it", count=count),
                 "", "● ", None, [(f"{standing.tier} ", "bold green")],
             )  # fmt: skip
+            if gap := _gap(standing):
+                err.line(gap, "yellow", "! ")
         else:
             why = one_line(retell(standing.why))
             err.line(why, "", "✗ ", None, [(standing.tier, "bold red"), (say(": "), "bold red")])
@@ -107,6 +109,18 @@ def _sum_up(session: Session, control: Standing, found: list[Standing], chosen: 
                 "then no tool skill runs, unless `SATCHEL_SANDBOX` is `own` or `off`"),
             "", say("hint: "),
         )  # fmt: skip
+
+
+def _gap(standing: Standing) -> str:
+    """What a tier that holds does not promise on this kernel."""
+    from satchel.runners.dressing import refuses_fifos
+
+    if standing.tier != "bwrap" or refuses_fifos():
+        return ""
+    return say(
+        "not promised: without Landlock in this kernel a program can write to FIFOs of a "
+        "workspace that it may only read"
+    )
 
 
 def _show(session: Session, control: Standing, found: list[Standing]) -> None:
@@ -155,6 +169,7 @@ def _record(
                 "tier": standing.tier,
                 "holds": standing.holds,
                 "why": standing.why,
+                "not_promised": _gap(standing),
                 "attempts": dict(standing.rows),
             }
             for standing in found

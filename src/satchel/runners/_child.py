@@ -158,7 +158,7 @@ def _way(spec: dict[str, Any]) -> str:
     """
     limits = spec["limits"]
     wanted = (limits["file_size"], limits["open_files"], not _gains_rights(spec))
-    held = spec["tier"] == "landlock" or spec.get("scoped") or limits["address_space"]
+    held = spec["tier"] == "landlock" or limits["address_space"]
     may_spawn = not held and not 0 < limits["open_files"] < FEW
     if not taken:
         if may_spawn:
@@ -221,7 +221,7 @@ def _fork(spec: dict[str, Any], moved: list[int], control: int) -> int:
         _bound(spec)
         if spec["limits"]["address_space"]:
             _at_most(resource.RLIMIT_AS, spec["limits"]["address_space"])
-        if spec["tier"] == "landlock" or spec.get("scoped"):
+        if spec["tier"] == "landlock":
             if TYPE_CHECKING:
                 from satchel.runners._confine import confine
             else:

@@ -1,14 +1,13 @@
-"""How does a process give up its own powers, just before it becomes the program?
+"""Confines the current process with Landlock and seccomp, before it becomes the program.
 
-Runs in the launcher's child, between fork and exec, so it is one file on the standard library
-alone and may be imported without Satchel (`python -I -S`). `confine(spec)` either leaves the
-process confined or raises `OSError`; whoever calls it must not exec then. `spec` has the fields of
-`Launch`:
+One file on the standard library alone, for `python -I -S`. It is used in two ways:
 
-    tier "landlock"            no new privileges, no capabilities, Landlock, seccomp
-    tier "bwrap", network on   Landlock's scope alone: a shared network would also share the
-                               abstract sockets of the host
-    everything else            nothing: bwrap does it, or nobody agreed to a sandbox
+    `confine(spec)`          tier "landlock", in the launcher's child between fork and exec: no new
+                             privileges, no capabilities, Landlock, seccomp. It leaves the process
+                             confined or raises `OSError`; the caller must not exec then
+    `_confine.py PATH -- …`  tier "bwrap", inside its namespaces: writing outside of PATH is
+                             refused, then the program is started. A read-only mount lets a FIFO
+                             be written, Landlock does not
 
 Landlock says which files may be opened. It says nothing about modes, owners, times, watches, unix
 sockets and System V memory: the BPF program of `seccomp.py` closes those.
@@ -20,6 +19,7 @@ import ctypes
 import errno
 import os
 import stat
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,19 +99,16 @@ def confine(spec: Mapping[str, Any]) -> None:
     Raises:
         OSError: it did not work; the process may be half confined and must not go on.
     """
-    tier = spec["tier"]
-    network = bool(spec.get("network"))
-    if tier == "bwrap" and network and spec.get("scoped"):
-        _no_new_privileges()
-        _restrict(0, 0, (), ())
-    if tier != "landlock":
-        return
     if not spec["seccomp"]:
         raise OSError(errno.EINVAL, "the sandbox has no BPF program")
     _no_new_privileges()
     _drop_capabilities()
-    net = 0 if network else _HANDLED_NET
-    _restrict(_HANDLED_FS, net, spec["read"], spec["write"])
+    abi = landlock_abi()
+    if abi < LOWEST_ABI:
+        raise OSError(errno.EOPNOTSUPP, f"Landlock {LOWEST_ABI} is needed, this kernel has {abi}")
+    net = 0 if spec.get("network") else _HANDLED_NET
+    granted = ((_MAY_READ, spec["read"]), (_MAY_WRITE, spec["write"]))
+    _restrict(_HANDLED_FS, net, _SCOPED, granted)
     _load_seccomp(spec["seccomp"])
 
 
@@ -146,18 +143,14 @@ def _drop_capabilities() -> None:
         raise OSError(errno.EPERM, "capabilities could not be dropped")
 
 
-def _restrict(fs: int, net: int, read: Iterable[str], write: Iterable[str]) -> None:
-    abi = landlock_abi()
-    if abi < LOWEST_ABI:
-        raise OSError(errno.EOPNOTSUPP, f"Landlock {LOWEST_ABI} is needed, this kernel has {abi}")
-    _attr.handled_access_fs, _attr.handled_access_net, _attr.scoped = fs, net, _SCOPED
+def _restrict(fs: int, net: int, scoped: int, granted: Iterable[tuple[int, list[str]]]) -> None:
+    _attr.handled_access_fs, _attr.handled_access_net, _attr.scoped = fs, net, scoped
     made = _syscall(_CREATE_RULESET, _at_attr, ctypes.sizeof(_attr), 0, 0)
     ruleset = _checked(made, "a Landlock ruleset")
     try:
-        for path in read:
-            _grant(ruleset, path, _MAY_READ)
-        for path in write:
-            _grant(ruleset, path, _MAY_WRITE)
+        for rights, paths in granted:
+            for path in paths:
+                _grant(ruleset, path, rights)
         _checked(_syscall(_RESTRICT_SELF, ruleset, 0, 0, 0), "Landlock")
     finally:
         os.close(ruleset)
@@ -184,3 +177,10 @@ def _load_seccomp(code: bytes) -> None:
         raise OSError(errno.EINVAL, "the BPF program is damaged")
     _program.len, _program.filter = len(code) // 8, code
     _checked(_prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _at_program, 0, 0), "seccomp")
+
+
+if __name__ == "__main__":
+    _at = sys.argv.index("--")
+    _no_new_privileges()
+    _restrict(_WRITE_FILE, 0, 0, ((_WRITE_FILE, sys.argv[1:_at]),))
+    os.execv(sys.argv[_at + 1], sys.argv[_at + 1 :])  # noqa: S606

@@ -129,8 +129,6 @@ class Launch(NamedTuple):
     the sandbox makes one in memory."""
     network: bool = False
     """Whether the network is open: Landlock closes TCP otherwise."""
-    scoped: bool = False
-    """bwrap with the network only: the launcher's child keeps abstract sockets of the host out."""
 
     def give_up(self) -> None:
         """Remove the scratch folder of what never started: it is empty still."""

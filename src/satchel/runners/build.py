@@ -1,64 +1,80 @@
-"""What does building need: a place for the result, one builder at a time, tools, their failures?
+"""Builds of tool skills: a cache of finished entries, and build tools run in the sandbox.
 
-    Workshop.make       a folder that is whole or not there, built once however many ask for it
-    Workshop.run        one run of a build tool, in an environment made by allow-list
+    Workshop.make       a folder that is complete or absent, built once however many ask for it
+    Workshop.run        one run of a build tool in the sandbox
+    Workshop.ask        one question to a tool of the user, such as its version, without a sandbox
     Workshop.which      a program on PATH, never one of the current folder
 
+A build tool may write the folder of its entry and its own download cache. It reads the system, its
+toolchain, the user's configuration files for package indexes and the local paths these name, and
+nothing else: no home, no workspace, no folder of a skill. The network is open only for the steps
+that resolve or download.
+
 The key of an entry says what it was built from, so an entry is never changed: other content is
-another entry. Everything here is a cache; whoever deletes it pays with time only.
+another entry. Everything here is a cache and may be deleted.
 """
 
 from __future__ import annotations
 
+import mimetypes
 import os
 import re
 import threading
 import time
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from satchel._fs import locked, sync_tree, write_atomic
 from satchel._language import say
 from satchel.errors import BuildFailed
-from satchel.runners.base import BuildStopped
+from satchel.runners.base import BuildStopped, CannotStart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
-    from satchel.runners.base import Cancel
+    from satchel.runners.base import Cancel, Process, Tier
 
     Progress = Callable[[str], None]
 
 MARKER = ".whole"
 """In every finished entry: the names inside it that must be there."""
+HOME = ".home"
+"""Inside an unfinished entry: home and temporary folder of the build tools."""
 _LONGEST = 900.0
 """Seconds that one tool may take, and that another process may build the same thing."""
 AT_ONCE = 2
 """Builds that one process has under way; a build keeps a machine busy."""
 _SLICE = 0.1
-"""Seconds after which a build that runs or waits looks whether it is still wanted."""
+"""Seconds between two checks whether a build that runs or waits is still wanted."""
+_OUTPUT = 8 * 1024 * 1024
+"""Bytes kept of each output of a tool."""
 _DAY = 86_400.0
 _KEPT = 30
 """Days that an entry stays without being used."""
 
-_PASSED = frozenset((
-    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP",
-    "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA",
-    "USERPROFILE", "PROGRAMDATA", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "NETRC",
-    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
-    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
-    "NODE_EXTRA_CA_CERTS", "GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMDB",
-    "GOINSECURE", "GOENV",
-))  # fmt: skip
-_PASSED_FAMILIES = ("LC_", "PIP_", "UV_", "NPM_CONFIG_")
-_NOT_PASSED = frozenset((
-    "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_NO_BINARY", "PIP_REQUIREMENT",
-    "PIP_EDITABLE", "PIP_PYTHON", "PIP_REQUIRE_VIRTUALENV",
-    "UV_PYTHON", "UV_SYSTEM_PYTHON", "UV_PROJECT_ENVIRONMENT", "UV_NO_BINARY", "UV_CONSTRAINT",
-    "NPM_CONFIG_PREFIX", "NPM_CONFIG_GLOBAL", "NPM_CONFIG_IGNORE_SCRIPTS", "NPM_CONFIG_GIT",
-    "NPM_CONFIG_SCRIPT_SHELL", "NPM_CONFIG_NODE_OPTIONS",
-))  # fmt: skip
-"""They would put things elsewhere, or let a package run something."""
+_PASSED = re.compile(
+    r"LANG|LANGUAGE|LC_\w+|TZ|NETRC|(?:HTTPS?|ALL|NO)_PROXY"
+    r"|SSL_CERT_(?:FILE|DIR)|(?:REQUESTS|CURL)_CA_BUNDLE|NODE_EXTRA_CA_CERTS"
+    r"|PIP_(?:CONFIG_FILE|(?:EXTRA_)?INDEX_URL|FIND_LINKS|NO_INDEX|TRUSTED_HOST|(?:CLIENT_)?CERT"
+    r"|PROXY|(?:DEFAULT_)?TIMEOUT|RETRIES)"
+    r"|UV_(?:CONFIG_FILE|(?:DEFAULT_|EXTRA_)?INDEX(?:_\w+)?|FIND_LINKS|NO_INDEX|INSECURE_HOST"
+    r"|HTTP_TIMEOUT|NATIVE_TLS|SYSTEM_CERTS|OFFLINE|EXCLUDE_NEWER)"
+    r"|NPM_CONFIG_(?:USERCONFIG|GLOBALCONFIG|(?:@.+:)?REGISTRY|CA|CAFILE|CERT|KEY|STRICT_SSL"
+    r"|(?:HTTPS?_|NO)?PROXY|//.+)"
+    r"|GO(?:NO)?PROXY|GO(?:NO)?SUMDB|GOPRIVATE|GOINSECURE",
+    re.IGNORECASE,
+)
+"""Variables of the user that build tools get: where packages come from, and the way there."""
+_CONFIGURATION = ("/etc/pip.conf", "/etc/xdg/pip/pip.conf", "/etc/uv/uv.toml", "/etc/npmrc")
+_READ_BY_PIP = (
+    "/etc/os-release",
+    "/etc/debian_version",
+    "/etc/lsb-release",
+    *map(str, mimetypes.knownfiles),
+)
+"""Files that may be missing for pip, but not unreadable."""
+_PATHS = re.compile(r"(?:(?<=file://)|(?<![\w:/.~@-]))/[^\s'\",;\]]+")
 
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _LOGIN = re.compile(r"(?<=://)[^/\s@]+@")
@@ -72,12 +88,14 @@ class Workshop:
     """The folder in which skills' environments are built, and the tools that build them.
 
     Args:
-        folder: Where.
-        env: The environment to find tools in; the process's own when None.
-        confirm: Asked after a build and before its result is kept; raises when what was built may
-            not be what was asked for.
-        cancel: Becomes readable when nobody waits for the result any more.
-        seconds: That waiting and building may take; 0 leaves that to each tool's own bound.
+        folder: The cache folder.
+        env: The environment to find tools and their settings in; the process's own when None.
+        choose: Chooses the sandbox; called before the first tool runs, and raises where there is
+            none and the settings do not allow builds without one.
+        confirm: Called after a build and before its result is kept; raises when the source of the
+            build has changed.
+        cancel: Becomes readable when the build is cancelled.
+        seconds: That waiting and building may take; 0 leaves that to each tool's own limit.
     """
 
     def __init__(
@@ -85,28 +103,30 @@ class Workshop:
         folder: str,
         env: Mapping[str, str] | None = None,
         *,
+        choose: Callable[[], Tier],
         confirm: Callable[[], None] | None = None,
         cancel: Cancel | None = None,
         seconds: float = 0.0,
     ) -> None:
         self.folder = folder
-        self._env = env
+        self.env = os.environ if env is None else env
+        self._choose = choose
         self._confirm = confirm
         self._cancel = cancel
         self._deadline = time.monotonic() + seconds if seconds else 0.0
 
-    @property
-    def env(self) -> Mapping[str, str]:
-        """The environment of whoever runs Satchel."""
-        return os.environ if self._env is None else self._env
-
-    def cache(self, tool: str) -> str:
-        """Where a build tool keeps what it downloads: not in the user's home."""
-        return os.path.join(self.folder, "downloads", tool)
+    @cached_property
+    def tier(self) -> Tier:
+        """The sandbox of the build tools."""
+        return self._choose()
 
     def path(self, kind: str, key: str) -> str:
-        """Where an entry is, or would be."""
+        """The path of an entry, built or not."""
         return os.path.join(self.folder, kind, key)
+
+    def cache(self, tool: str) -> str:
+        """The download cache of a build tool."""
+        return os.path.join(self.folder, "downloads", tool)
 
     # --- entries --------------------------------------------------------------------------
 
@@ -120,15 +140,15 @@ class Workshop:
         """The folder of an entry, built when it is not there.
 
         Args:
-            kind: What it is, such as `python`.
-            key: What it is made from.
-            build: Builds into its first argument, which will be renamed to its second, and says
-                which names inside make the entry whole.
-            progress: Told when another process is at it already.
+            kind: Such as `python`.
+            key: Digest of what it is made from.
+            build: Builds into its first argument, which will be renamed to its second, and returns
+                the names inside that make the entry complete.
+            progress: Called with a line when another process builds the same entry.
 
         Raises:
             BuildFailed: by `build`, or because the cache folder cannot be used.
-            BuildStopped: it was taken back, or took too long.
+            BuildStopped: it was cancelled, or took too long.
         """
         path = self.path(kind, key)
         if is_whole(path):
@@ -140,12 +160,7 @@ class Workshop:
                 say("Set `SATCHEL_HOME` to an absolute path"),
             )
         try:
-            try:
-                return self._make(kind, key, build, progress)
-            except (BuildFailed, FileNotFoundError):
-                if os.path.isdir(os.path.join(self.folder, "unfinished")):
-                    raise
-                return self._make(kind, key, build, progress)  # the cache was deleted under us
+            return self._make(kind, key, build, progress)
         except OSError as exc:
             raise BuildFailed(
                 say(
@@ -180,11 +195,13 @@ class Workshop:
             if os.path.lexists(path):
                 os.rename(path, aside + "-old")
                 shutil.rmtree(aside + "-old", ignore_errors=True)
-            os.mkdir(aside, 0o700)
+            os.makedirs(os.path.join(aside, HOME), 0o700)
             try:
                 names = build(aside, path)
                 if self._confirm is not None:
                     self._confirm()
+                shutil.rmtree(os.path.join(aside, HOME), ignore_errors=True)
+                _mark_programs(aside)
                 # A marker on the disk before what it vouches for would outlive a power cut.
                 sync_tree(aside)
                 text = "".join(f"{name}\n" for name in names)
@@ -199,10 +216,10 @@ class Workshop:
     # --- waiting --------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Go on only while somebody waits for it.
+        """Raise when the build is no longer wanted.
 
         Raises:
-            BuildStopped: nobody does, or it took too long.
+            BuildStopped: it was cancelled, or took too long.
         """
         if self._cancel is not None:
             import select
@@ -216,28 +233,19 @@ class Workshop:
 
     @contextmanager
     def _one_of_few(self, progress: Progress) -> Generator[None]:
-        """Be one of `AT_ONCE` builds; what a build builds on the way is part of it.
-
-        Taken before any lock: whoever holds a lock has what it needs to get on.
-        """
-        if getattr(_building, "here", False):
-            yield
-            return
-        few = _builders
-        if not few.acquire(blocking=False):
+        """Be one of `AT_ONCE` builds. Taken before any lock, so that a lock is never held idle."""
+        if not _builders.acquire(blocking=False):
             progress(say("Other skills are being prepared: waiting for them"))
-            while not few.acquire(timeout=_SLICE):
+            while not _builders.acquire(timeout=_SLICE):
                 self.check()
-        _building.here = True
         try:
             yield
         finally:
-            _building.here = False
-            few.release()
+            _builders.release()
 
     @contextmanager
     def _held(self, path: str, progress: Progress) -> Generator[None]:
-        """Hold a lock, with a word to whoever waits for it."""
+        """Hold a lock; report when another process has it."""
         until = time.monotonic() + _LONGEST
         told = False
         while True:
@@ -267,87 +275,145 @@ class Workshop:
         folders = [part for part in path.split(os.pathsep) if os.path.isabs(part)]
         return shutil.which(name, path=os.pathsep.join(folders))
 
-    def tool_env(self, **more: str) -> dict[str, str]:
-        """The environment of a build tool: what was allowed, and what is set here."""
-        passed = {
-            name: value
-            for name, value in self.env.items()
-            if (name.upper() in _PASSED or name.upper().startswith(_PASSED_FAMILIES))
-            and name.upper() not in _NOT_PASSED
-        }
-        return {**passed, "NO_COLOR": "1", **more}
+    @cached_property
+    def _sources(self) -> tuple[dict[str, str], tuple[str, ...]]:
+        """The user's settings of where packages come from: variables, and files to read."""
+        env = {name: value for name, value in self.env.items() if _PASSED.fullmatch(name)}
+        home = self.env.get("HOME") or os.path.expanduser("~")
+        config = self.env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+        upper = {name.upper() for name in env}
+        for name, *places in (
+            ("PIP_CONFIG_FILE", f"{config}/pip/pip.conf", f"{home}/.pip/pip.conf"),
+            ("UV_CONFIG_FILE", f"{config}/uv/uv.toml"),
+            ("NPM_CONFIG_USERCONFIG", f"{home}/.npmrc"),
+        ):
+            found = next(filter(os.path.isfile, places), "")
+            if found and name not in upper:
+                env[name] = found
+        texts = [*env.values()]
+        for path in (*_CONFIGURATION, *env.values()):
+            if path.endswith((".conf", ".toml", "npmrc")):
+                with suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
+                    texts.append(file.read())
+        named = {path for text in texts for path in _PATHS.findall(text)}
+        # The files of a local index lie beside its `simple` folder.
+        named |= {os.path.dirname(path) for path in named if path.endswith("/simple")}
+        seen = (*named, *_CONFIGURATION, *_READ_BY_PIP)
+        return env, tuple(path for path in seen if os.path.exists(path))
 
-    def run(self, argv: Sequence[str], cwd: str, stdin: str = "", **more: str) -> str:
-        """Run a build tool to its end and return what it wrote on stdout.
+    def ask(self, *argv: str) -> str:
+        """What a tool of the user writes to stdout. For questions that no skill has a part in.
+
+        Raises:
+            ToolFailed: it did not answer.
+        """
+        import subprocess
+
+        names = ("PATH", "HOME", "XDG_CONFIG_HOME")
+        own = {"HOME": "/", **{name: self.env[name] for name in names if name in self.env}}
+        try:
+            done = subprocess.run(  # noqa: S603 - our own arguments, no shell
+                argv, cwd="/", env={**self._sources[0], **own}, stdin=subprocess.DEVNULL,
+                capture_output=True, timeout=60, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as exc:
+            raise ToolFailed(str(exc)) from exc
+        if done.returncode:
+            raise ToolFailed(last_lines(done.stderr))
+        return done.stdout.decode("utf-8", "replace")
+
+    def run(
+        self,
+        argv: Sequence[str],
+        aside: str,
+        *,
+        cwd: str = "",
+        cache: str = "",
+        network: bool = False,
+        read: Sequence[str] = (),
+        **more: str,
+    ) -> str:
+        """Run a build tool in the sandbox to its end and return what it wrote on stdout.
 
         Args:
             argv: The tool and its arguments.
-            cwd: Its working folder: never one of the skill.
-            stdin: What it is told.
-            more: Variables beside those that are allowed.
+            aside: The unfinished entry, which it may write.
+            cwd: Its working folder, inside `aside`.
+            cache: The name of its download cache, which it may write.
+            network: Whether the network is open, with the user's settings of package indexes.
+            read: What else it may read: its toolchain.
+            more: Variables beside those settings.
 
         Raises:
             ToolFailed: it ended otherwise than with 0.
-            BuildStopped: nobody waits for it any more, or it took too long.
+            BuildStopped: it was cancelled, or took too long.
         """
-        import signal
-        import subprocess
-        import tempfile
+        from satchel.runners.dressing import dress_build
+        from satchel.runners.launcher import launcher
 
         self.check()
-        until = time.monotonic() + _LONGEST
+        env, seen = self._sources if network else ({}, ())
+        home = os.path.join(aside, HOME)
+        env = {**env, "HOME": home, "TMPDIR": home, "NO_COLOR": "1", **more}
+        write = (aside, self.cache(cache)) if cache else (aside,)
+        for folder in (home, *write):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        launch = dress_build(
+            tuple(argv), env, cwd or aside, (*seen, *read), write, network=network, tier=self.tier
+        )
         try:
-            # A file and not a pipe: a pipe that is not empty yet cannot be waited for in slices.
-            with tempfile.TemporaryFile() as words:
-                words.write(stdin.encode())
-                words.seek(0)
-                process = subprocess.Popen(  # noqa: S603 - our own arguments, no shell
-                    list(argv),
-                    cwd=cwd,
-                    env=self.tool_env(**more),
-                    stdin=words,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    start_new_session=os.name != "nt",
-                )
-        except OSError as exc:
-            if not os.path.isdir(cwd):
-                raise
-            raise ToolFailed(os.path.basename(argv[0]), str(exc)) from exc
+            process = launcher().start(launch)
+        except CannotStart as exc:
+            raise ToolFailed(str(exc)) from exc
         try:
-            while True:
-                try:
-                    out, err = process.communicate(timeout=_SLICE)
-                    break
-                except subprocess.TimeoutExpired:
-                    if time.monotonic() > until:
-                        raise
-                    self.check()
-        except BaseException as exc:
-            if os.name == "nt":
-                process.kill()
-            else:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            if isinstance(exc, subprocess.TimeoutExpired):
-                words = say("it took longer than {seconds} seconds", seconds=round(_LONGEST))
-                raise ToolFailed(os.path.basename(argv[0]), words) from exc
-            raise
-        if process.returncode:
+            out, err = self._follow(process)
+            ended = process.wait(_LONGEST)
+        finally:
+            process.close()
+        if ended is None or ended.code or ended.reason:
             lines = last_lines(err) or last_lines(out)
-            lines = lines.replace(cwd + os.sep, "").replace(cwd, ".")  # it is gone in a moment
-            code = say("it ended with code {code}", code=process.returncode)
-            raise ToolFailed(os.path.basename(argv[0]), lines or code)
+            lines = lines.replace(aside + os.sep, "").replace(aside, ".")  # it is gone in a moment
+            code = say("it ended with code {code}", code=ended.code if ended else "?")
+            detail = (ended.detail or ended.reason) if ended else ""
+            raise ToolFailed(lines or detail or code, out.decode("utf-8", "replace"))
         return out.decode("utf-8", "replace")
+
+    def _follow(self, process: Process) -> tuple[bytes, bytes]:
+        """What a tool writes, until it closes both outputs."""
+        import select
+
+        os.close(process.stdin)
+        process.stdin = -1
+        until = time.monotonic() + _LONGEST
+        kept = {process.stdout: b"", process.stderr: b""}
+        poll = select.poll()
+        for end in kept:
+            poll.register(end, select.POLLIN)
+        left = len(kept)
+        while left:
+            for end, _ in poll.poll(_SLICE * 1000):
+                if part := os.read(end, 1 << 16):
+                    kept[end] = (kept[end] + part)[-_OUTPUT:]
+                else:
+                    poll.unregister(end)
+                    left -= 1
+            self.check()
+            if time.monotonic() > until:
+                raise ToolFailed(
+                    say("it took longer than {seconds} seconds", seconds=round(_LONGEST))
+                )
+        out, err = kept.values()
+        return out, err
 
 
 class ToolFailed(Exception):
-    """A build tool said no. Never leaves this folder: runtimes say what could not be built."""
+    """A build tool failed. Runtimes turn it into `BuildFailed` or `MissingRuntime`."""
 
-    def __init__(self, tool: str, words: str) -> None:
+    def __init__(self, words: str, output: str = "") -> None:
         super().__init__(words)
-        self.tool = tool
         self.words = words
+        self.output = output
+        """All that it wrote on stdout."""
 
 
 def is_whole(path: str) -> bool:
@@ -367,8 +433,21 @@ def _mark_used(path: str) -> None:
             os.utime(marker)
 
 
+def _mark_programs(folder: str) -> None:
+    """Make programs executable: the tier `landlock` lets no build tool change modes."""
+    import stat
+
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    for _, _, names, at in os.fwalk(folder):
+        for name in names:
+            with suppress(OSError), open(os.open(name, flags, dir_fd=at), "rb") as file:
+                mode = os.fstat(file.fileno()).st_mode
+                if stat.S_ISREG(mode) and file.read(4).startswith((b"#!", b"\x7fELF")):
+                    os.fchmod(file.fileno(), stat.S_IMODE(mode) | 0o100)
+
+
 def _drop_unused(kind: str) -> None:
-    """Delete the entries of one kind that nobody has asked for in a long time."""
+    """Delete the entries of one kind that were not used for a long time."""
     import shutil
 
     for name in os.listdir(kind):
@@ -386,14 +465,3 @@ def last_lines(output: bytes, lines: int = 12, longest: int = 1600) -> str:
 
 
 _builders = threading.BoundedSemaphore(AT_ONCE)
-_building = threading.local()
-
-
-def _after_fork() -> None:
-    """In a child of the host: the builds under way are the parent's."""
-    global _builders  # noqa: PLW0603
-    _builders = threading.BoundedSemaphore(AT_ONCE)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -32,7 +32,7 @@ class View(NamedTuple):
 
     read: tuple[str, ...]
     """Folders and files, at their own places."""
-    links: tuple[tuple[str, str], ...]
+    links: tuple[tuple[str, str], ...] = ()
     """Links of the system: what they say, where they are."""
     write: tuple[str, ...] = ()
     guard: tuple[str, ...] = ()

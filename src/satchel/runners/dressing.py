@@ -1,4 +1,4 @@
-"""What does one program get? Its launch, dressed for a tier.
+"""Turns a program or a build tool into a `Launch` for one tier of sandbox.
 
 Both tiers give the same view (`view`): the skill's folder and its runtime read-only, a scratch
 folder that is also its home, the workspace as declared, no network unless declared, and an
@@ -13,11 +13,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from satchel.runners.base import Launch, Limits
+from satchel.runners.bwrap import View, command, find_bwrap, options
 from satchel.runners.view import (
     PATH,
     beneath,
     devices,
     environment,
+    find_interpreter,
     guards,
     parts,
     refuse_too_much,
@@ -26,13 +28,19 @@ from satchel.runners.view import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from satchel.runners.base import Powers, Program, Tier
 
 _LIMITS = Limits()
+_BUILD_LIMITS = Limits(
+    file_size=4 << 30, memory=4 << 30, processes=2048, open_files=4096, timeout=0.0
+)
 _PLACES = ("/tmp", "/scratch", "/satchel-scratch")  # noqa: S108 - places inside bwrap
 """Where the scratch folder may be: the first one that shares nothing with what the program sees."""
 _SCRATCH_FILES = 4
 """The scratch folder in memory holds as much as this many of the largest files."""
+_CONFINE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_confine.py")
 
 
 def dress(
@@ -57,59 +65,23 @@ def dress(
     # What lies in the skill's own folder stays as it is, whatever was declared.
     writable = powers.writable and bool(workspace) and not beneath(workspace, folder)
     guard = guards(workspace, folder, powers.guard) if writable else ()
-    shown = workspace if writable else ""
     read = seen if writable or not workspace else (*seen, workspace)
+    write = (workspace,) if writable else ()
+    argv = program.argv
     if tier == "landlock":
         # It grants whole trees: where something is guarded, everything beside it.
         write = parts(workspace, guard) if writable else ()
         read = (*read, workspace) if guard else read
-        return _landlock(program, powers, limits, read, write)
-    return _bwrap(program, powers, limits, read, shown, guard)
-
-
-def _landlock(
-    program: Program,
-    powers: Powers,
-    limits: Limits,
-    read: tuple[str, ...],
-    write: tuple[str, ...],
-) -> Launch:
-    scratch = _make_scratch()
-    readable, writable = devices()
-    return Launch(
-        program.argv,
-        environment(program, powers, scratch, PATH),
-        os.path.realpath(powers.workspace) if powers.workspace else scratch,
-        "landlock",
-        seccomp=_filter(network=powers.network, unix=False, landlock=True),
-        read=(*system(network=powers.network)[0], *readable, *read),
-        write=(scratch, *writable, *write),
-        limits=limits,
-        scratch=scratch,
-        network=powers.network,
-    )
-
-
-def _bwrap(
-    program: Program,
-    powers: Powers,
-    limits: Limits,
-    read: tuple[str, ...],
-    write: str,
-    guard: tuple[str, ...],
-) -> Launch:
-    from satchel.runners.bwrap import View, command, find_bwrap, options
-
-    bwrap = find_bwrap() or "/usr/bin/bwrap"  # the launcher says that it is missing
-    workspace = os.path.realpath(powers.workspace) if powers.workspace else ""
-    scratch = _free_place((*read, write) if write else read)
-    # Shared network, shared abstract sockets: without Landlock no unix sockets at all.
-    scoped = powers.network and _can_scope(bwrap)
-    paths, links = system(network=powers.network)
+        scratch = _make_scratch()
+    else:
+        confining = _confining() if workspace and not writable and refuses_fifos() else ()
+        read = (*read, *confining)
+        scratch = _free_place((*read, *write))
+        if confining:
+            argv = (confining[0], "-I", "-S", _CONFINE, scratch, "/dev", "--", *argv)
     view = View(
-        read=without_nested((*paths, *read)),
-        links=links,
-        write=(write,) if write else (),
+        read=read,
+        write=write,
         guard=guard,
         scratch=scratch,
         cwd=workspace or scratch,
@@ -117,17 +89,81 @@ def _bwrap(
         network=powers.network,
         env=environment(program, powers, scratch, PATH),
     )
+    return _hold(argv, view, limits, tier)
+
+
+def dress_build(
+    argv: tuple[str, ...],
+    env: Mapping[str, str],
+    cwd: str,
+    read: tuple[str, ...],
+    write: tuple[str, ...],
+    *,
+    network: bool,
+    tier: Tier,
+) -> Launch:
+    """The launch of a build tool, which sees the system and `read`, and writes `write` alone.
+
+    Raises:
+        Refused: what it would see is too much, such as a home folder.
+    """
+    refuse_too_much((*read, *write))
+    variables = tuple({"PATH": PATH, **env}.items())
+    if tier == "none":
+        return Launch(argv, variables, cwd, limits=_BUILD_LIMITS, network=True)
+    view = View(
+        read=read,
+        write=write,
+        scratch="" if tier == "landlock" else _free_place((*read, *write)),
+        cwd=cwd,
+        scratch_size=_LIMITS.file_size,
+        network=network,
+        env=variables,
+    )
+    return _hold(argv, view, _BUILD_LIMITS, tier)
+
+
+def _hold(argv: tuple[str, ...], view: View, limits: Limits, tier: Tier) -> Launch:
+    paths, links = system(network=view.network)
+    seccomp = _filter(network=view.network, landlock=tier == "landlock")
+    if tier == "landlock":
+        readable, writable = devices()
+        return Launch(
+            argv,
+            view.env,
+            view.cwd,
+            tier,
+            seccomp=seccomp,
+            read=(*paths, *readable, *view.read),
+            write=(*filter(None, (view.scratch,)), *writable, *view.write),
+            limits=limits,
+            scratch=view.scratch,
+            network=view.network,
+        )
     return Launch(
-        command(bwrap, program.argv),
+        command(find_bwrap() or "/usr/bin/bwrap", argv),  # the launcher reports a missing one
         (),
         "/",
-        "bwrap",
-        arguments=options(view),
-        seccomp=_filter(network=powers.network, unix=scoped or not powers.network, landlock=False),
+        tier,
+        arguments=options(view._replace(read=without_nested((*paths, *view.read)), links=links)),
+        seccomp=seccomp,
         limits=limits,
-        network=powers.network,
-        scoped=scoped,
+        network=view.network,
     )
+
+
+def refuses_fifos() -> bool:
+    """Whether bwrap refuses to write FIFOs of a read-only workspace: it takes Landlock."""
+    from satchel.runners._confine import landlock_abi
+
+    return landlock_abi() > 0
+
+
+@lru_cache(maxsize=1)
+def _confining() -> tuple[str, ...]:
+    """The Python that runs `_confine.py` inside bwrap, and all that it needs to see."""
+    python = find_interpreter()
+    return (python.executable, _CONFINE, *python.read)
 
 
 def _free_place(bound: tuple[str, ...]) -> str:
@@ -138,22 +174,11 @@ def _free_place(bound: tuple[str, ...]) -> str:
     return _PLACES[-1]
 
 
-@lru_cache(maxsize=8)
-def _filter(*, network: bool, unix: bool, landlock: bool) -> bytes:
+@lru_cache(maxsize=4)
+def _filter(*, network: bool, landlock: bool) -> bytes:
     from satchel.runners.seccomp import build_filter
 
-    return build_filter(os.uname().machine, network=network, unix=unix, landlock=landlock)
-
-
-@lru_cache(maxsize=4)
-def _can_scope(bwrap: str) -> bool:
-    """Whether Landlock may come before bwrap; one that is set-user-id could not start then."""
-    from satchel.runners._confine import LOWEST_ABI, landlock_abi
-
-    try:
-        return landlock_abi() >= LOWEST_ABI and not os.stat(bwrap).st_mode & 0o4000
-    except OSError:
-        return False
+    return build_filter(os.uname().machine, network=network, landlock=landlock)
 
 
 def _make_scratch() -> str:

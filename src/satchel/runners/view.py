@@ -7,8 +7,9 @@ asks for the user's home: a workspace that would show it is refused.
 from __future__ import annotations
 
 import os
+import sys
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._language import say
 from satchel.errors import Refused
@@ -34,6 +35,33 @@ and the number of processors there; command lines of other processes stay unread
 _READ_DEVICES = ("zero", "random", "urandom")
 _WRITE_DEVICES = ("null",)
 _KEPT = ("LANG", "LANGUAGE", "TZ")
+
+
+class Interpreter(NamedTuple):
+    """A Python to make environments from."""
+
+    executable: str
+    tag: str
+    """Which one: environments of another are not used."""
+    read: tuple[str, ...]
+    """What it needs to see of the disk."""
+
+
+def find_interpreter() -> Interpreter:
+    """The Python below the one that runs Satchel.
+
+    It needs its prefix, or only its own parts of one that is the system's.
+    """
+    executable = getattr(sys, "_base_executable", None) or sys.executable
+    prefix, real = sys.base_prefix, os.path.realpath(executable)
+    stdlib = os.path.dirname(os.path.realpath(os.__file__))
+    if prefix not in {"/", "/usr", "/usr/local"}:
+        paths = (prefix, os.path.realpath(prefix), real, executable)
+    else:
+        shared = os.path.join(prefix, "lib", f"lib{os.path.basename(stdlib)}.so.1.0")
+        paths = (real, executable, stdlib, shared)
+    tag = f"{sys.implementation.cache_tag}-{sys.platform}"
+    return Interpreter(executable, tag, without_nested(filter(os.path.exists, paths)))
 
 
 def environment(

@@ -32,6 +32,7 @@ class Engine(Protocol):
         confirm: Callable[[], None] | None = None,
         cancel: Cancel | None = None,
         seconds: float = 0.0,
+        own: bool = False,
     ) -> Program:
         """The program of a skill, its dependencies and its build included.
 
@@ -43,11 +44,14 @@ class Engine(Protocol):
                 the folder changed since it was verified.
             cancel: Becomes readable when nobody waits for it any more.
             seconds: That a build may take; 0 leaves that to each tool's own bound.
+            own: Whether the skill is the user's own: it may be built without a sandbox where the
+                setting says so.
 
         Raises:
             MissingRuntime: a Python, Node or Go is needed that is not here.
             BuildFailed: dependencies cannot be had, or it does not build.
             BuildStopped: it was taken back, or took too long.
+            Unsandboxed: it must be built, and there is no sandbox to do that in.
         """
         ...
 
@@ -96,6 +100,7 @@ class LocalEngine:
         confirm: Callable[[], None] | None = None,
         cancel: Cancel | None = None,
         seconds: float = 0.0,
+        own: bool = False,
     ) -> Program:
         """The program of a skill, built when it must be: see `Engine.prepare`.
 
@@ -103,13 +108,16 @@ class LocalEngine:
             MissingRuntime: a Python, Node or Go is needed that is not here.
             BuildFailed: dependencies cannot be had, or it does not build.
             BuildStopped: it was taken back, or took too long.
+            Unsandboxed: it must be built, and there is no sandbox to do that in.
         """
         runtimes = self._runtimes
         if runtimes is None:
             with self._lock:
                 from satchel.runners.runtimes import Runtimes
 
-                runtimes = self._runtimes = self._runtimes or Runtimes(self._settings.paths.cache)
+                runtimes = self._runtimes = self._runtimes or Runtimes(
+                    self._settings.paths.cache, settings=self._settings
+                )
         return runtimes.prepare(
             folder,
             manifest,
@@ -118,6 +126,7 @@ class LocalEngine:
             confirm=confirm,
             cancel=cancel,
             seconds=seconds,
+            own=own,
         )
 
     def run(self, request: RunRequest) -> RunResult:

@@ -149,6 +149,7 @@ class ScriptTool:
             )
         whole = sealed is not None and sealed.path == skill.base_dir
         digest = sealed.seal.digest if sealed is not None and whole else ""
+        own = is_own(self._library, source)
         from satchel.runners.base import BuildStopped, RunRequest
 
         try:
@@ -159,6 +160,7 @@ class ScriptTool:
                 confirm=None if sealed is None else lambda: _confirm(sealed, skill.name),
                 cancel=call.cancel,
                 seconds=BUILD_SECONDS,
+                own=own,
             )
         except (MissingRuntime, BuildFailed) as exc:
             return self._unprepared(call, exc)
@@ -182,7 +184,7 @@ class ScriptTool:
                 several=manifest.several,
                 workers=manifest.workers,
                 cancel=call.cancel,
-                own=is_own(self._library, source),
+                own=own,
                 key=call.key,
             )
         )
