@@ -1,4 +1,4 @@
-"""What may a person do about a goal? Answer, try again, go on, stop: pages and the API do the same.
+"""Actions on a goal: answer, retry, resume, cancel.
 
 The rules are those of the terminal; an engine says what its goals allow.
 """
@@ -19,7 +19,6 @@ from satchel.ui.views.goals import command_of
 if TYPE_CHECKING:
     from satchel.goals.engines.base import Engine
     from satchel.goals.model import GoalReport, Step
-    from satchel.ui.access import Session
     from satchel.ui.keeping import Keeper
 
 STOPPING = 2.0
@@ -39,11 +38,6 @@ class Word(NamedTuple):
     note: str = ""
     allow: bool = False
     """Whether tools that write or use the network may be called."""
-
-
-def who(session: Session) -> str:
-    """Who it is: the name they came in by. Whoever runs the server did not say it."""
-    return session.name or "browser"
 
 
 async def report_of(keeper: Keeper, goal_id: str) -> GoalReport:

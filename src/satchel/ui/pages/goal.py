@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from satchel.goals.model import GoalReport
     from satchel.ui.views.goal_step import StepView
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 _AGAIN = 3
 """Seconds after which a page of a goal that cannot be shown is loaded again."""
 
@@ -64,7 +64,7 @@ async def answer(request: Request, goal_id: str) -> Response:
         step.id,
         yes,
         answer_of(step.output, form) if yes else None,
-        acting.who(request.state.session),
+        "browser",
         form.get("note", ""),
         "allow" in form,
     )
