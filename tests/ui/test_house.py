@@ -82,7 +82,7 @@ def test_work_of_health_ends_with_the_server(satchel, skill, monkeypatch):
     asyncio.run(house.leave())
     go.set()
     end = time.monotonic() + 5
-    while health.figures() and health.look("scan").job.running:
+    while health.look("scan").job.running:
         assert time.monotonic() < end
         time.sleep(0.01)
     assert len(scanned) == 1
