@@ -14,7 +14,6 @@
     carrying.py    a yes and a no to a change that waits
     notes.py       what was just done, said on the next page
     keeping.py     the engine of the goals, who watches it, and the processes started for them
-    acting.py      actions on a goal
     live.py        what changed, told to every open page
     render.py      a skill's files -> HTML that can do nothing
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from satchel.store.plan import Plan
     from satchel.store.sources import Bundle, Source
     from satchel.store.store import Store
-    from satchel.ui.uploads import Archive, PickedFolder
+    from satchel.ui.uploads import Upload
 
 PATIENCE = 1_800.0
 """Seconds that a source waits for somebody's choice."""
@@ -145,9 +145,7 @@ class Arrivals:
     """The sources that wait."""
 
     def __init__(
-        self,
-        put: Callable[[Store, Plan, Arrival], str],
-        unput: Callable[[str], None],
+        self, put: Callable[[Store, Plan, Arrival], str], unput: Callable[[str], None]
     ) -> None:
         """Nothing waits yet.
 
@@ -160,7 +158,7 @@ class Arrivals:
         self._open: dict[str, Arrival] = {}
         self._hold = threading.Lock()
 
-    def archive(self, store: Store, sent: Archive, spool: str) -> Arrival:
+    def archive(self, store: Store, sent: Upload, spool: str) -> Arrival:
         """An archive that was uploaded; `spool` is removed with the arrival.
 
         Raises:
@@ -168,7 +166,7 @@ class Arrivals:
         """
         return self._brought(Arrival(store, sent.name), ArchiveSource(sent.path, sent.name), spool)
 
-    def folder(self, store: Store, sent: PickedFolder, spool: str) -> Arrival:
+    def folder(self, store: Store, sent: Upload, spool: str) -> Arrival:
         """A folder that was uploaded; `spool` is removed with the arrival.
 
         Raises:
@@ -187,7 +185,7 @@ class Arrivals:
         if sent.ignored:
             names = listed(f"`{shown(one)}`" for one in sent.ignored[:20])
             notes.append(say("Left out: {names}", names=names))
-        source = FolderSource(sent.root, sent.name)
+        source = FolderSource(sent.path, sent.name)
         return self._brought(Arrival(store, sent.name), source, spool, notes)
 
     def _brought(

@@ -30,7 +30,6 @@ from satchel.store.trouble import unchanged
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from starlette.datastructures import FormData
     from starlette.requests import Request
 
 MAX_FILES = 500
@@ -42,24 +41,16 @@ MAX_FIELD_BYTES = 4_096
 Scope = Literal["project", "global"]
 
 
-class Archive(NamedTuple):
-    """An archive that was uploaded."""
+class Upload(NamedTuple):
+    """An archive or a folder that was uploaded."""
 
     scope: Scope
     path: str
     name: str
-    """The file name that the browser sent: a label, never a path."""
-
-
-class PickedFolder(NamedTuple):
-    """A folder that was uploaded as files with their paths."""
-
-    scope: Scope
-    root: str
-    name: str
-    programs: tuple[str, ...]
-    """Files that were made executable: browsers do not send that, so what begins with `#!` is."""
-    ignored: tuple[str, ...]
+    """As the browser calls it: a label, never a path."""
+    programs: tuple[str, ...] = ()
+    """Files of a folder that were made executable: browsers do not send that."""
+    ignored: tuple[str, ...] = ()
     """Parts of paths that are never part of a skill."""
 
 
@@ -91,14 +82,14 @@ async def spool() -> AsyncGenerator[str]:
         raise
 
 
-async def receive_archive(request: Request, folder: str) -> Archive:
+async def receive_archive(request: Request, folder: str) -> Upload:
     """Save the one file of a form.
 
     Raises:
         HTTPException: the form is too large, malformed, or ended too early.
         SatchelError: there is no file or more than one, or the disk refuses it.
     """
-    async with _parsed(request, 2) as (form, files):
+    async with _parsed(request, 2) as (scope, files):
         if not files:
             raise InvalidInput(say("No file was chosen"), say("Choose a zip or a tar"))
         if len(files) > 1:
@@ -106,32 +97,27 @@ async def receive_archive(request: Request, folder: str) -> Archive:
         path = os.path.join(folder, "archive")
         await run_sync(_save, files[0], path)
         name = shown(re.split(r"[\\/]", files[0].filename or "")[-1])
-        return Archive(_scope(form), path, name)
+        return Upload(scope, path, name)
 
 
-async def receive_folder(request: Request, folder: str) -> PickedFolder:
+async def receive_folder(request: Request, folder: str) -> Upload:
     """Save the files of a form under the paths that they have in the folder.
 
     Raises:
         HTTPException: as `receive_archive`.
         SatchelError: there is no file, a path is unsafe, or the disk refuses it.
     """
-    async with _parsed(request, MAX_FILES) as (form, files):
+    async with _parsed(request, MAX_FILES) as (scope, files):
         if not files:
             raise InvalidInput(say("No folder was chosen"), say("Choose a folder with a SKILL.md"))
-        root = os.path.join(folder, "files")
-        ignored = await run_sync(_save_all, files, root)
-        top = _top(root)
-        name = shown(os.path.basename(top)) if top != root else say("folder")
-        programs = await run_sync(_mark_programs, top)
-        return PickedFolder(_scope(form), top, name, programs, ignored)
+        return await run_sync(_save_all, files, os.path.join(folder, "files"), scope)
 
 
 @asynccontextmanager
 async def _parsed(
     request: Request, max_files: int
-) -> AsyncGenerator[tuple[FormData, list[UploadFile]]]:
-    """The form and its files; an input in which nothing was chosen has an empty file name."""
+) -> AsyncGenerator[tuple[Scope, list[UploadFile]]]:
+    """The scope and the files of a form; an input without a file sends an empty file name."""
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise HTTPException(415, say("Send the files as a form (`multipart/form-data`)"))
     parser = _Parser(
@@ -151,13 +137,10 @@ async def _parsed(
         raise HTTPException(400, say("The upload ended too early")) from exc
     sent = [one for _, one in form.multi_items() if isinstance(one, UploadFile)]
     try:
-        yield form, [one for one in sent if one.filename]
+        scope: Scope = "global" if form.get("scope") == "global" else "project"
+        yield scope, [one for one in sent if one.filename]
     finally:
         await form.close()
-
-
-def _scope(form: FormData) -> Scope:
-    return "global" if form.get("scope") == "global" else "project"
 
 
 def _save(file: UploadFile, path: str) -> None:
@@ -165,14 +148,14 @@ def _save(file: UploadFile, path: str) -> None:
         shutil.copyfileobj(file.file, stream)
 
 
-def _save_all(files: Sequence[UploadFile], root: str) -> tuple[str, ...]:
-    """Save files under their paths, if these are plain on every system; returns what is ignored.
+def _save_all(files: Sequence[UploadFile], root: str, scope: Scope) -> Upload:
+    """Save files under their paths; what begins with `#!` is made executable.
 
     Raises:
-        Unsafe: a path is not plain, or two files have one name on some system.
+        Unsafe: a path is not plain on every system, or two files have one name on some system.
     """
     os.mkdir(root, 0o700)
-    names, ignored = Names(), dict[str, None]()
+    names, ignored, programs = Names(), dict[str, None](), list[str]()
     for file in files:
         name = file.filename or ""
         check_path(name)
@@ -183,24 +166,12 @@ def _save_all(files: Sequence[UploadFile], root: str) -> tuple[str, ...]:
         path = os.path.join(root, *name.split("/"))
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         _save(file, path)
-    return tuple(ignored)
-
-
-def _top(root: str) -> str:
-    """The folder that was picked: all paths begin with its name."""
-    names = os.listdir(root)
-    only = os.path.join(root, names[0]) if len(names) == 1 else ""
-    return only if only and os.path.isdir(only) else root
-
-
-def _mark_programs(top: str) -> tuple[str, ...]:
-    found: list[str] = []
-    for here, _, names in os.walk(top):
-        for name in sorted(names):
-            path = os.path.join(here, name)
-            with open(path, "rb") as stream:
-                if stream.read(2) != b"#!":
-                    continue
+        file.file.seek(0)
+        if file.file.read(2) == b"#!":
             os.chmod(path, 0o700)
-            found.append(os.path.relpath(path, top).replace(os.sep, "/"))
-    return tuple(found)
+            programs.append(name)
+    inside = os.listdir(root)
+    if len(inside) == 1 and os.path.isdir(picked := os.path.join(root, inside[0])):
+        # All paths begin with the name of the folder that was picked.
+        return Upload(scope, picked, shown(inside[0]), tuple(programs), tuple(ignored))
+    return Upload(scope, root, say("folder"), tuple(programs), tuple(ignored))
