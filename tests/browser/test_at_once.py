@@ -119,16 +119,3 @@ def test_further_clicks_on_save_save_nothing_more(visitor, house):
     expect(page.get_by_role("status").first).to_contain_text("mend-nets")
     expect(page.get_by_role("alert")).to_have_count(0)
     assert "Mends. Use then." in (house.skills / "mend-nets" / "SKILL.md").read_text()
-
-
-def test_a_second_click_on_undo_undoes_nothing_more(visitor, house):
-    house.server.run("add", "lay-bricks", "--description", "Lays bricks. Use for walls.")
-    page = visitor.go("/history")
-    holding = Holding(page, re.compile("/undo"), "POST")
-    page.locator("#history").get_by_role("button", name="Undo").first.dblclick(no_wait_after=True)
-    holding.wait_for(1)
-    page.wait_for_timeout(300)
-    assert holding.count == 1
-    holding.let_go()
-    expect(page.get_by_role("status").first).to_contain_text("lay-bricks")
-    assert not (house.skills / "lay-bricks").exists()

@@ -7,13 +7,8 @@ import subprocess
 import time
 
 import pytest
-from starlette.testclient import TestClient
 
-from satchel.facade import Satchel
 from satchel.testing import make_skill
-from satchel.ui.access import Access
-from satchel.ui.app import make_app
-from ui_visit import ORIGIN, Visit
 
 
 def told(visit, answer) -> str:
@@ -138,27 +133,6 @@ def test_a_repository_is_fetched_chosen_from_and_installed_under_another_id(
     assert visit.satchel.store().lock()["hello-there"].place.kind == "git"
 
 
-def test_a_wrong_id_or_no_choice_is_said_beside_the_list(visit, repository):
-    address = visit.post("/skills/import/git", data={"source": f"file://{repository}"}).headers[
-        "location"
-    ]
-    arrived(visit, address)
-    wrong = visit.post(address, data={"take": ["0"], "ids": ["No Good", "wave"]})
-    assert wrong.status_code == 422
-    assert "cannot be an id" in wrong.text
-    assert visit.post(address, data={"ids": ["greet", "wave"]}).status_code == 422
-    twice = visit.post(address, data={"take": ["0", "1"], "ids": ["wave", "wave"]})
-    assert "Two skills cannot have one id" in twice.text
-    # What was typed and ticked is still there.
-    kept = visit.post(address, data={"take": ["1"], "ids": ["my-own", "BAD <ID>"]}).text
-    assert 'value="my-own"' in kept
-    assert 'value="BAD &lt;ID&gt;"' in kept
-    assert re.search(r'name="take" value="0" aria-label="greet">', kept)
-    assert re.search(r'name="take" value="1" aria-label="wave" checked>', kept)
-    every = visit.post(address, data={"everything": "1"})
-    assert every.headers["location"].startswith("/plans/")
-
-
 def test_a_repository_that_is_not_there_says_so_and_a_fetch_can_be_cancelled(visit, tmp_path):
     gone = visit.post("/skills/import/git", data={"source": f"file://{tmp_path}/nothing"})
     text = arrived(visit, gone.headers["location"])
@@ -166,22 +140,6 @@ def test_a_repository_that_is_not_there_says_so_and_a_fetch_can_be_cancelled(vis
     cancelled = visit.post(f"{gone.headers['location']}/cancel")
     assert "Nothing was changed" in told(visit, cancelled)
     assert visit.get(gone.headers["location"]).status_code == 404
-
-
-def test_somebody_from_another_machine_reaches_no_folder_of_this_one(project, repository):
-    satchel = Satchel.for_project(project, trust="all")
-    with TestClient(
-        make_app(satchel, Access(password="a long password")),
-        base_url=ORIGIN,
-        follow_redirects=False,
-    ) as client:
-        client.post("/enter", data={"password": "a long password"}, headers={"Origin": ORIGIN})
-        visit = Visit(client, satchel, None)
-        for local in (f"file://{repository}", str(repository), "~", f"git+file://{repository}"):
-            answer = visit.post("/skills/import/git", data={"source": local})
-            assert answer.status_code == 422
-            assert "is no address of a repository" in answer.text
-    satchel.close()
 
 
 @pytest.mark.req("B6")

@@ -12,12 +12,9 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from satchel.goals.background import Background
-from satchel.goals.engines.dbos import DbosEngine
 from satchel.goals.engines.local import LocalEngine
-from satchel.goals.engines.opening import database_of, local_folder
+from satchel.goals.engines.opening import local_folder
 from satchel.goals.model import Done, Goal, Plan, Retry, Step, Usage
-from satchel.ui.keeping import Keeper
-from satchel.ui.live import Live
 
 EVIL = '<script>alert("x")</script>'
 FORM = {
@@ -32,7 +29,7 @@ FORM = {
 
 
 class Scripted:
-    """Gives what the prompt says: `fail` fails, `hold` waits, `large` is long, `table` is JSON."""
+    """Gives what the prompt says: `fail` fails, `hold` waits, `table` is JSON."""
 
     def __init__(self) -> None:
         self.free = threading.Event()
@@ -42,8 +39,6 @@ class Scripted:
             await asyncio.sleep(0.01)
         if "fail" in work.prompt and not self.free.is_set():
             raise ValueError(f"no luck {EVIL}")
-        if "large" in work.prompt:
-            return Done("word " * 20_000)
         if "table" in work.prompt:
             return Done({"rows": [1, True, None], "by": EVIL}, Usage(1, 1_200, 34, 0.5))
         skills, notes = (("greeting",), ("cut",)) if "skilled" in work.prompt else ((), ())
@@ -335,61 +330,4 @@ def test_a_process_that_cannot_go_on_says_why(visit, elsewhere, tmp_path):
     assert "earlier" not in text
 
 
-def test_a_goal_that_waits_for_a_worker_says_how_one_is_started(monkeypatch, project, request):
-    monkeypatch.setenv("SATCHEL_ENGINE", "dbos")
-    visit = request.getfixturevalue("visit")
-
-    async def begin() -> None:
-        async with DbosEngine(None, database_of(visit.satchel.settings)) as engine:
-            await engine.submit(Goal("week", Plan("Do it", (Step("a", prompt="go"),))))
-
-    asyncio.run(begin())
-    text = visit.part("/goals/week/board").text
-    assert "satchel worker --engine dbos" in text
-    assert state(visit, "week") == "queued"
-    assert re.findall(r'id="goal-(\w+)"', visit.get("/goals").text) == ["week"]
-    visit.post("/goals/week/cancel")
-    assert state(visit, "week") == "cancelled"
-
-
 # --- live ---------------------------------------------------------------------------------
-
-
-def test_pages_are_told_of_a_goal_while_somebody_looks(visit, elsewhere):
-    """By the stream itself: the watcher begins with it, and ends with it."""
-    steps = (Step("a", prompt="hold"), Step("b", prompt="go", needs=("a",)))
-    elsewhere.run("week", *steps, wait=False)
-
-    async def look() -> list[str]:
-        alone = len(asyncio.all_tasks())
-        live = Live(visit.satchel)
-        keeper = Keeper(visit.satchel, live)
-        asked, seen = keeper.ask, set[type]()
-
-        async def ask(what):
-            """Nothing happens before the list and the goal were looked at."""
-            found = await asked(what)
-            seen.add(type(found))
-            if len(seen) == 2:
-                elsewhere.runner.free.set()
-            return found
-
-        keeper.ask = ask
-        stream = live.stream(frozenset(("goal:week", "goals")))
-        told: list[str] = []
-        async for data in stream:
-            told.append(data.decode().partition("event: ")[2].partition("\n")[0])
-            if told.count("goals") >= 2 and told.count("goal:week") >= 2:
-                break
-        await stream.aclose()
-        assert not live.is_wanted("goals")
-        end = time.monotonic() + 5
-        while len(asyncio.all_tasks()) > alone:  # nobody looks any more
-            assert time.monotonic() < end
-            await asyncio.sleep(0.01)
-        await keeper.close()
-        return told
-
-    told = asyncio.run(asyncio.wait_for(look(), 20))
-    assert told[0] == "hello"
-    assert elsewhere.do(elsewhere.engine.wait("week")).state == "done"

@@ -84,20 +84,6 @@ def test_an_engine_that_opens_slowly_is_opened_once(satchel, slow):
     assert [(one.opened, one.closed) for one in slow] == [(1, 1)]
 
 
-def test_an_engine_that_is_open_after_the_end_is_closed(satchel, slow):
-    async def ask() -> None:
-        keeper = Keeper(satchel, Live(satchel))
-        with pytest.raises(ServerFailed):
-            await keeper.engine()
-        asyncio.get_running_loop().call_later(0.05, slow[0].go.set)
-        await keeper.close()
-        with pytest.raises(ServerFailed, match="the server ends"):
-            await keeper.engine()
-
-    asyncio.run(asyncio.wait_for(ask(), 10))
-    assert [(one.opened, one.closed) for one in slow] == [(1, 1)]
-
-
 class Process:
     """A process that goes on till somebody says that it ended."""
 

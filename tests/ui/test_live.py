@@ -125,13 +125,6 @@ def test_what_changed_before_a_page_listened_is_told_at_once(satchel):
     assert told(live, None, "goal:week") == ["hello"]
 
 
-def test_a_page_of_a_server_before_this_one_asks_for_everything(satchel):
-    live = Live(satchel)
-    every = ["hello", "goals", "library"]
-    assert told(live, live.number - 1_000) == every
-    assert told(live, live.number + 1_000) == every
-
-
 def test_a_page_says_what_it_has_seen(visit, skill, monkeypatch):
     number = visit.client.app.house.live.number
     found = re.search(r'<meta name="live" content="(\d+)">', visit.get("/skills").text)

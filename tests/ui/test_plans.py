@@ -211,35 +211,6 @@ def test_a_change_made_elsewhere_is_kept_or_taken_back(visit, project):
     assert [one.state for one in visit.satchel.store().verify()] == ["intact"]
 
 
-@pytest.mark.req("B7")
-def test_what_was_taken_back_is_told_beside_the_change_itself(visit, skill, project):
-    skill("mine")
-    plan = visit.post("/skills/remove", params={"ref": ".agents/skills/mine"}).headers["location"]
-    visit.post(f"{plan}/yes")
-
-    def row() -> str:
-        rows = re.findall(r"<tr>.*?</tr>", visit.get("/history").text, re.DOTALL)[1:]
-        assert len(rows) == 1
-        return rows[0]
-
-    def turn() -> str:
-        found = re.search(r'name="number" value="(\d+)"', row())
-        assert found is not None
-        return found[1]
-
-    assert re.search(r'title="[\d-]+ [\d:]+ UTC">\d\d:\d\d</time>', row())
-    visit.post("/undo", data={"number": turn(), "back": "/history"})
-    assert "deleting" in row()
-    assert re.search(r"taken back \d\d:\d\d", row())
-    assert ">Redo</button>" in row()
-    visit.post("/redo", data={"number": turn(), "back": "/history"})
-    assert not (project / ".agents/skills/mine").exists()
-    assert "done again" in row()
-    assert ">Undo</button>" in row()
-    visit.post("/undo", data={"number": turn(), "back": "/history"})
-    assert (project / ".agents/skills/mine").is_dir()
-
-
 # --- what was answered already --------------------------------------------------------------
 
 

@@ -110,28 +110,6 @@ def test_it_does_not_start_open_to_others_or_half_described(project, tmp_path):
 
 
 @pytest.mark.timeout(60)
-def test_a_name_of_this_machine_is_printed_and_needs_no_password(project):
-    with serving(project, "--name", "notes.localhost") as (_, address):
-        parts = urlsplit(address)
-        assert parts.hostname == "notes.localhost"
-        line = HTTPConnection("127.0.0.1", parts.port, timeout=10)
-        headers = {"Host": parts.netloc}
-        line.request("GET", f"{parts.path}?{parts.query}", headers=headers)
-        answer = line.getresponse()
-        answer.read()
-        assert (answer.status, answer.getheader("location")) == (303, "/skills")
-        cookie = answer.getheader("set-cookie").partition(";")[0]
-        line.request("GET", "/session", headers={**headers, "Cookie": cookie})
-        answer = line.getresponse()
-        answer.read()
-        assert answer.status == 200
-        line.request("GET", "/session", headers={"Cookie": cookie})
-        answer = line.getresponse()
-        assert answer.getheader("location").startswith("http://notes.localhost")
-        line.close()
-
-
-@pytest.mark.timeout(60)
 def test_who_is_refused_while_sending_hears_why(project):
     """A connection that is cut off shows nothing of the answer: not that nobody is signed in."""
     with serving(project) as (_, address):

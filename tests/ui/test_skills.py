@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from html import unescape
 from urllib.parse import quote, unquote
 
 import pytest
 
-from satchel.errors import NotFound
 from satchel.facade import Satchel
-from satchel.library import Snapshot
-from satchel.testing import make_skill, make_tool_skill
-from satchel.ui.views.skills import find_skill, list_skills
+from satchel.testing import make_skill
+from satchel.ui.views.skills import list_skills
 
 
 def rows(text: str) -> dict[str, str]:
@@ -149,18 +146,6 @@ def test_a_search_finds_what_waits_for_trust_by_its_description(visit, project):
     satchel.close()
 
 
-def test_only_the_very_file_of_a_broken_skill_is_shown(visit, project):
-    (project / "secret.txt").write_text("no part of any skill")
-    folder = project / ".agents" / "skills" / "half"
-    folder.mkdir(parents=True)
-    (folder / "SKILL.md").write_text("Only some words.\n")
-    (folder / "other.txt").write_text("beside it")
-    visit.get("/skills")
-    path = quote(str(folder / "SKILL.md"))
-    assert visit.part(f"/skills/file?ref={path}&path=other.txt").status_code == 403
-    assert visit.part(f"/skills/file?ref={quote(str(project / 'secret.txt'))}").status_code == 404
-
-
 @pytest.mark.req("B11")
 def test_an_empty_project_shows_a_first_step_and_makes_no_folder(visit, project):
     text = visit.get("/skills").text
@@ -229,25 +214,6 @@ def test_what_opens_below_a_row_has_files_facts_and_problems(visit, project, ski
     assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d", text)
     file = "/skills/file?ref=.agents%2Fskills%2Fpdf-forms&amp;path=scripts%2Ffill.py"
     assert f'hx-get="{file}"' in text
-
-
-def test_a_skill_is_found_by_whatever_it_is_called(project, skill, monkeypatch):
-    file = skill("team/demo")
-    make_skill(project / "skills", "demo", "Hidden.")
-    make_tool_skill(project / ".agents" / "skills", "excel", tool="excel_read")
-    satchel = Satchel.for_project(project, trust="all", builtin=False)
-    satchel.library.tools()
-    # A table of everything a skill can be called takes seconds where there are many.
-    monkeypatch.delattr(Snapshot, "find")
-    folder = os.path.dirname(file)
-    for word in ("demo", "team/demo", ".agents/skills/team/demo", file, folder, f"{folder}/"):
-        assert find_skill(satchel, word).path == file, word
-    assert find_skill(satchel, "skills/demo").description == "Hidden."
-    assert find_skill(satchel, str(project / "skills" / "demo")).state == "shadowed"
-    assert find_skill(satchel, "excel").is_tool
-    for word in ("", "other", "a/b", "/", "/etc", "../x", "\ud800"):
-        with pytest.raises(NotFound):
-            find_skill(satchel, word)
 
 
 # --- files ----------------------------------------------------------------------------------
