@@ -102,52 +102,6 @@ def test_a_filter_that_is_clicked_goes_before_news(visitor, order):
     expect(names(page).filter(has_text="press-juice")).to_be_visible()
 
 
-def test_what_is_typed_goes_before_news(visitor):
-    page = visitor.go("/skills")
-    holding = Holding(page, LIST)
-    page.evaluate(NEWS)
-    holding.wait_for(1)
-    page.get_by_label("Search the skills").press_sequentially("apples")
-    holding.wait_for(2)
-    page.evaluate(NEWS)
-    holding.let_go()
-    expect(names(page).filter(has_text="press-juice")).to_have_count(0)
-    expect(names(page).filter(has_text="harvest-apples")).to_be_visible()
-    assert "q=apples" in page.url
-
-
-def test_a_filter_takes_along_what_was_typed_and_a_word_the_filter(visitor):
-    page = visitor.go("/skills")
-    holding = Holding(page, LIST)
-    page.get_by_label("Search the skills").press_sequentially("apples")
-    holding.wait_for(1)
-    page.locator(".chip", has_text="yours").click()
-    holding.wait_for(2)
-    page.get_by_label("Search the skills").press_sequentially("x")
-    holding.wait_for(3)
-    page.get_by_label("Search the skills").press("Backspace")
-    holding.wait_for(4)
-    holding.let_go()
-    expect(page.locator(".chip[aria-current]")).to_contain_text("yours")
-    expect(names(page)).to_have_text(["harvest-apples"])
-    assert "q=apples" in page.url
-    assert "source=user" in page.url
-
-
-def test_the_history_shows_what_happened_while_it_was_asked_for(visitor, house):
-    page = visitor.page
-    page.route(re.compile("/live"), lambda route: route.abort())  # only the news of this test
-    visitor.allow("ERR_FAILED")
-    visitor.go("/history")
-    holding = Holding(page, re.compile("/history$"))
-    page.evaluate(NEWS)
-    holding.wait_for(1)
-    house.server.run("add", "paint-fences", "--description", "Paints fences. Use in June.")
-    page.evaluate(NEWS)
-    holding.let_go()
-    expect(page.locator("#history")).to_contain_text("paint-fences")
-
-
 def test_further_clicks_on_save_save_nothing_more(visitor, house):
     house.skill("mend-nets", "Mends nets. Use at sea.")
     page = visitor.go("/skill/edit?ref=.agents/skills/mend-nets")
@@ -165,16 +119,3 @@ def test_further_clicks_on_save_save_nothing_more(visitor, house):
     expect(page.get_by_role("status").first).to_contain_text("mend-nets")
     expect(page.get_by_role("alert")).to_have_count(0)
     assert "Mends. Use then." in (house.skills / "mend-nets" / "SKILL.md").read_text()
-
-
-def test_a_second_click_on_undo_undoes_nothing_more(visitor, house):
-    house.server.run("add", "lay-bricks", "--description", "Lays bricks. Use for walls.")
-    page = visitor.go("/history")
-    holding = Holding(page, re.compile("/undo"), "POST")
-    page.locator("#history").get_by_role("button", name="Undo").first.dblclick(no_wait_after=True)
-    holding.wait_for(1)
-    page.wait_for_timeout(300)
-    assert holding.count == 1
-    holding.let_go()
-    expect(page.get_by_role("status").first).to_contain_text("lay-bricks")
-    assert not (house.skills / "lay-bricks").exists()

@@ -1,4 +1,4 @@
-"""axe-core looks at every page, light and dark, English and Chinese: nothing is seriously wrong."""
+"""axe-core finds nothing serious on any page; in soak also dark and in Chinese."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 import assets
 import screens
 from screens_demo import Demo
+from sizes import IN_SOAK, sized
 
 pytestmark = pytest.mark.timeout(120)
 _RUN = """
@@ -36,11 +37,9 @@ def axe():
     return assets.read(assets.modules(), assets.AXE).decode()
 
 
-@pytest.mark.parametrize("zh", [False, True], ids=["en", "zh"])
-def test_every_page_can_be_used_by_everybody(chromium, demo, axe, zh):
-    wrong = []
-    seen = 0
-    look = screens.Look(zh=zh)
+@pytest.mark.parametrize("zh", sized([False], [False, True]))
+def test_no_page_has_a_serious_violation(chromium, demo, axe, zh):
+    wrong, seen, look = [], 0, screens.Look(zh=zh)
     for shot, page, complaints in screens.walk(
         chromium, demo, screens.SHOTS, look, bypass_csp=True
     ):
@@ -48,9 +47,10 @@ def test_every_page_can_be_used_by_everybody(chromium, demo, axe, zh):
         wrong += complaints
         page.evaluate(axe)
         found = page.evaluate(_RUN, None)
-        page.emulate_media(color_scheme="dark")
-        found += page.evaluate(_RUN, COLOURS)
-        page.emulate_media(color_scheme="light")
+        if IN_SOAK:
+            page.emulate_media(color_scheme="dark")
+            found += page.evaluate(_RUN, COLOURS)
+            page.emulate_media(color_scheme="light")
         wrong += [f"page `{shot.name}{look.ending}`: {one}" for one in found]
     assert seen == len(screens.SHOTS)
     assert not wrong, "\n".join(wrong)

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from model_server import ModelServer, Reply
 from ui_server import open_house
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = pytest.mark.timeout(180)
 NEEDS = {
     "s1": (), "s2": ("s1",), "s3": ("s1",), "s4": ("s1",), "s5": ("s2",), "s6": ("s2", "s3"),
     "s7": ("s3",), "s8": ("s4",), "s9": ("s5", "s6"), "s10": ("s7", "s8"), "s11": ("s9", "s10"),
@@ -86,7 +86,7 @@ def states(page) -> dict[str, str]:
     )
 
 
-def until(page, wanted, patience: float = 30.0) -> dict[str, str]:
+def until(page, wanted, patience: float = 60.0) -> dict[str, str]:
     """The states of all steps, once they are as wanted."""
     end = time.monotonic() + patience
     while not wanted(now := states(page)):

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
-import pytest
 from playwright.sync_api import expect
 
 MORE = "\nHours of work.\n"
@@ -47,47 +43,3 @@ def test_without_a_script_the_door_gives_the_text_back(come, house):
     kept = page.get_by_label("Your text, to be copied from here")
     assert kept.input_value().endswith(MORE)
     assert not (house.skills / "shape-rolls" / "SKILL.md").read_text().endswith(MORE)
-
-
-@pytest.fixture
-def neighbour():
-    """Another server of this machine, and the cookies that it is sent."""
-    heard: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
-
-        def do_GET(self) -> None:
-            heard.append(self.headers.get("Cookie", ""))
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-    made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=made.serve_forever, args=(0.02,))
-    thread.start()
-    yield made.server_address[1], heard
-    made.shutdown()
-    made.server_close()
-    thread.join()
-
-
-def test_a_name_of_its_own_keeps_the_cookie_from_other_servers(chromium, house, neighbour):
-    port, heard = neighbour
-    options = ("--no-browser", "--port", "0", "--name", "notes.localhost")
-    server = house.server.start("ui", *options)
-    try:
-        link = server.stdout.readline().strip()
-        assert link.startswith("http://notes.localhost:")
-        with chromium.new_context() as context:
-            page = context.new_page()
-            page.goto(link.replace("notes.localhost", "127.0.0.1"))
-            page.wait_for_url("http://notes.localhost:*/skills")
-            expect(page.get_by_role("navigation").first).to_be_visible()
-            for name in ("127.0.0.1", "localhost"):
-                page.goto(f"http://{name}:{port}/")
-        assert len(heard) >= 2
-        assert not any(heard), heard
-    finally:
-        server.terminate()
-        server.communicate()

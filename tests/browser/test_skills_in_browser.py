@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import zipfile
 
@@ -109,19 +108,6 @@ def test_what_is_added_is_in_the_agents_next_request(visitor, house, agent):
     assert "store-pears" in agent.call("Skill", {"name": "store-pears"}).text
 
 
-@pytest.mark.req("B6", "B10")
-def test_a_name_that_is_taken_is_said_beside_the_form(visitor, house):
-    visitor.allow("422")
-    page = visitor.go("/skills")
-    before = (house.skills / "press-juice" / "SKILL.md").read_text()
-    page.get_by_role("link", name=re.compile("Add a skill")).click()
-    page.get_by_role("dialog").get_by_label("Name").fill("press-juice")
-    page.get_by_role("dialog").get_by_role("button", name="Add", exact=True).click()
-    expect(page.get_by_role("alert")).to_contain_text("press-juice")
-    expect(page.get_by_label("Name")).to_have_value("press-juice")
-    assert (house.skills / "press-juice" / "SKILL.md").read_text() == before
-
-
 @pytest.mark.req("B8", "B10")
 def test_a_zip_is_scanned_shown_and_only_then_installed(visitor, house, agent, tmp_path):
     page = visitor.go("/skills")
@@ -187,19 +173,6 @@ def test_a_folder_is_imported_by_the_folder_picker(visitor, house, tmp_path):
     say_yes(page, "Install")
     assert (house.skills / "sow-seeds" / "notes" / "depth.md").read_text() == "Two centimetres.\n"
     expect(row(page, "sow-seeds")).to_be_visible()
-
-
-@pytest.mark.req("B8")
-def test_a_zip_without_a_skill_says_so_and_changes_nothing(visitor, house, tmp_path):
-    visitor.allow("Failed to load resource")  # it is refused, and the console says so
-    with zipfile.ZipFile(tmp_path / "empty.zip", "w") as archive:
-        archive.writestr("readme.txt", "nothing here")
-    before = sorted(os.listdir(house.skills))
-    page = visitor.go("/skills/import")
-    page.locator("#zip-file").set_input_files(tmp_path / "empty.zip")
-    page.locator("form[data-upload=zip] button").click()
-    expect(page.locator("#notes .note.bad")).to_contain_text("SKILL.md")
-    assert sorted(os.listdir(house.skills)) == before
 
 
 @pytest.mark.req("B7", "B10")
@@ -269,21 +242,6 @@ def test_the_list_follows_what_is_typed(visitor):
     expect(row(page, "press-juice")).to_have_count(0)
 
 
-@pytest.mark.req("B12", "B10")
-def test_both_skills_of_one_id_are_seen_and_one_is_told(visitor, house, agent):
-    house.skill("write-a-skill", "How we write skills. Use it for ours.")
-    house.server.run("trust", "--yes")
-    page = visitor.go("/skills?q=write-a-skill")
-    system = row(page, "write-a-skill", source="built in")
-    own = row(page, "write-a-skill", source="yours")
-    expect(system.locator(".badge")).to_have_text(re.compile("listed|shortened|named"))
-    expect(own.locator(".badge")).to_have_text("hidden")
-    below = open_row(page, "write-a-skill", source="yours")
-    expect(below.get_by_role("button", name="Delete")).to_be_visible()
-    assert "How we write skills." not in agent.prompt
-    assert len(re.findall(r"\bwrite-a-skill\b", agent.prompt)) == 1
-
-
 @pytest.mark.req("B11", "B10")
 def test_missing_locations_are_empty_and_the_first_skill_makes_them(come, tmp_path):
     empty = open_house(tmp_path)
@@ -318,18 +276,3 @@ def test_an_edit_is_checked_while_it_is_typed_and_reaches_the_agent(visitor, hou
     expect(page.get_by_role("status").first).to_contain_text("graft-trees")
     assert "Grafts in April." in (house.skills / "graft-trees" / "SKILL.md").read_text()
     assert "Grafts in April." in agent.prompt
-
-
-def test_the_budget_slider_changes_what_the_model_is_told(visitor):
-    page = visitor.go("/catalogue")
-    summary = page.locator("#summary")
-    before = summary.inner_text()
-    size = len(page.locator("#block").inner_text())
-    slider = page.get_by_role("slider")
-    slider.focus()
-    slider.press("Home")
-    expect(summary).not_to_have_text(before)
-    assert len(page.locator("#block").inner_text()) < size
-    slider.press("End")
-    expect(summary).to_contain_text("all listed in full")
-    assert len(page.locator("#block").inner_text()) == size

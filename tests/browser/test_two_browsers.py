@@ -94,26 +94,3 @@ def test_nothing_is_lost_and_everybody_sees_it_soon(come, house):
             waits.append((seen[name] / 1000 - written, f"{who} sees {name}"))
     worst = max(waits)
     assert worst[0] <= SOON, waits
-
-
-def test_an_edit_that_came_second_overwrites_nothing_unasked(come, house):
-    house.skill("both-write", "Is written by two. Use now.")
-    file = house.skills / "both-write" / "SKILL.md"
-    ada, bob = come(house, fresh=True), come(house, fresh=True)
-    text = "---\nname: both-write\ndescription: {} wrote this. Use now.\n---\n# Text\n"
-    for visitor in (ada, bob):
-        visitor.go("/skill/edit?ref=.agents/skills/both-write")
-    ada.page.locator("#text").fill(text.format("Ada"))
-    ada.page.get_by_role("button", name="Save", exact=True).click()
-    expect(ada.page.get_by_role("status").first).to_contain_text("both-write")
-    assert "Ada wrote this" in file.read_text()
-
-    bob.allow("409")
-    bob.page.locator("#text").fill(text.format("Bob"))
-    bob.page.get_by_role("button", name="Save", exact=True).click()
-    expect(bob.page.get_by_role("alert")).to_contain_text("Somebody else saved this file")
-    assert "Ada wrote this" in file.read_text()
-    expect(bob.page.locator("#text")).to_have_value(re.compile("Bob wrote this"))
-    bob.page.get_by_role("button", name="Save mine over theirs").click()
-    expect(bob.page.get_by_role("status").first).to_contain_text("both-write")
-    assert "Bob wrote this" in file.read_text()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import pytest
 from starlette.testclient import TestClient
 
@@ -40,6 +42,15 @@ def skill(project):
         )
 
     return write
+
+
+@pytest.fixture
+def spooled(tmp_path, monkeypatch):
+    """The folder where uploads are kept meanwhile."""
+    folder = tmp_path / "spooled"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
 
 
 @pytest.fixture

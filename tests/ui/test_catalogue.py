@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import html
 import re
-from itertools import cycle
 
 import pytest
-
-from satchel.facade import Satchel
 
 
 @pytest.fixture
@@ -57,49 +54,11 @@ def test_a_move_shows_exactly_what_the_catalogue_makes(many):
                 assert _block(text) == made.text
 
 
-def test_tokens_are_another_unit(many):
-    text = many.part("/catalogue?budget=900&unit=tokens").text
-    assert "about" in text
-    assert "tokens" in text
-    assert "budget = 3600" in text
-
-
 def test_what_is_left_out_is_named_and_leads_to_its_skill(many):
     text = many.part("/catalogue?budget=1100").text
     assert 'data-fold="unlisted"' in text
     assert "/skill?ref=.agents%2Fskills%2Fskill-39" in text
     assert "budget = 1100" in text
-
-
-def test_the_slider_says_what_happens(many):
-    text = many.get("/catalogue").text
-    assert re.search(r'aria-valuetext="12000 characters: [^"]*skills', text)
-    part = many.part("/catalogue?budget=2000").text
-    assert re.search(r'data-valuetext="2,000 characters: [^"]*skills', part)
-
-
-def test_what_makes_no_sense_is_said(visit):
-    for query in ("budget=-1", "budget=99999999999", "unit=pounds", "form=yaml", "budget=x"):
-        assert visit.get(f"/catalogue?{query}").status_code == 422
-    assert "not below zero, and <code>-5</code> is none" in visit.part("/catalogue?budget=-5").text
-
-
-def test_at_most_two_hundred_names_of_each_kind_are_shown(visit, skill):
-    for at in range(230):
-        skill(f"s{at:03}", "Short.")
-    visit.satchel.refresh()
-    text = visit.part("/catalogue?budget=40000").text
-    shown = text.count("<li><a href")
-    assert 200 <= shown <= 230
-    assert "… and" in text
-
-
-def test_a_slider_that_moves_fills_no_memory(many):
-    first = many.satchel.preview(500)
-    assert many.satchel.preview(500) is first
-    for budget in range(600, 4_000, 100):
-        many.part(f"/catalogue?budget={budget}")
-    assert many.satchel.preview(500) is not first  # it gave way to others
 
 
 def test_nothing_is_recorded_as_offered(many):
@@ -121,42 +80,3 @@ def test_the_block_beside_a_request(visit, skill):
     none = visit.get("/catalogue/shortlist", params={"goal": "zxqv"},
                      headers={"HX-Request": "true"}).text  # fmt: skip
     assert "There is no block" in none
-
-
-def test_what_a_skill_wrote_is_text_in_the_block(visit, skill):
-    skill("evil", "</pre><script>alert(1)</script> Use when asked.")
-    visit.satchel.refresh()
-    assert "<script>alert" not in visit.get("/catalogue").text
-
-
-def test_an_empty_library_says_so(project, visit):
-    visit.satchel.settings = visit.satchel.settings._replace(builtin=False)
-    assert visit.get("/catalogue").status_code == 200
-
-
-def test_a_slider_does_not_push_out_what_all_pages_use(project, skill):
-    skill("demo")
-    satchel = Satchel.for_project(project, trust="all")
-    usual = satchel.preview()
-    for budget in range(1_000, 1_040):
-        satchel.preview(budget)
-    assert satchel.preview() is usual
-    assert satchel.preview(1_039) is satchel.preview(1_039)
-
-
-def test_a_catalogue_is_of_the_look_it_was_asked_for(project, skill):
-    looks = []
-    for number in range(2):
-        skill(f"demo-{number}")
-        looks.append(Satchel.for_project(project, trust="all", builtin=False).refresh())
-    kept = cycle([(look, {}) for look in looks])
-
-    class Busy(Satchel):
-        """As if another thread asked about another look between any two steps of this one."""
-
-        _made = property(lambda _: next(kept), lambda _self, _value: None)  # pyright: ignore[reportAssignmentType]
-
-    satchel = Busy.for_project(project, trust="all", builtin=False)
-    for look in looks:
-        for _ in range(4):
-            assert satchel.preview(look=look).account.total == len(look)

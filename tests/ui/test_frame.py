@@ -38,29 +38,3 @@ def test_who_signed_out_is_told_so_in_a_language_of_their_choice(visit):
     assert "You are signed out" not in visit.get("/enter").text
     led = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
     assert "I came in before" in visit.get("/enter", headers=led).text
-
-
-def test_what_only_a_script_can_do_is_not_shown_without_one(visit):
-    with visit.satchel.store().plan_add("press-juice") as plan:
-        visit.satchel.store().carry_out(plan)
-    listed = visit.get("/skills", params={"open": ".agents/skills/press-juice"}).text
-    assert '<p class="pale by-script">One moment' in listed
-    assert '<noscript><p><a href="/skills/row?' in listed
-    assert '<p class="pale waiting by-script">Looking' in visit.get("/health").text
-
-
-def test_nothing_of_a_page_may_run_but_our_own_script(visit):
-    policy = visit.get("/nowhere").headers["content-security-policy"]
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-
-
-def test_who_changes_something_sees_it_at_once(visit):
-    """A watcher hears of a change a moment later; the next page must not be older than that."""
-    store = visit.satchel.store()
-    for at in range(5):
-        with store.plan_add(f"skill-{at}") as plan:
-            store.carry_out(plan)
-        assert visit.satchel.refresh().get(f"skill-{at}") is not None
-    store.undo()
-    assert visit.satchel.refresh().get("skill-4") is None

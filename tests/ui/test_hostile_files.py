@@ -91,27 +91,23 @@ def _asked(visit, path: str):
     path = path.replace("ABSOLUTE", str(Path(visit.satchel.settings.project) / "secret.txt"))
     yield visit.get("/skills/file", params={"ref": "one", "path": path})
     yield visit.part("/skills/file", params={"ref": "one", "path": path})
-    yield visit.get("/api/skill/file", params={"ref": "one", "path": path})
 
 
-@pytest.mark.parametrize("case", ESCAPES)
-def test_a_path_stays_in_its_folder(visit, case):
-    for answer in _asked(visit, ESCAPES[case]):
-        assert answer.status_code in {400, 403, 404, 422}, answer.status_code
-        assert SECRET not in answer.text
-        if answer.headers["content-type"].startswith("text/html"):
+def test_a_path_stays_in_its_folder(visit):
+    for case, path in ESCAPES.items():
+        for answer in _asked(visit, path):
+            assert answer.status_code in {400, 403, 404, 422}, case
+            assert SECRET not in answer.text, case
             check(answer.text)
 
 
-@pytest.mark.parametrize(
-    "ref", ["../../secret.txt", "ABSOLUTE", "/etc", "/", "..", ".", "", "\x00"]
-)
-def test_a_ref_names_a_skill_and_nothing_else(visit, ref):
-    ref = ref.replace("ABSOLUTE", str(Path(visit.satchel.settings.project) / "secret.txt"))
-    for address in ("/skill", "/skills/row", "/skills/file", "/skill/edit", "/api/skill/file"):
-        answer = visit.get(address, params={"ref": ref, "path": ""})
-        assert answer.status_code in {403, 404, 422}, address
-        assert SECRET not in answer.text
+def test_a_ref_names_a_skill_and_nothing_else(visit):
+    secret = str(Path(visit.satchel.settings.project) / "secret.txt")
+    for ref in ("../../secret.txt", secret, "/etc", "/", "..", ".", "", "\x00"):
+        for address in ("/skill", "/skills/row", "/skills/file", "/skill/edit"):
+            answer = visit.get(address, params={"ref": ref, "path": ""})
+            assert answer.status_code in {403, 404, 422}, (address, ref)
+            assert SECRET not in answer.text
 
 
 def test_a_link_within_the_folder_is_followed(visit):
@@ -121,12 +117,10 @@ def test_a_link_within_the_folder_is_followed(visit):
 
 
 def test_the_list_of_files_names_what_is_odd_and_opens_nothing(visit):
-    found = visit.get("/api/skill/files?ref=one").json()
-    kinds = {one["name"]: one["kind"] for one in found["entries"]}
-    assert kinds["pipe"] == kinds["socket"] == "odd"
-    assert kinds["link-out"] == "link"
     text = visit.part("/skills/row?ref=one").text
     check(text)
+    for words in ("a named pipe", "a socket", "a link to"):
+        assert words in text
     assert SECRET not in text
     assert ".git" not in text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -67,6 +68,7 @@ FILES = {
     "half": os.fsdecode(b"half-\xff\xfe.txt"),
     "template": "{{7*7}}.txt",
 }
+KINDS = ("svg", "html", "py", "json", "yaml", "xml", "js", "csv", "toml")
 ABOUT = ("/skill", "/skills/row", "/skill/why", "/skill/edit", "/skill/agents", "/skills/file")
 
 
@@ -107,7 +109,7 @@ def house(shared):
         below = folder / f"d{name}"[:200]
         below.mkdir()
         (below / "inner.svg").write_text(f"<svg onload=alert(1)><script>{EVIL}</script></svg>")
-    for at, end in enumerate(("svg", "html", "py", "json", "yaml", "xml", "js", "csv", "toml")):
+    for at, end in enumerate(KINDS):
         _write(root / f"kind-{end}", _fields(f"kind-{end}"))
         (root / f"kind-{end}" / f"f{at}.{end}").write_text(f"{HTML}\n{EVIL}")
     (root / "broken-yaml").mkdir()
@@ -148,72 +150,57 @@ def _look(visit, address: str, must: bool = False, **params):
     return texts
 
 
-@pytest.mark.parametrize("key", FIELDS)
-def test_a_field_of_a_skill_stays_text(visit, key):
-    ref = _ref(visit, f"field-{key}".replace("_", "-"))
-    seen = "".join(
-        "".join(_look(visit, address, ref=ref, goal="do it", must=True)) for address in ABOUT
-    )
-    assert "x-evil" in seen or key == "model", "nobody showed it"
+def test_a_field_of_a_skill_stays_text(visit):
+    for key in FIELDS:
+        ref = _ref(visit, f"field-{key}".replace("_", "-"))
+        seen = [text for address in ABOUT
+                for text in _look(visit, address, ref=ref, goal="do it", must=True)]  # fmt: skip
+        assert "x-evil" in "".join(seen) or key == "model", key
 
 
-@pytest.mark.parametrize("key", BODIES)
-def test_what_a_skill_says_stays_text(visit, key):
-    ref = _ref(visit, f"body-{key}")
-    for address in ABOUT:
-        _look(visit, address, ref=ref, goal=EVIL)
+def test_what_a_skill_says_stays_text(visit):
+    for key in BODIES:
+        for address in ABOUT:
+            _look(visit, address, ref=_ref(visit, f"body-{key}"), goal=EVIL)
 
 
-@pytest.mark.parametrize("key", FILES)
-def test_the_name_of_a_file_stays_text(visit, key):
-    ref, name = _ref(visit, f"file-{key}"), FILES[key]
-    _look(visit, "/skills/row", ref=ref)
-    _look(visit, "/skill", ref=ref)
-    if key != "half":  # no address can say it
-        for path in (name, f"d{name}"[:200] + "/inner.svg"):
-            page, _ = _look(visit, "/skills/file", ref=ref, path=path)
-            assert "alert(1)" in page
+def test_the_name_of_a_file_stays_text(visit):
+    for key, name in FILES.items():
+        ref = _ref(visit, f"file-{key}")
+        _look(visit, "/skills/row", ref=ref)
+        _look(visit, "/skill", ref=ref)
+        if key != "half":  # no address can say it
+            for path in (name, f"d{name}"[:200] + "/inner.svg"):
+                page, _ = _look(visit, "/skills/file", ref=ref, path=path)
+                assert "alert(1)" in page, key
 
 
-@pytest.mark.parametrize("end", ["svg", "html", "py", "json", "yaml", "xml", "js", "csv", "toml"])
-def test_a_file_of_every_kind_is_shown_and_not_run(visit, end):
-    ref = _ref(visit, f"kind-{end}")
-    path = next(one for one in os.listdir(os.path.dirname(_path(visit, ref))) if one.endswith(end))
-    answer = visit.get("/skills/file", params={"ref": ref, "path": path})
-    assert answer.headers["content-type"].startswith("text/html")
-    page = check(answer.text)
-    assert "onerror=alert(1)" in page.text
+def test_a_file_of_every_kind_is_shown_and_not_run(visit):
+    for at, end in enumerate(KINDS):
+        params = {"ref": _ref(visit, f"kind-{end}"), "path": f"f{at}.{end}"}
+        answer = visit.get("/skills/file", params=params)
+        assert answer.headers["content-type"].startswith("text/html")
+        assert "onerror=alert(1)" in check(answer.text).text, end
 
 
-def _path(visit, ref: str) -> str:
-    return next(one.path for one in visit.satchel.library.every() if one.ref == ref)
+def test_a_list_of_hostile_skills_is_a_list(visit):
+    for address in (
+        "/skills", "/skills?state=broken", "/skills?q=evil", "/catalogue", "/history", "/goals",
+        "/catalogue?form=markdown", "/catalogue?form=json&budget=2000", "/catalogue?budget=500000",
+        "/health", "/skills/add", "/skills/import",
+    ):  # fmt: skip
+        _look(visit, address)
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["/skills", "/skills?state=broken", "/skills?q=evil", "/catalogue", "/catalogue?form=markdown",
-     "/catalogue?form=json&budget=2000", "/catalogue?budget=500000", "/history", "/goals",
-     "/health", "/health/doctor", "/health/scan", "/health/drift", "/health/overlap",
-     "/health/triggers", "/health/use", "/skills/add", "/skills/import"],
-)  # fmt: skip
-def test_a_list_of_hostile_skills_is_a_list(visit, address):
-    _look(visit, address)
-
-
-@pytest.mark.parametrize("key", ["doctor", "scan", "drift", "overlap", "triggers", "use"])
-def test_what_health_finds_stays_text(visit, key):
-    import time
-
-    visit.post(f"/health/{key}")
-    text = ""
-    for _ in range(60):
-        text = visit.part(f"/health/{key}").text
+def test_what_health_finds_stays_text(visit):
+    for key in ("problems", "scan", "use"):
+        visit.post(f"/health/{key}")
+        for _ in range(200):
+            text = visit.part(f"/health/{key}").text
+            if 'class="working"' not in text:
+                break
         check(text)
-        if 'hx-trigger="load delay' not in text and "every " not in text:
-            break
-        time.sleep(0.05)
-    if key in {"doctor", "scan"}:
-        assert "evil" in text
+        assert "evil" in text or key == "use"
 
 
 def test_a_broken_skill_is_shown_with_its_problem(visit):
@@ -252,27 +239,20 @@ REFLECTED = {
     "/goals": ("state", "before", "last"),
     "/history": ("told",),
     "/skills/add": ("scope",),
-    "/enter": ("token", "state", "code", "error"),
-    "/enter/back": ("state", "code", "error_description"),
+    "/enter": ("token",),
 }
 
 
-@pytest.mark.parametrize("address", REFLECTED)
-@pytest.mark.parametrize("value", [EVIL, "a\x00b", "../../etc/passwd", "x" * 5_000])
-def test_what_an_address_says_stays_text(visit, address, value):
-    for name in REFLECTED[address]:
-        more = {"ref": "body-html"} if "ref" in REFLECTED[address] and name != "ref" else {}
-        _look(visit, address, **{**more, name: value})
-
-
-@pytest.mark.parametrize(
-    "address",
-    ["/goals/{}", "/goals/{}/board", "/goals/{}/steps/x", "/goals/x/steps/{}", "/plans/{}",
-     "/plans/{}/diff?step=0&path=x", "/skills/import/{}", "/skills/import/{}/progress",
-     "/health/{}", "/{}"],
-)  # fmt: skip
-def test_what_a_path_says_stays_text(visit, address):
-    from urllib.parse import quote
-
-    for value in (EVIL, "..", "a%00b", "%2e%2e%2f", "x" * 4_000):
-        _look(visit, address.format(quote(value, safe="")))
+def test_what_an_address_says_stays_text(visit):
+    for address, names in REFLECTED.items():
+        for value in (EVIL, "a\x00b", "../../etc/passwd", "x" * 5_000):
+            for name in names:
+                more = {"ref": "body-html"} if "ref" in names and name != "ref" else {}
+                _look(visit, address, **{**more, name: value})
+    for address in (
+        "/goals/{}", "/goals/{}/board", "/goals/{}/steps/x", "/goals/x/steps/{}", "/plans/{}",
+        "/plans/{}/diff?step=0&path=x", "/skills/import/{}", "/skills/import/{}/progress",
+        "/health/{}", "/{}",
+    ):  # fmt: skip
+        for value in (EVIL, "..", "a%00b", "%2e%2e%2f", "x" * 4_000):
+            _look(visit, address.format(quote(value, safe="")))

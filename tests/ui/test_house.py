@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import Any, cast
 
 import pytest
 
 from satchel.facade import Satchel
-from satchel.ui import house as module
 from satchel.ui.access import Access
 from satchel.ui.house import House
 
@@ -82,32 +80,9 @@ def test_work_of_health_ends_with_the_server(satchel, skill, monkeypatch):
     asyncio.run(house.leave())
     go.set()
     end = time.monotonic() + 5
-    while health.figures() and health.look("scan").job.running:
+    while health.look("scan").job.running:
         assert time.monotonic() < end
         time.sleep(0.01)
     assert len(scanned) == 1
     assert not health.look("scan").job.ran
     assert not health.look("scan").job.trouble
-
-
-def test_what_waits_is_looked_through_again_and_again(satchel, monkeypatch):
-    monkeypatch.setattr(module, "MINUTE", 0.01)
-    looks: list[int] = []
-
-    def sweep() -> None:
-        looks.append(1)
-        if len(looks) == 1:
-            raise OSError("not now")
-
-    async def live() -> None:
-        house = House(satchel, Access())
-        cast("Any", house).sweep = sweep
-        task = asyncio.create_task(house.keep_clean())
-        while len(looks) < 3:  # noqa: ASYNC110 - a thread's
-            await asyncio.sleep(0.01)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await house.leave()
-
-    asyncio.run(asyncio.wait_for(live(), 10))
-    assert failures(satchel) == ["OSError: not now"]

@@ -113,25 +113,6 @@ def test_a_look_that_goes_wrong_is_recorded_once_and_made_again(satchel, skill, 
         live.close()
 
 
-def test_a_watcher_that_died_is_recorded_once_with_a_next_step(satchel, skill):
-    watcher = satchel.library.watch()
-    live = Live(satchel)
-    live.start()
-    try:
-        watcher.close()  # as one that the system gave up
-        soon(lambda: failures(satchel))
-        number = live.number
-        skill("beta")
-        soon(lambda: live.number > number)
-        time.sleep(0.1)
-        (row,) = failures(satchel)
-        assert row["what"] == "watch"
-        assert "Nothing watches" in row["reason"]
-        assert "max_user_watches" in row["hint"]
-    finally:
-        live.close()
-
-
 def test_what_changed_before_a_page_listened_is_told_at_once(satchel):
     live = Live(satchel)
     made = live.number
@@ -142,25 +123,6 @@ def test_what_changed_before_a_page_listened_is_told_at_once(satchel):
     assert told(live, made, "goal:week") == ["hello", "goal:week", "library"]
     assert told(live, live.number, "goal:week") == ["hello"]
     assert told(live, None, "goal:week") == ["hello"]
-
-
-def test_a_page_of_a_server_before_this_one_asks_for_everything(satchel):
-    live = Live(satchel)
-    every = ["hello", "goals", "library"]
-    assert told(live, live.number - 1_000) == every
-    assert told(live, live.number + 1_000) == every
-
-
-def test_what_nobody_asks_for_is_not_remembered_for_ever(satchel):
-    live = Live(satchel)
-    live.tell("library")
-    made = live.number
-    for at in range(2_000):
-        live.tell(f"goal:x{at}")
-    assert len(live._marks) < 300  # noqa: SLF001 - what it holds has no other sign
-    # What was forgotten may have changed: a page that is as old is told so.
-    assert told(live, made, "goal:x1") == ["hello", "goal:x1", "goals", "library"]
-    assert told(live, live.number, "goal:x1") == ["hello"]
 
 
 def test_a_page_says_what_it_has_seen(visit, skill, monkeypatch):
@@ -180,21 +142,3 @@ def test_a_page_says_what_it_has_seen(visit, skill, monkeypatch):
     visit.get("/live?seen=none")
     visit.get("/live")
     assert seen == [int(found[1]), 77, None, None]
-
-
-def test_the_number_of_a_page_is_older_than_what_it_shows(visit, skill, monkeypatch):
-    """A change while it is made may or may not be in it: it is told."""
-    from satchel.ui.pages import skills
-
-    live = visit.client.app.house.live
-    before = live.number
-    real = skills.page
-
-    def slow(*given, **more):
-        live.tell("library")
-        return real(*given, **more)
-
-    monkeypatch.setattr(skills, "page", slow)
-    found = re.search(r'<meta name="live" content="(\d+)">', visit.get("/skills").text)
-    assert found is not None
-    assert before <= int(found[1]) < live.number

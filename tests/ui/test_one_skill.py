@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import quote
 
 import pytest
 from starlette.testclient import TestClient
@@ -12,8 +11,6 @@ from satchel.facade import Satchel
 from satchel.testing import make_skill, make_tool_skill
 from satchel.ui.access import Access
 from satchel.ui.app import make_app
-from satchel.ui.views.skills import find_skill
-from satchel.ui.views.story import tell
 from ui_visit import ORIGIN, Visit
 
 REF = ".agents/skills/code-review"
@@ -55,21 +52,9 @@ def test_a_page_tells_the_whole_story_of_a_skill(visit, skill):
     assert 'href="#question"' in text
 
 
-def test_what_is_saved_untrusted_leads_to_where_that_is_decided(careful, project):
-    make_skill(project / ".agents" / "skills", "code-review", description="Reviews code.")
-    careful.satchel.refresh()
-    page = careful.get(f"/skill/edit?ref={REF}").text
-    digest = re.search(r'name="digest" value="(\w+)"', page)
-    assert digest is not None
-    text = "---\nname: code-review\ndescription: Reviews code. Use when asked.\n---\nDo it.\n"
-    done = careful.post(f"/skill/edit?ref={REF}", data={"text": text, "digest": digest[1]})
-    told = careful.get(done.headers["location"]).text
-    assert "Not offered to models until you trust it: <code>code-review</code>" in told
-    assert f'href="/skill?ref={quote(REF, safe="")}#trust">Decide here</a>' in told
-
-
 def test_agents_that_read_it_untrusted_are_a_warning(careful, project):
     make_skill(project / ".agents" / "skills", "code-review", description="Reviews code.")
+    (project / ".codex").mkdir()
     careful.satchel.refresh()
     text = careful.get(PAGE).text
     agents = text[text.index('id="agents-title"') :]
@@ -82,65 +67,6 @@ def test_agents_that_read_it_untrusted_are_a_warning(careful, project):
         assert 'title="It finds the skill by itself"' in row
 
 
-def test_the_catalogue_and_the_doctor_count_what_is_not_trusted(careful, project):
-    make_skill(project / ".agents" / "skills", "code-review", description="Reviews code.")
-    careful.satchel.refresh()
-    text = careful.get("/catalogue").text
-    assert "1 more skill is not trusted, so it is not counted here." in text
-    assert 'href="/skills?state=untrusted"' in text
-    assert "no model is told of it" in careful.part("/health/doctor").text
-
-
-def test_all_that_keeps_a_skill_from_models_is_told(careful, project):
-    make_skill(project / "skills", "quiet", description="Quiet.", disable_model_invocation=True)
-    careful.satchel.refresh()
-    text = careful.get("/skill?ref=skills/quiet").text
-    assert "And its author keeps it from models" in text
-
-
-def test_a_skill_that_is_only_named_is_not_shown_as_well(project, skill):
-    skill("code-review", "Reviews code. " + "Use when asked to review a diff. " * 20)
-    satchel = Satchel.for_project(project, trust="all", budget=400)
-    found = tell(satchel, find_skill(satchel, REF))
-    assert found.row.state in {"named", "unlisted"}
-    assert found.mood == "warn"
-    satchel.close()
-
-
-def test_only_skills_of_the_user_can_be_edited_and_removed(visit, skill):
-    skill("code-review")
-    visit.satchel.refresh()
-    mine = visit.get(PAGE).text
-    assert f"/skill/edit?ref={quote(REF, safe='')}" in mine
-    assert "/skills/remove?ref=" in mine
-    builtin = next(one for one in visit.satchel.list_skills() if one.source == "builtin")
-    theirs = visit.get("/skill", params={"ref": builtin.ref}).text
-    assert builtin.name in theirs
-    assert "/skill/edit" not in theirs
-    assert "/skills/remove" not in theirs
-
-
-def test_a_hidden_skill_says_what_hides_it_and_leads_there(visit, skill, project):
-    skill("code-review", "Mine.")
-    make_skill(project / "skills", "code-review", "The project's.")
-    visit.satchel.refresh()
-    hidden = next(one for one in visit.satchel.list_skills(hidden=True) if one.state == "shadowed")
-    text = visit.get("/skill", params={"ref": hidden.ref}).text
-    assert "not offered, hidden by" in text
-    assert f'href="/skill?ref={quote(hidden.winner, safe="")}"' in text
-
-
-def test_problems_come_with_their_fixes(visit, project):
-    folder = project / ".agents" / "skills" / "odd"
-    folder.mkdir(parents=True)
-    (folder / "SKILL.md").write_text("---\nname: Odd One\ndescription: x\n---\nbody\n")
-    visit.satchel.refresh()
-    found = visit.satchel.library.find("odd")
-    text = visit.get("/skill", params={"ref": found[0].ref}).text
-    assert 'id="problems-title"' in text
-    assert 'class="small fix"' in text
-
-
 def test_a_tool_skill_shows_its_tools(visit, project):
     more = "parameters:\n  - {name: text, type: string, required: true, description: 'What'}\n"
     make_tool_skill(project / ".agents" / "skills", "words", "pass", tool="words_count", more=more)
@@ -149,40 +75,6 @@ def test_a_tool_skill_shows_its_tools(visit, project):
     assert "<code>words_count</code>" in text
     assert "offered: models may call its tools" in text
     assert "required" in text
-
-
-def test_what_a_skill_wrote_is_text(visit, project):
-    evil = "<script>alert(1)</script>"
-    make_skill(project / ".agents" / "skills", "evil", f"{evil} `satchel trust x{evil}`")
-    visit.satchel.refresh()
-    text = visit.get("/skill", params={"ref": ".agents/skills/evil", "goal": evil}).text
-    assert "<script>alert" not in text
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
-
-
-def test_a_skill_that_is_not_there_is_said_in_words(visit):
-    answer = visit.get("/skill?ref=.agents/skills/nobody")
-    assert answer.status_code == 404
-    assert "There is no skill" in answer.text
-    assert visit.get("/skill").status_code == 422
-
-
-def test_a_story_is_loaded_again_as_a_part(visit, skill):
-    skill("code-review")
-    visit.satchel.refresh()
-    text = visit.part(PAGE).text
-    assert "<html" not in text
-    assert "Where it was found" in text
-    assert 'id="trust"' not in text  # what is looked at before a yes must not change unseen
-
-
-def test_the_page_speaks_chinese(visit, skill):
-    skill("code-review")
-    visit.satchel.refresh()
-    text = visit.get(PAGE, headers={"Accept-Language": "zh-CN"}).text
-    assert '<html lang="zh' in text
-    assert "所在位置" in text
-    assert "Where it was found" not in text
 
 
 # --- a request ----------------------------------------------------------------------------
@@ -207,40 +99,6 @@ def test_a_request_that_gets_the_skill(two):
     assert "1st of" in text
     assert '<rect class="fill" width="' in text
     assert "<html" not in text
-
-
-def test_a_request_that_goes_elsewhere_names_what_beat_it(two):
-    answer = two.get(
-        "/skill/why", params={"ref": REF, "goal": "deploy my service to production"},
-        headers={"HX-Request": "true"},
-    )  # fmt: skip
-    assert "No, it would not be chosen" in answer.text
-    assert "deploy" in answer.text
-    assert "/skill?ref=.agents%2Fskills%2Fdeploy" in answer.text
-    assert "words it has nowhere" in answer.text
-
-
-def test_a_question_works_without_a_script(two):
-    answer = two.get("/skill/why", params={"ref": REF, "goal": "review this"})
-    assert answer.status_code == 303
-    text = two.get(answer.headers["location"]).text
-    assert "Would it be chosen" in text
-    assert "For this request" in text or "would be chosen" in text
-
-
-def test_a_question_records_nothing(two):
-    before = list(two.satchel.trace.history())
-    two.get("/skill/why", params={"ref": REF, "goal": "review this diff"},
-            headers={"HX-Request": "true"})  # fmt: skip
-    kinds = [row["kind"] for row in two.satchel.trace.history()]
-    assert "selected" not in kinds
-    assert len(kinds) == len(before)
-
-
-def test_a_request_that_is_too_long_is_refused(two):
-    answer = two.get("/skill/why", params={"ref": REF, "goal": "a" * 5_000},
-                     headers={"HX-Request": "true"})  # fmt: skip
-    assert answer.status_code == 422
 
 
 # --- trust --------------------------------------------------------------------------------
@@ -339,25 +197,3 @@ def test_trust_is_taken_back(careful, stranger):
     assert careful.satchel.get_skill("deploy") is None
     again = careful.post("/skill/untrust?ref=skills/deploy", data={})
     assert again.status_code == 404
-
-
-def test_where_trust_is_off_nobody_can_give_it(project):
-    make_skill(project / "skills", "deploy", "Deploys.")
-    satchel = Satchel.for_project(project, trust="none")
-    access = Access()
-    with TestClient(make_app(satchel, access), base_url=ORIGIN, follow_redirects=False) as client:
-        client.get(f"/enter?token={access.new_link()}")
-        visit = Visit(client, satchel, access)
-        text = visit.get(LOOK).text
-        assert "Your setting <code>trust</code> is <code>none</code>" in text
-        assert 'name="mark"' not in text
-        answer = visit.post("/skill/trust?ref=skills/deploy", data={"mark": "0" * 64})
-        assert answer.status_code in (403, 409)
-    satchel.close()
-
-
-def test_nothing_is_trusted_without_the_session_s_mark(careful, stranger):
-    mark = _mark(careful.get(LOOK).text)
-    answer = careful.client.post("/skill/trust?ref=skills/deploy", data={"mark": mark})
-    assert answer.status_code == 403
-    assert careful.satchel.get_skill("deploy") is None

@@ -1,35 +1,65 @@
-"""Files that a browser sends: whatever is in them, and however they come."""
+"""Uploads: archives and folders, whatever is in them and however they arrive."""
 
 from __future__ import annotations
 
-import asyncio
 import io
 import os
-import re
 import stat
+import struct
 import tarfile
 import zipfile
-from contextlib import suppress
-from typing import NamedTuple
 
 import pytest
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
 
-from satchel.errors import InvalidInput, SatchelError, Unsafe
-from satchel.ui import uploads
-from satchel.ui.uploads import Folder, OneFile, Spools, receive
+from satchel.ui import bodies, uploads
+from ui_dom import EVIL, check
 
 SKILL = b"---\nname: greet\ndescription: Says hello. Use for greetings.\n---\nSay hello.\n"
+ONE = ("greet/SKILL.md", SKILL)
+DOABLE = "It can be undone afterwards."
+"""What a plan says that can be carried out."""
 
 
-def packed(files: dict[str, bytes]) -> bytes:
-    """A zip."""
+pytestmark = pytest.mark.usefixtures("spooled")
+
+
+def packed(*entries: tuple[str, bytes]) -> bytes:
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
+        for name, content in entries:
             archive.writestr(name, content)
     return data.getvalue()
+
+
+def special(mode: int, target: str = "") -> bytes:
+    """A zip with a link or a device."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr(*ONE)
+        info = zipfile.ZipInfo("greet/special")
+        info.create_system, info.external_attr = 3, (mode | 0o777) << 16
+        archive.writestr(info, target)
+    return data.getvalue()
+
+
+def tarred(name: str = "", kind: bytes = tarfile.REGTYPE, link: str = "", mode="w") -> bytes:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode=mode) as archive:
+        info = tarfile.TarInfo("greet/SKILL.md")
+        info.size = len(SKILL)
+        archive.addfile(info, io.BytesIO(SKILL))
+        if name:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, link
+            archive.addfile(info)
+    return data.getvalue()
+
+
+def lying() -> bytes:
+    """The central directory says another size than the file has."""
+    data = bytearray(packed(ONE, ("greet/a.txt", b"x" * 100)))
+    struct.pack_into("<I", data, data.rindex(b"PK\x01\x02") + 24, 5)
+    return bytes(data)
 
 
 def send(visit, data: bytes, name: str = "skills.zip"):
@@ -41,26 +71,20 @@ def send_folder(visit, files: dict[str, bytes], **fields: str):
     return visit.post("/skills/import/folder", files=rows, data=fields)
 
 
-def left_over(tmp_path) -> list[str]:
-    """What uploads left on the disk."""
-    base = tmp_path / "home/state/uploads"
-    return [str(path) for path in base.glob("*/*")] if base.exists() else []
-
-
 @pytest.mark.req("B8")
-def test_a_zip_is_shown_first_and_installed_after_a_yes(visit, project, tmp_path):
-    answer = send(visit, packed({"greet/SKILL.md": SKILL, "greet/run.sh": b"echo hello\n"}))
-    assert answer.status_code == 303
+def test_a_zip_is_shown_first_and_installed_after_a_yes(visit, project, spooled):
+    answer = send(visit, packed(ONE, ("greet/run.sh", b"echo hello\n")))
     plan = answer.headers["location"]
     page = visit.get(plan).text
     assert "Install <code>greet</code>?" in page
     assert "no findings" in page
     assert not (project / ".agents/skills/greet").exists()
-    assert left_over(tmp_path)
+    (kept,) = spooled.iterdir()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o700
     done = visit.post(f"{plan}/yes")
     assert "Imported: <code>greet</code>" in visit.get(done.headers["location"]).text
     assert (project / ".agents/skills/greet/run.sh").is_file()
-    assert left_over(tmp_path) == []
+    assert not list(spooled.iterdir())
     entry = visit.satchel.store().lock()["greet"]
     assert (entry.place.kind, entry.place.url) == ("upload", "skills.zip")
     with visit.satchel.store().plan_update() as update:
@@ -68,19 +92,10 @@ def test_a_zip_is_shown_first_and_installed_after_a_yes(visit, project, tmp_path
 
 
 @pytest.mark.req("B8")
-def test_a_skill_at_the_top_of_a_zip_is_called_after_the_file(visit):
-    plan = send(visit, packed({"SKILL.md": SKILL}), "Fill PDF.zip").headers["location"]
+def test_a_skill_at_the_top_is_called_after_the_file_and_a_tar_works_as_well(visit):
+    plan = send(visit, packed(("SKILL.md", SKILL)), "Fill PDF.zip").headers["location"]
     assert "<code>fill-pdf</code>" in visit.get(plan).text
-
-
-@pytest.mark.req("B8")
-def test_a_tar_works_as_well(visit):
-    data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w:gz") as archive:
-        info = tarfile.TarInfo("greet/SKILL.md")
-        info.size = len(SKILL)
-        archive.addfile(info, io.BytesIO(SKILL))
-    answer = send(visit, data.getvalue(), "skills.tar.gz")
+    answer = send(visit, tarred(mode="w:gz"), "skills.tar.gz")
     assert answer.headers["location"].startswith("/plans/")
 
 
@@ -89,6 +104,7 @@ def test_a_folder_is_taken_with_its_paths_and_what_may_be_executed(visit, projec
     files = {
         "greet/SKILL.md": SKILL,
         "greet/scripts/run.sh": b"#!/bin/sh\necho hi\n",
+        "greet/large.txt": b"x" * (uploads.SPOOL_BYTES + 1),
         "greet/.DS_Store": b"x",
         "greet/.git/config": b"x",
     }
@@ -98,66 +114,57 @@ def test_a_folder_is_taken_with_its_paths_and_what_may_be_executed(visit, projec
     assert "Left out" in page
     visit.post(f"{plan}/yes")
     here = project / ".agents/skills/greet"
-    assert sorted(os.listdir(here)) == ["SKILL.md", "scripts"]
+    assert sorted(os.listdir(here)) == ["SKILL.md", "large.txt", "scripts"]
     assert (here / "scripts/run.sh").stat().st_mode & stat.S_IXUSR
-
-
-def zip_with(name: str) -> bytes:
-    """A zip with an entry that python's own module would not write so."""
-    data = packed({"greet/SKILL.md": SKILL, "x" * len(name): b"x"})
-    return data.replace(b"x" * len(name), name.encode())
-
-
-def zip_with_link() -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        archive.writestr("greet/SKILL.md", SKILL)
-        info = zipfile.ZipInfo("greet/link")
-        info.create_system = 3
-        info.external_attr = (stat.S_IFLNK | 0o777) << 16
-        archive.writestr(info, "/etc/passwd")
-    return data.getvalue()
+    assert (here / "large.txt").stat().st_size == uploads.SPOOL_BYTES + 1
 
 
 ARCHIVES = {
-    "slip": (lambda: zip_with("../../evil.txt"), "must not contain .."),
-    "inner slip": (lambda: zip_with("greet/../../e.txt"), "must not contain .."),
-    "absolute": (lambda: zip_with("/etc/cron.d/evil"), "must be relative"),
-    "backslash": (lambda: zip_with("greet\\..\\evil.t"), "not with a backslash"),
-    "device": (lambda: zip_with("greet/aux.txt"), "usable on Windows"),
-    "case": (lambda: zip_with("greet/SKILL.MD"), "must not differ only in case"),
-    "link": (zip_with_link, "must not contain links"),
-    "bomb": (
-        lambda: packed({"greet/SKILL.md": SKILL, "greet/b": bytes(40 << 20)}),
-        "100 times as large",
-    ),
-    "too many files": (
-        lambda: packed({f"greet/{n}": b"" for n in range(10_001)} | {"greet/SKILL.md": SKILL}),
-        "more files than the limit",
-    ),
-    "no skill": (lambda: packed({"greet/readme.txt": b"x"}), "There is no SKILL.md"),
-    "empty": (lambda: packed({}), "There is no SKILL.md"),
-    "program": (lambda: b"MZ this is a program", "must be a zip or a tar"),
-    "nothing": (lambda: b"", "must be a zip or a tar"),
-    "rar": (lambda: b"Rar!\x1a\x07\x00", "only zip, tar"),
-    "cut": (lambda: packed({"greet/SKILL.md": SKILL})[:-30], "is refused"),
+    "a path that goes up": packed(ONE, ("greet/../../evil.txt", b"x")),
+    "an absolute path": packed(ONE, ("/tmp/evil.txt", b"x")),
+    "a path with a drive": packed(ONE, ("C:\\evil.txt", b"x")),
+    "backslashes": packed(ONE, ("greet\\..\\..\\evil.txt", b"x")),
+    "a link out": special(stat.S_IFLNK, "/etc/passwd"),
+    "a link up": special(stat.S_IFLNK, "../../../evil"),
+    "a device": special(stat.S_IFCHR),
+    "two names that are one": packed(ONE, ("greet/a.txt", b"x"), ("greet/A.TXT", b"y")),
+    "the same name twice": packed(ONE, ("greet/skill.md", b"x")),
+    "a name that turns round": packed(ONE, ("greet/\u202egnp.exe", b"x")),
+    "a name with a control sign": packed(ONE, ("greet/a\x1b[31m.txt", b"x")),
+    "a device's name": packed(ONE, ("greet/CON", b"x"), ("greet/aux.txt", b"y")),
+    "a bomb": packed(ONE, ("greet/zeros", b"\0" * (40 << 20))),
+    "a size that is a lie": lying(),
+    "an overlap": packed(ONE)[:60] + packed(ONE),
+    "too many files": packed(ONE, *((f"greet/{at}", b"") for at in range(10_001))),
+    "too deep": packed(ONE, ("greet/" + "d/" * 80 + "x", b"x")),
+    "nothing": b"",
+    "an empty archive": packed(),
+    "no archive": b"MZ this is a program",
+    "another kind of archive": b"Rar!\x1a\x07\x00",
+    "half an archive": packed(ONE)[:-30],
+    "no skill": packed(("readme.txt", b"x")),
+    "a tar with a link": tarred("greet/link", tarfile.SYMTYPE, "/etc/passwd"),
+    "a tar with a hard link": tarred("greet/link", tarfile.LNKTYPE, "/etc/passwd"),
+    "a tar with a pipe": tarred("greet/pipe", tarfile.FIFOTYPE),
+    "a tar that goes up": tarred("greet/../../evil", tarfile.REGTYPE),
+    "a web page": b"<script>alert(1)</script>",
 }
 
 
 @pytest.mark.req("B8")
-def test_a_hostile_archive_is_refused_and_leaves_nothing(visit, project, tmp_path):
-    for kind, (made, words) in ARCHIVES.items():
-        answer = send(visit, made())
-        text = answer.text
+@pytest.mark.timeout(120)
+def test_a_hostile_archive_is_refused_and_leaves_nothing(visit, project, tmp_path, spooled):
+    for case, data in ARCHIVES.items():
+        answer = send(visit, data, "<x-evil>.tar" if "tar" in case else "\"'><x-evil>.zip")
+        assert answer.status_code in {303, 403, 404, 422}, case
         if answer.status_code == 303:  # the archive as such is sound: its skill is what is refused
-            text = visit.get(answer.headers["location"]).text
-            assert "There is nothing to do" in text
-            visit.post(f"{answer.headers['location']}/no")
-        else:
-            assert answer.status_code in (403, 404, 422), kind
-        assert words in re.sub("`|</?code>", "", text), kind
-        assert left_over(tmp_path) == [], kind
-        assert not (project / ".agents/skills/greet").exists(), kind
+            plan = answer.headers["location"]
+            answer = visit.get(plan)
+            visit.post(f"{plan}/no")
+        check(answer.text)
+        assert DOABLE not in answer.text, case
+        assert not list(spooled.iterdir()), case
+        assert not (project / ".agents/skills/greet").exists(), case
     assert not list(tmp_path.rglob("evil*"))
 
 
@@ -165,156 +172,109 @@ PATHS = (
     "../evil.txt", "greet/../../evil.txt", "/evil.txt", "greet\\evil.txt", "C:evil.txt",
     "greet/con", "greet/evil.txt.", "greet//evil.txt", "./greet/evil.txt", "greet/skill.md",
     "greet/SKILL.md", "greet/SKILL.md/evil", "greet/evil\u202etxt", "greet/" + "a/" * 70 + "b",
+    f"greet/{EVIL}", "greet/" + "n" * 500,
 )  # fmt: skip
 
 
 @pytest.mark.req("B8")
-def test_a_folder_with_a_path_that_leads_elsewhere_is_refused(visit, tmp_path):
+def test_a_folder_with_a_path_that_is_not_plain_is_refused(visit, project, tmp_path, spooled):
     for path in PATHS:
         rows = [("file", ("greet/SKILL.md", SKILL)), ("file", (path, b"x"))]
         answer = visit.post("/skills/import/folder", files=rows)
         assert answer.status_code in (403, 422), path
         assert "is refused" in answer.text, path
-        assert left_over(tmp_path) == [], path
+        check(answer.text)
+        assert not list(spooled.iterdir()), path
     assert not list(tmp_path.rglob("evil*"))
 
 
-def test_nothing_chosen_or_another_kind_of_form_is_said_plainly(visit, tmp_path):
-    assert "No file was chosen" in visit.post("/skills/import/zip", files={"x": ("", b"")}).text
-    assert visit.post("/skills/import/zip", data={"file": "x"}).status_code == 415
-    assert visit.post("/skills/import/folder", json={}).status_code == 415
-    two = [("file", ("a.zip", b"x")), ("file", ("b.zip", b"x"))]
-    assert visit.post("/skills/import/zip", files=two).status_code == 422
-    assert left_over(tmp_path) == []
+PART = b'--b\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n'
+FORMS = {
+    "no boundary": ("multipart/form-data", b"x"),
+    "an empty boundary": ("multipart/form-data; boundary=", b"x"),
+    "a long boundary": (f"multipart/form-data; boundary={'b' * 5_000}", b"x"),
+    "a boundary that never comes": ("", b"x" * 10_000),
+    "no form": ("text/plain", b"x"),
+    "json": ("application/json", b"{}"),
+    "a part without a name": ("", b"--b\r\n\r\nx\r\n--b--\r\n"),
+    "no name but a file name": (
+        "", b'--b\r\nContent-Disposition: attachment; filename="x"\r\n\r\nx\r\n--b--\r\n',
+    ),
+    "endless headers": ("", b"--b\r\n" + b"X: y\r\n" * 20_000 + b"\r\nx\r\n--b--"),
+    "a long field": ("", PART % (b"x", b"", b"y" * 100_000) + b"--b--"),
+    "many fields": ("", PART % (b"x", b"", b"y") * 5_000 + b"--b--\r\n"),
+    "many files": ("", PART % (b"file", b'; filename="a"', b"y") * 1_000 + b"--b--\r\n"),
+    "nothing chosen": ("", PART % (b"file", b'; filename=""', b"") + b"--b--\r\n"),
+    "half a form": ("", (PART % (b"file", b'; filename="a.zip"', b"PK"))[:-2]),
+    "two archives": ("", PART % (b"file", b'; filename="a.zip"', b"x") * 2 + b"--b--\r\n"),
+}  # fmt: skip
+
+
+def test_a_form_that_is_none_is_refused(visit, spooled):
+    for case, (kind, body) in FORMS.items():
+        for where in ("zip", "folder"):
+            if (case, where) == ("two archives", "folder"):
+                continue
+            headers = {"Content-Type": kind or "multipart/form-data; boundary=b"}
+            answer = visit.post(f"/skills/import/{where}", content=body, headers=headers)
+            assert answer.status_code in {400, 413, 415, 422}, case
+            assert not list(spooled.iterdir()), case
+            check(answer.text)
 
 
 @pytest.mark.req("B8")
-def test_an_upload_beyond_the_limit_is_413_in_our_words(visit, monkeypatch, tmp_path):
-    monkeypatch.setattr(OneFile.__init__, "__defaults__", (1 << 20,))
+def test_an_upload_beyond_the_limit_is_stopped_while_it_arrives(visit, monkeypatch, spooled):
+    monkeypatch.setattr(bodies, "UPLOAD", 1 << 20)
     answer = send(visit, bytes((1 << 20) + 1))
-    assert answer.status_code == 413
-    assert "The upload is larger than 1 MiB, which is the limit" in answer.text
-    assert left_over(tmp_path) == []
+    assert answer.status_code == 413, "by the length it announces"
+
+    def pieces():
+        head = PART.partition(b"%s\r\n\r\n")[0] + b'; filename="a.zip"\r\n\r\n'
+        yield head % b"file"
+        for _ in range(64):
+            yield bytes(1 << 16)
+
+    headers = {"Content-Type": "multipart/form-data; boundary=b"}
+    answer = visit.post("/skills/import/zip", content=pieces(), headers=headers)
+    assert answer.status_code == 413, "by what was counted"
+    assert "This is too large" in answer.text
+    assert not list(spooled.iterdir())
 
 
-# --- the reader itself ----------------------------------------------------------------------
+def test_a_hostile_skill_is_shown_as_text_before_it_is_taken(visit):
+    text = SKILL.replace(b"hello.\n", f"hello. {EVIL}\n<script>alert(1)</script>".encode())
+    text = text.replace(b"Says hello.", b"Says <x-evil onload=x> hello.")
+    answer = send(visit, packed(("greet/SKILL.md", text), ("greet/(x).txt", EVIL.encode())))
+    place = answer.headers["location"]
+    page = check(visit.get(place).text)
+    assert DOABLE in page.text
+    for path in ("SKILL.md", "(x).txt", "../../etc/passwd", EVIL):
+        for headers in ({}, {"HX-Request": "true"}):
+            shown = visit.get(f"{place}/diff", params={"step": 0, "path": path}, headers=headers)
+            assert shown.status_code < 500
+            check(shown.text)
+    assert visit.get(f"{place}/diff?step=99999&path=x").status_code in {404, 422}
+    assert visit.post(f"{place}/no").status_code in {200, 303}
 
 
-class Told(NamedTuple):
-    """What became of an upload that was driven by hand."""
-
-    error: BaseException | None
-    taken: int
-    """Pieces that were asked for."""
-    fields: dict[str, str]
-
-
-def drive(sink, pieces, headers=(), *, ends=True) -> Told:
-    """Send pieces as a server would, and count how many are taken."""
-    taken = 0
-    rows = iter(pieces)
-
-    async def given():
-        nonlocal taken
-        piece = next(rows, None)
-        if piece is None:
-            if ends:
-                return {"type": "http.request", "body": b"", "more_body": False}
-            return {"type": "http.disconnect"}
-        taken += 1
-        return {"type": "http.request", "body": piece, "more_body": True}
-
-    kind = (b"content-type", b"multipart/form-data; boundary=XX")
-    scope = {"type": "http", "method": "POST", "headers": [kind, *headers]}
-    error: BaseException | None = None
-    fields: dict[str, str] = {}
-    try:
-        fields = asyncio.run(receive(Request(scope, given), sink)).fields
-    except (HTTPException, SatchelError) as exc:
-        error = exc
-    return Told(error, taken, fields)
+def test_several_skills_wait_for_a_choice_and_are_gone_when_it_is_cancelled(visit, spooled):
+    answer = send(visit, packed(ONE, ("two/SKILL.md", SKILL.replace(b"greet", b"two"))))
+    place = answer.headers["location"]
+    assert place.startswith("/skills/import/")
+    assert list(spooled.iterdir())
+    assert visit.post(f"{place}/cancel").status_code == 303
+    assert not list(spooled.iterdir())
 
 
-HEAD = b'--XX\r\nContent-Disposition: form-data; name="file"; filename="a.zip"\r\n\r\n'
-MEGABYTE = bytes(1 << 20)
-
-
-def test_a_stream_without_an_end_is_cut_while_it_arrives(tmp_path, monkeypatch):
-    monkeypatch.setattr(uploads, "DRAIN", 4 << 20)
-    endless = (HEAD if at == 0 else MEGABYTE for at in range(10_000))
-    told = drive(OneFile(str(tmp_path), 8 << 20), endless)
-    assert isinstance(told.error, HTTPException)
-    assert told.error.status_code == 413
-    assert told.taken <= 15  # eight are kept, one is too much, four are thrown away
-    assert os.path.getsize(tmp_path / "archive") <= 8 << 20
-
-
-@pytest.mark.parametrize("said", [b"5", b"0", b"-1", b"abc"])
-def test_what_a_content_length_says_is_not_believed(tmp_path, said):
-    pieces = [HEAD, *[MEGABYTE] * 12]
-    told = drive(OneFile(str(tmp_path), 8 << 20), pieces, [(b"content-length", said)])
-    assert isinstance(told.error, HTTPException)
-    assert told.error.status_code == 413
-
-
-def test_a_content_length_beyond_everything_is_refused_unread(tmp_path):
-    told = drive(OneFile(str(tmp_path), 8 << 20), [HEAD], [(b"content-length", b"9" * 12)])
-    assert isinstance(told.error, HTTPException)
-    assert (told.error.status_code, told.taken) == (413, 0)
-
-
-def test_an_upload_that_breaks_off_is_none(tmp_path):
-    told = drive(OneFile(str(tmp_path)), [HEAD, b"half"], ends=False)
-    assert isinstance(told.error, HTTPException)
-    assert told.error.status_code == 400
-    os.unlink(tmp_path / "archive")
-    assert isinstance(drive(OneFile(str(tmp_path)), [HEAD, b"half"]).error, InvalidInput)
-
-
-@pytest.mark.parametrize(
-    "about",
-    [
-        b'form-data; name="file"; filename="a"b"', b"form-data", b'attachment; filename="x"',
-        b"form-data; name=file; filename*=UTF-8''x", b"",
-    ],
-)  # fmt: skip
-def test_a_header_that_could_be_read_in_two_ways_is_refused(tmp_path, about):
-    head = b"--XX\r\nContent-Disposition: " + about + b"\r\n\r\nx\r\n--XX--\r\n"
-    assert isinstance(drive(OneFile(str(tmp_path)), [head]).error, InvalidInput)
-
-
-def test_fields_are_short_and_few(tmp_path):
-    field = b'--XX\r\nContent-Disposition: form-data; name="%d"\r\n\r\n%s\r\n'
-    long = field % (1, b"x" * 5_000) + b"--XX--\r\n"
-    assert isinstance(drive(OneFile(str(tmp_path)), [long]).error, InvalidInput)
-    many = b"".join(field % (at, b"x") for at in range(40)) + b"--XX--\r\n"
-    assert isinstance(drive(OneFile(str(tmp_path)), [many]).error, InvalidInput)
-    few = field % (1, "ü".encode()) + b"--XX--\r\n"
-    assert drive(OneFile(str(tmp_path)), [few]).fields == {"1": "ü"}
-
-
-def test_a_folder_has_at_most_so_many_files(tmp_path):
-    head = b'--XX\r\nContent-Disposition: form-data; name="file"; filename="a/%d"\r\n\r\nx\r\n'
-    pieces = [head % at for at in range(20)]
-    told = drive(Folder(str(tmp_path), files=10), pieces)
-    assert isinstance(told.error, Unsafe)
-    assert told.error.rule == "too-many-files"
-
-
-def test_spools_are_private_and_a_dead_servers_are_swept(tmp_path):
-    state = str(tmp_path / "state")
-    spools = Spools(state)
-    folder = spools.new()
-    for path in (folder, os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))):
-        assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
-    dead = tmp_path / "state/uploads/dead-1"
-    dead.mkdir()
-    (dead / "archive").write_bytes(b"x")
-    other = Spools(state)
-    other.new()
-    assert not dead.exists()
-    assert os.path.isdir(folder)  # its server lives
-    other.close()
-    spools.close()
-    with suppress(FileNotFoundError):
-        assert os.listdir(tmp_path / "state/uploads") == []
+def test_a_git_address_that_is_none_is_refused(visit):
+    for address in (
+        "ext::sh -c id", "-oProxyCommand=id", "--upload-pack=id", "file:///etc", "/etc", "../..",
+        "http://[", "https://127.0.0.1:1/\r\nx", f"https://127.0.0.1:1/{EVIL}", "\x00",
+        "git@-oProxyCommand=id:x", "https://user:secret@127.0.0.1:1/x",
+    ):  # fmt: skip
+        answer = visit.post("/skills/import/git", data={"source": address})
+        assert answer.status_code < 500, address
+        if answer.status_code == 303:
+            answer = visit.get(answer.headers["location"])
+        check(answer.text)
+        assert "user:secret" not in answer.text

@@ -1,4 +1,4 @@
-"""Where would people rather look than read? ui."""
+"""The command `ui`: serve the web UI."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from satchel.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from satchel.cli.session import Session
-    from satchel.ui.oidc import Issuer
 
 PORT = 8790
 _MOST = 4_096
@@ -28,14 +27,12 @@ _MOST = 4_096
     + "\n\n"
     + say(
         "Serves pages on this machine alone and opens them by a link that works once. Nothing is "
-        "open to other machines unless `--host` says so, and then a password or an issuer of names "
-        "is needed."
+        "open to other machines unless `--host` says so, and then a password is needed."
     ),
     "satchel ui",
     "satchel ui --no-browser --port 0",
     "satchel ui --host 0.0.0.0 --password-file ~/.satchel-password",
-    "satchel ui --behind-https --name skills.example.com --issuer https://id.example.com "
-    "--client-id satchel --allow ada@example.com",
+    "satchel ui --behind-https --name skills.example.com --password-file ~/.satchel-password",
     json=False,
 )
 @click.option(
@@ -49,13 +46,6 @@ _MOST = 4_096
               help=say("A further name under which people reach it; `NAME.localhost` keeps its "
                        "cookies from other servers of this machine."))  # fmt: skip
 @click.option("--password-file", metavar="FILE", help=say("The file that has the password."))
-@click.option("--issuer", metavar="URL",
-              help=say("Who vouches for people (OpenID Connect)."))  # fmt: skip
-@click.option("--client-id", metavar="ID", help=say("What this server is called there."))
-@click.option("--client-secret-env", metavar="NAME",
-              help=say("The environment variable that has its secret there."))  # fmt: skip
-@click.option("--allow", multiple=True, metavar="WHO",
-              help=say("An e-mail address or a subject that may come in."))  # fmt: skip
 @click.option("--behind-https", is_flag=True,
               help=say("A proxy in front speaks https: cookies are for https alone."))  # fmt: skip
 @click.option("--no-browser", is_flag=True, help=say("Print the link, and open nothing."))
@@ -65,10 +55,6 @@ def ui(
     port: int,
     names: tuple[str, ...],
     password_file: str | None,
-    issuer: str | None,
-    client_id: str | None,
-    client_secret_env: str | None,
-    allow: tuple[str, ...],
     behind_https: bool,
     no_browser: bool,
 ) -> int:
@@ -99,13 +85,7 @@ def ui(
         raise SystemExit(0)
 
     password = _password(session, password_file) if password_file else ""
-    vouching = _issuer(issuer, client_id, client_secret_env, allow)
-    if password and vouching is not None:
-        raise InvalidInput(
-            say("There is a password and an issuer"),
-            say("Give one of `--password-file` and `--issuer`"),
-        )
-    web = Web(host, port, password, tuple(names), told, vouching, behind_https)
+    web = Web(host, port, password, tuple(names), told, behind_https)
     satchel = session.satchel
     satchel.patience = 0.0
     before = signal.signal(signal.SIGTERM, end)
@@ -166,33 +146,6 @@ def _password(session: Session, path: str) -> str:
         step = say("Run `{command}`", command=f"chmod 600 {one_line(path)}")
         session.err.line(step, "", "→ ")
     return text
-
-
-def _issuer(
-    address: str | None, client: str | None, variable: str | None, allow: tuple[str, ...]
-) -> Issuer | None:
-    """Who vouches for people.
-
-    Raises:
-        InvalidInput: something of it is given, and the issuer is not.
-        NotFound: there is no such environment variable.
-    """
-    if address is None:
-        if client or variable or allow:
-            raise InvalidInput(
-                say("`--client-id`, `--client-secret-env` and `--allow` are for an issuer"),
-                say("Give `--issuer`"),
-            )
-        return None
-    from satchel.ui.oidc import Issuer
-
-    secret = os.environ.get(variable, "") if variable else ""
-    if variable and not secret:
-        raise NotFound(
-            say("The environment variable `{name}` is not set", name=variable),
-            say("Set it to the secret of this server"),
-        )
-    return Issuer(address, client or "", secret, allow)
 
 
 def _open(url: str) -> None:

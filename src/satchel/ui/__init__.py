@@ -1,27 +1,24 @@
-"""THE BROWSER: manage skills and watch goals where people would rather look than read.
+"""The web UI: manage skills and watch goals in a browser.
 
     serving.py     the socket, the address that is printed, the end
-    app.py         every page and endpoint put together
+    app.py         every page put together
     house.py       House: what pages stand on (skills, goals, plans that wait for a yes)
     access.py      who may come in: a one-time link, a password; sessions in memory
-    oidc.py        the same by the word of an issuer
     gate.py        what every request passes: host, session, forged requests, headers, language
     bodies.py      how much somebody may send, counted while it comes
     view.py        templates -> answers, in the reader's language
-    failing.py     an error -> a page, a part of one, or JSON
-    uploads.py     files that a browser sends -> a private folder, counted while they arrive
+    failing.py     an error -> a page, or a part of one
+    uploads.py     files that a browser sends -> a private folder
     arrivals.py    sources that somebody brought and has not decided about
     addresses.py   where a visitor may let this machine fetch from
     carrying.py    a yes and a no to a change that waits
     notes.py       what was just done, said on the next page
     keeping.py     the engine of the goals, who watches it, and the processes started for them
-    acting.py      what a person may do about a goal: one way for pages and the API
     live.py        what changed, told to every open page
     render.py      a skill's files -> HTML that can do nothing
 
     views/         what is shown: records made from the library, the store and the goals
     pages/         one module per page: routes that ask `views` and fill `templates`
-    api/           the same for scripts: JSON, described by OpenAPI
     templates/     HTML; static/: style, script, htmx
 
 A page has no logic of its own: it asks the library, the store or an engine, makes records of the

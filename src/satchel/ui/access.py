@@ -1,4 +1,4 @@
-"""Who may come in? Who has the link, the password, or an issuer's word (`oidc.py`).
+"""Authentication for the web UI: one-time links, a password, and sessions.
 
 Sessions live in memory. A link holds a token that opens one session and is worthless afterwards:
 it may be left in a browser's history or in a terminal's scroll. The session's own secret is in a
@@ -23,8 +23,6 @@ from satchel.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from satchel.ui.oidc import Oidc
-
 IDLE = 12 * 3_600.0
 """Seconds after which a session ends that nobody uses."""
 RENEW = 3_600.0
@@ -37,23 +35,14 @@ MOST_LINKS = 100
 """Links that are known at a time; the oldest gives way."""
 SHORTEST = 10
 """Characters of a password at least."""
-PAUSE = 1.0
-"""Seconds that a wrong password costs; twice as long for each that follows, up to `LONGEST`."""
-LONGEST = 60.0
-FORGET = 3_600.0
-"""Seconds after which wrong passwords of an address are forgotten."""
-MOST_ADDRESSES = 1_000
-"""Addresses whose wrong passwords are remembered; the oldest gives way."""
+ATTEMPT_DELAY_S = 1.0
+"""Seconds after a wrong password in which no other is compared."""
+MAX_ATTEMPTS = 20
+"""Wrong passwords in a row after which signing in is closed for `LOCKOUT_S`."""
+LOCKOUT_S = 600.0
 MOST_STREAMS = 16
 """Pages of one session that are told what changes, at a time."""
 _COST = 1 << 14
-
-
-class Tries(NamedTuple):
-    """Wrong passwords from one address."""
-
-    wrong: int
-    closed_till: float
 
 
 class Session(NamedTuple):
@@ -62,8 +51,6 @@ class Session(NamedTuple):
     digest: str
     csrf: str
     """What a form of this session carries, and a page of another site cannot know."""
-    name: str
-    """Who it is, as far as is known: empty for whoever had the link."""
 
 
 class Access:
@@ -73,7 +60,6 @@ class Access:
         self,
         *,
         password: str = "",
-        issued: Oidc | None = None,
         announce: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -81,7 +67,6 @@ class Access:
 
         Args:
             password: Asked for instead of a link; nobody gets a link then.
-            issued: Who vouches for people, instead of both.
             announce: Told each new link's token, since one can be used only once.
             clock: For tests.
 
@@ -100,10 +85,9 @@ class Access:
         self._sessions: dict[str, tuple[Session, float]] = {}
         self._given: dict[str, float] = {}
         self._hold = threading.Lock()
-        self._tries: dict[str, Tries] = {}
-        self._comparing = threading.Semaphore(2)  # each takes 16 MB
+        self._wrong = 0
+        self._closed_till = 0.0
         self._streams: dict[str, int] = {}
-        self.issued = issued
         self.announce = announce
         self.known_elsewhere = False
         """People reach the server through a proxy, or under a name that other machines know."""
@@ -127,7 +111,7 @@ class Access:
     @property
     def by_link(self) -> bool:
         """Whether people come in by a link."""
-        return not self._password and self.issued is None
+        return not self._password
 
     @property
     def strangers(self) -> bool:
@@ -153,46 +137,31 @@ class Access:
                 logging.getLogger(__name__).exception("a new link cannot be told")
         return opened
 
-    def enter_by_password(self, password: str, address: str = "") -> tuple[Session, str] | None:
-        """Open a session by the password; None when it is wrong, or too many were.
-
-        Args:
-            password: What somebody typed.
-            address: Where they are: whoever guesses keeps only their own address out.
-        """
+    def enter_by_password(self, password: str) -> tuple[Session, str] | None:
+        """Open a session by the password; None when it is wrong, or signing in is closed."""
         now = self._clock()
         with self._hold:
-            self._forget(now)
-            tries = self._tries.get(address, Tries(0, 0.0))
-            if not self._password or now < tries.closed_till:
+            if not self._password or now < self._closed_till:
                 return None
-            # Counted before it is compared: many at once are many wrong ones.
-            wait = min(PAUSE * 2 ** min(tries.wrong, 10), LONGEST)
-            self._tries[address] = Tries(tries.wrong + 1, now + wait)
-        with self._comparing:
-            right = compare_digest(_hard(password, self._salt), self._password)
-        if not right:
+            # Counted before it is compared: parallel requests count as wrong attempts.
+            self._wrong += 1
+            self._closed_till = now + ATTEMPT_DELAY_S
+            if self._wrong >= MAX_ATTEMPTS:
+                self._wrong, self._closed_till = 0, now + LOCKOUT_S
+        if not compare_digest(_hard(password, self._salt), self._password):
             return None
         with self._hold:
-            self._tries.pop(address, None)
+            self._wrong, self._closed_till = 0, 0.0
         return self.open()
 
-    def _forget(self, now: float) -> None:
-        for address, tries in list(self._tries.items()):
-            if now - tries.closed_till > FORGET:
-                del self._tries[address]
-        while len(self._tries) >= MOST_ADDRESSES:
-            del self._tries[next(iter(self._tries))]
+    def closed_for(self) -> float:
+        """Seconds until the next password is compared."""
+        return max(0.0, self._closed_till - self._clock())
 
-    def closed_for(self, address: str = "") -> float:
-        """Seconds till a password from an address is looked at again."""
-        tries = self._tries.get(address)
-        return max(0.0, tries.closed_till - self._clock()) if tries is not None else 0.0
-
-    def open(self, name: str = "") -> tuple[Session, str]:
+    def open(self) -> tuple[Session, str]:
         """A new session for somebody who proved who they are, and the secret for its cookie."""
         secret = secrets.token_urlsafe(32)
-        session = Session(_digest(secret), secrets.token_urlsafe(24), name)
+        session = Session(_digest(secret), secrets.token_urlsafe(24))
         with self._hold:
             self._sessions[session.digest] = (session, self._clock())
             self._given[session.digest] = self._clock()

@@ -1,8 +1,8 @@
 """Where may a visitor let this machine fetch from?
 
-Who came by the link sits at this machine and may name its folders. Who came by a password, or by
-an issuer's word, may be anybody's browser: they reach no folder of this machine, and no address
-that only this machine and its neighbours can reach.
+Who came by the link sits at this machine and may name its folders. Who came by a password may be
+anybody's browser: they reach no folder of this machine, and no address that only this machine and
+its neighbours can reach.
 """
 
 from __future__ import annotations

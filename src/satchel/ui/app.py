@@ -1,4 +1,4 @@
-"""Every page and endpoint put together, behind the gate."""
+"""Every page put together, behind the gate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from satchel import __version__
 from satchel._optional import require
 
 if TYPE_CHECKING:
@@ -22,8 +21,6 @@ PAGES = (
     "goal", "health",
 )  # fmt: skip
 """Modules of `pages`, each with a `router`."""
-API = ("entering", "skills", "plans", "catalogue", "goals")
-"""Modules of `api`, each with a `router`."""
 LOCAL = ("127.0.0.1", "[::1]", "localhost")
 """Names of this machine that every server answers to."""
 
@@ -82,11 +79,9 @@ def make_app(
             await house.leave()
 
     app = FastAPI(
-        title="Satchel",
-        version=__version__,
         docs_url=None,
         redoc_url=None,
-        openapi_url="/api/openapi.json",
+        openapi_url=None,
         lifespan=life,
         redirect_slashes=False,
     )
@@ -96,7 +91,5 @@ def make_app(
     first = [Depends(begun)]
     for name in PAGES:
         app.include_router(import_module(f"satchel.ui.pages.{name}").router, dependencies=first)
-    for name in API:
-        app.include_router(import_module(f"satchel.ui.api.{name}").router)
     catch_all(app)
     return Gate(app, house, [*LOCAL, *known], cookie, too_late=too_late, homes=homes, https=https)

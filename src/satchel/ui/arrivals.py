@@ -16,7 +16,7 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from satchel._language import listed, say
 from satchel.errors import InternalError, NotFound, Refused, SatchelError
@@ -30,7 +30,6 @@ from satchel.store.sources.packed import ENDINGS, ArchiveSource
 from satchel.store.stage import remove_tree
 from satchel.store.trouble import unchanged
 from satchel.ui.addresses import check_public
-from satchel.ui.uploads import Spools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from satchel.store.plan import Plan
     from satchel.store.sources import Bundle, Source
     from satchel.store.store import Store
+    from satchel.ui.uploads import Upload
 
 PATIENCE = 1_800.0
 """Seconds that a source waits for somebody's choice."""
@@ -48,40 +48,28 @@ MOST_FETCHING = 4
 State = Literal["fetching", "choosing", "planned", "failed"]
 
 
-class Wanted(NamedTuple):
-    """Which skills are meant, where nobody is asked afterwards."""
-
-    skill_id: str = ""
-    names: tuple[str, ...] = ()
-    everything: bool = False
-
-
 class Arrival:
     """One source that somebody brought."""
 
-    def __init__(
-        self, store: Store, label: str, path: str = "", wanted: Wanted | None = None
-    ) -> None:
+    def __init__(self, store: Store, label: str, path: str = "") -> None:
         """Begin.
 
         Args:
             store: Where its skills would go.
             label: How people call the source.
             path: The folder within it that was asked for.
-            wanted: Which of its skills; None: somebody is asked.
         """
         self.key = secrets.token_urlsafe(18)
         self.store = store
         self.label = label
         self.path = path
-        self.wanted = wanted
         self.since = time.monotonic()
         self.state: State = "fetching"
         self.line = ""
         """What git says it is doing."""
         self.error: SatchelError | None = None
         self.picks: tuple[Pick, ...] = ()
-        """Every skill of it that is wanted, under the id that it would get."""
+        """Every skill of it, under the id that it would get."""
         self.plan = ""
         self.chosen: Mapping[str, str] | None = None
         """What was chosen last: folder -> id; everything when None."""
@@ -117,10 +105,7 @@ class Arrival:
                 say("A skill is a folder with a SKILL.md or a skill.yaml"),
             )
         self.bundle = bundle
-        if self.wanted is None:
-            self.picks = tuple(with_ids(found))
-        else:
-            self.picks = tuple(choose(bundle, path=self.path, **self.wanted._asdict()))
+        self.picks = tuple(with_ids(found))
 
     def planned(self, ids: Mapping[str, str] | None = None) -> Plan:
         """A plan for some of its skills: folder within the source -> id; all of them when None.
@@ -160,67 +145,36 @@ class Arrivals:
     """The sources that wait."""
 
     def __init__(
-        self,
-        state: str,
-        put: Callable[[Store, Plan, Arrival], str],
-        unput: Callable[[str], None],
+        self, put: Callable[[Store, Plan, Arrival], str], unput: Callable[[str], None]
     ) -> None:
         """Nothing waits yet.
 
         Args:
-            state: The state folder, for what is uploaded.
             put: Keeps a plan that was made of an arrival; returns the plan's key.
             unput: Throws such a plan away, if it still waits.
         """
-        self.spools = Spools(state)
         self._put = put
         self._unput = unput
         self._open: dict[str, Arrival] = {}
         self._hold = threading.Lock()
 
-    def archive(
-        self, store: Store, file: str, name: str, folder: str, wanted: Wanted | None = None
-    ) -> Arrival:
-        """An archive that was uploaded.
-
-        Args:
-            store: Where its skills would go.
-            file: Where it lies.
-            name: What it is called by whoever sent it.
-            folder: Goes with the arrival.
-            wanted: Which of its skills; None: somebody is asked.
+    def archive(self, store: Store, sent: Upload, spool: str) -> Arrival:
+        """An archive that was uploaded; `spool` is removed with the arrival.
 
         Raises:
             SatchelError: it breaks a rule, or holds no skill.
         """
-        arrival = Arrival(store, name, wanted=wanted)
-        return self._brought(arrival, ArchiveSource(file, name), folder)
+        return self._brought(Arrival(store, sent.name), ArchiveSource(sent.path, sent.name), spool)
 
-    def folder(
-        self,
-        store: Store,
-        root: str,
-        name: str,
-        folder: str,
-        programs: Sequence[str] = (),
-        ignored: Sequence[str] = (),
-    ) -> Arrival:
-        """A folder that was uploaded.
-
-        Args:
-            store: Where its skills would go.
-            root: Where its files lie.
-            name: What it is called by whoever sent it.
-            folder: Goes with the arrival.
-            programs: Files that we made executable.
-            ignored: What was sent and is never part of a skill.
+    def folder(self, store: Store, sent: Upload, spool: str) -> Arrival:
+        """A folder that was uploaded; `spool` is removed with the arrival.
 
         Raises:
             SatchelError: as `archive`.
         """
         notes: list[str] = []
-        if programs:
-            names = listed(f"`{shown(one)}`" for one in programs[:20])
+        if sent.programs:
+            names = listed(f"`{shown(one)}`" for one in sent.programs[:20])
             notes.append(
                 say(
                     "Taken for programs, since they begin with `#!` and a browser does not say: "
@@ -228,16 +182,17 @@ class Arrivals:
                     names=names,
                 )
             )
-        if ignored:
-            names = listed(f"`{shown(one)}`" for one in ignored[:20])
+        if sent.ignored:
+            names = listed(f"`{shown(one)}`" for one in sent.ignored[:20])
             notes.append(say("Left out: {names}", names=names))
-        return self._brought(Arrival(store, name), FolderSource(root, name), folder, notes)
+        source = FolderSource(sent.path, sent.name)
+        return self._brought(Arrival(store, sent.name), source, spool, notes)
 
     def _brought(
-        self, arrival: Arrival, source: Source, folder: str, notes: Sequence[str] = ()
+        self, arrival: Arrival, source: Source, spool: str, notes: Sequence[str] = ()
     ) -> Arrival:
         label = arrival.label
-        arrival.held.callback(remove_tree, folder)
+        arrival.held.callback(remove_tree, spool)
         try:
             # What is written down is what its sender calls it: our copy will be gone.
             arrival.open(source, place=Place("upload", label), name=ENDINGS.sub("", label))
@@ -255,14 +210,7 @@ class Arrivals:
             raise
 
     def fetch(
-        self,
-        store: Store,
-        address: str,
-        ref: str,
-        path: str,
-        *,
-        wanted: Wanted | None = None,
-        public: bool = False,
+        self, store: Store, address: str, ref: str, path: str, *, public: bool = False
     ) -> Arrival:
         """A repository; it is fetched while the reader waits, and can be cancelled.
 
@@ -271,7 +219,6 @@ class Arrivals:
             address: Of the repository, or a path of this machine.
             ref: The branch, tag or commit; empty: the default.
             path: The folder within it.
-            wanted: Which of its skills; None: somebody is asked.
             public: Only from the open internet, and from nowhere that its host points to.
 
         Raises:
@@ -279,7 +226,7 @@ class Arrivals:
         """
         source = source_of(address, base=store.scope.root)
         path = path.strip().strip("/") or getattr(source, "path", "")
-        arrival = Arrival(store, source.url, path, wanted)
+        arrival = Arrival(store, source.url, path)
         self._keep(arrival, fetching=True)
 
         def run() -> None:
@@ -349,11 +296,10 @@ class Arrivals:
             one.cancelled.set()
         for one in every:
             _end(one, wait=2.0)
-        self.spools.close()
 
     def _settled(self, arrival: Arrival) -> Arrival:
         """What holds one skill needs no choice."""
-        if len(arrival.picks) == 1 or arrival.wanted is not None:
+        if len(arrival.picks) == 1:
             self.choose(arrival, None)
         else:
             arrival.state = "choosing"

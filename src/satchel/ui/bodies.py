@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive
 
 ORDINARY = 1 << 20
-"""Bytes of a form, or of a question in JSON."""
+"""Bytes of a form."""
 EDITED = 4 << 20
 """Bytes of a SKILL.md that somebody edits."""
-UPLOAD = 320 << 20
-"""Bytes of an upload, beyond what is unpacked at all: a browser that hears no is still sending."""
-UPLOADS = frozenset(("/skills/import/zip", "/skills/import/folder", "/api/plans/zip"))
+MAX_UPLOAD_BYTES = 256 << 20
+"""Bytes of the files of an upload."""
+UPLOAD = MAX_UPLOAD_BYTES + (1 << 20)
+"""Bytes of an upload, with what the form writes between its files."""
+UPLOADS = frozenset(("/skills/import/zip", "/skills/import/folder"))
 """Addresses that take uploads."""
 STALL = 20.0
 """Seconds that the next piece of a body may take."""

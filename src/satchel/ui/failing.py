@@ -1,4 +1,4 @@
-"""An error -> what the reader gets: a page, a part of one, or JSON. One border for all routes."""
+"""Error handlers of all routes: an error becomes a page or a part of one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
-from starlette.responses import JSONResponse
 
 from satchel._language import say
 from satchel.errors import (
@@ -57,7 +56,6 @@ class Failure(NamedTuple):
     """What went wrong, for a person."""
 
     status: int
-    code: str
     message: str
     hint: str
 
@@ -85,41 +83,40 @@ def catch_all(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     def _input(request: Request, exc: RequestValidationError) -> Response:
         first: dict[str, Any] = dict(exc.errors()[0]) if exc.errors() else {}
-        words = invalid(first, api=_for_programs(request))
-        return answer(request, Failure(422, "INVALID_PARAM", words, say("Correct it")))
+        return answer(request, Failure(422, invalid(first), say("Correct it")))
 
     @app.exception_handler(Exception)
     def _bug(request: Request, exc: Exception) -> Response:
         words = say("Something went wrong here: {reason}", reason=type(exc).__name__)
         hint = say("The terminal of `satchel ui` says more")
-        return answer(request, Failure(500, "INTERNAL_ERROR", words, hint))
+        return answer(request, Failure(500, words, hint))
 
 
 def _plain(status: int) -> Failure:
     """What a status of the web says in our words. What was sent is not repeated."""
     if status == 404:
         hint = say("Go back to the list of skills")
-        return Failure(404, "NOT_FOUND", say("There is no such page"), hint)
+        return Failure(404, say("There is no such page"), hint)
     if status == 405:
-        return Failure(405, "WRONG_METHOD", say("This cannot be done with this address"), "")
+        return Failure(405, say("This cannot be done with this address"), "")
     if status == 408:
-        return Failure(408, "TIMEOUT", say("Nothing came for too long"), say("Send it again"))
+        return Failure(408, say("Nothing came for too long"), say("Send it again"))
     if status == 413:
-        return Failure(413, "TOO_LARGE", say("This is too large"), say("Send less"))
+        return Failure(413, say("This is too large"), say("Send less"))
     if status == 415:
-        return Failure(415, "INVALID_PARAM", say("This is not what is sent to this address"), "")
+        return Failure(415, say("This is not what is sent to this address"), "")
     if status == 429:
         words = say("Too many pages are open")
-        return Failure(429, "TOO_MANY", words, say("Close some of them"))
+        return Failure(429, words, say("Close some of them"))
     if status == 400:
-        return Failure(400, "INVALID_PARAM", say("What was sent cannot be read"), "")
-    return Failure(status, "HTTP", say("The server answers {status}", status=status), "")
+        return Failure(400, say("What was sent cannot be read"), "")
+    return Failure(status, say("The server answers {status}", status=status), "")
 
 
 def failure_of(exc: SatchelError) -> Failure:
     """What an error of ours says to a browser."""
     status = next((number for kind, number in _STATUS if isinstance(exc, kind)), 400)
-    return Failure(status, exc.code, exc.message, exc.hint)
+    return Failure(status, exc.message, exc.hint)
 
 
 def answer(request: Request, failure: Failure, typed: Sequence[tuple[str, str]] = ()) -> Response:
@@ -130,9 +127,6 @@ def answer(request: Request, failure: Failure, typed: Sequence[tuple[str, str]] 
         failure: Why.
         typed: Labels and texts of a form that would be lost: a page shows them.
     """
-    if _for_programs(request):
-        table = {"code": failure.code, "message": failure.message, "hint": failure.hint}
-        return JSONResponse({"error": table}, failure.status)
     if request.headers.get("hx-request"):
         made = part(request, "failure_note.html", status=failure.status, failure=failure)
         # Shown where messages are shown, whatever the form wanted to replace.
@@ -140,7 +134,3 @@ def answer(request: Request, failure: Failure, typed: Sequence[tuple[str, str]] 
         made.headers["HX-Reswap"] = "innerHTML"
         return made
     return page(request, "failure.html", status=failure.status, failure=failure, typed=typed)
-
-
-def _for_programs(request: Request) -> bool:
-    return request.url.path.startswith("/api/")

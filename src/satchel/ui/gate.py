@@ -11,22 +11,19 @@ In this order, and before any body is read:
     body        counted while it comes: not too large, not too slow
     headers     no script, style, frame or picture but ours; nothing is kept by caches
 
-Of what a proxy adds (`X-Forwarded-*`) one thing is believed, and only where one was announced at
-the start: the last address in `X-Forwarded-For`, which it wrote itself. It tells whose wrong
-passwords count together, and nothing else.
+Nothing that a proxy adds (`X-Forwarded-*`) is used.
 """
 
 from __future__ import annotations
 
 import re
 from hmac import compare_digest
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import URL, Headers, MutableHeaders
 from starlette.requests import Request, cookie_parser
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from satchel._language import LANGUAGES, language, say, speak
 from satchel.ui.access import IDLE
@@ -43,7 +40,9 @@ if TYPE_CHECKING:
 DOOR = "/enter"
 OUT = "/leave"
 TONGUE = "/language"
-DOORS = frozenset((DOOR, "/enter/go", "/enter/back", "/api/enter", TONGUE))
+DOORS = frozenset((DOOR, TONGUE))
+BY_SCRIPT = frozenset(("/live", "/session"))
+"""Addresses that only the page's own script opens: it gets a status instead of the door."""
 STATIC = "/static/"
 """These need no session: the ways in, what they look like, and in which language."""
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
@@ -118,7 +117,6 @@ class Gate:
         headers = Headers(scope=scope)
         if self._https:
             scope["scheme"] = "https"
-            scope["client"] = _sender(headers) or scope.get("client")
         cookies = cookie_parser("; ".join(headers.getlist("cookie")))
         speak("")
         speak(_language(headers, cookies) or language())  # settled, or every word asks again
@@ -151,20 +149,22 @@ class Gate:
         if session is None:
             return self._door(scope, headers)
         if method not in SAFE and not _carries(session, headers, scope):
-            return _forged(path) if path.startswith("/api/") else self._answer_late
+            return self._answer_late
         return None
 
     def _refuse_sender(self, path: str, method: str, headers: Headers) -> Response | None:
         """What nobody may send, whoever is signed in."""
         if not self._answers_to(headers.getlist("host")):
             words = say("This server does not answer to that name")
-            return _no(path, 421, "WRONG_HOST", words, say("Give `--name` at the start"))
+            return _no(421, words, say("Give `--name` at the start"))
         if not path.startswith("/") or _CONTROL.search(path):
-            return _no(path, 400, "INVALID_PARAM", say("This is no address of a page"))
+            return _no(400, say("This is no address of a page"))
         if _foreign(method, headers) or (method not in SAFE and not self._same_origin(headers)):
-            return _forged(path)
+            words = say("This request did not come from a page of this session")
+            return _no(403, words, say("Load the page again"))
         if method not in SAFE and _too_large(headers, limit_of(path)):
-            return _too_much(path)
+            words = say("This is more than {most} MB", most=limit_of(path) // ORDINARY)
+            return _no(413, words, say("Send less"))
         return None
 
     def _answers_to(self, hosts: list[str]) -> bool:
@@ -177,19 +177,17 @@ class Gate:
 
     def _lead_home(self, scope: Scope) -> Response:
         """A reader is led to the name that is ours alone; others are told it."""
-        path, home = str(scope["path"]), self._homes[0]
-        if scope["method"] in SAFE and not path.startswith("/api/"):
+        home = self._homes[0]
+        if scope["method"] in SAFE:
             return RedirectResponse(URL(scope=scope).replace(hostname=home), 303)
         words = say("This server does not answer to that name")
-        return _no(path, 421, "WRONG_HOST", words, say("Use the name `{name}`", name=home))
+        return _no(421, words, say("Use the name `{name}`", name=home))
 
     def _door(self, scope: Scope, headers: Headers) -> ASGIApp:
         """Where somebody without a session goes."""
         path, safe = str(scope["path"]), scope["method"] in SAFE
-        if path.startswith("/api/") or path == "/live":
-            words = say("Nobody is signed in")
-            hint = say("Open the link that `satchel ui` printed")
-            return _no(path, 401, "SIGNED_OUT", words, hint)
+        if path in BY_SCRIPT:
+            return _no(401, say("Nobody is signed in"))
         if not safe and path != OUT:
             return self._answer_late
         if headers.get("hx-request"):
@@ -258,15 +256,6 @@ def _name(host: str) -> str:
     return found[1].lower() if found is not None else ""
 
 
-def _sender(headers: Headers) -> tuple[str, int] | None:
-    """Who sent a request to the proxy in front of us, as it says itself."""
-    said = ",".join(headers.getlist("x-forwarded-for")).rpartition(",")[2].strip()
-    try:
-        return str(ip_address(said)), 0
-    except ValueError:
-        return None
-
-
 def _language(headers: Headers, cookies: dict[str, str]) -> str:
     """The reader's choice, else the first that the browser wants and we have; "" is ours."""
     chosen = cookies.get(LANGUAGE, "")
@@ -301,24 +290,6 @@ def _too_large(headers: Headers, limit: int) -> bool:
     return said.isascii() and said.isdigit() and (len(said) > 18 or int(said) > limit)
 
 
-def _too_much(path: str) -> Response:
-    words = say("This is more than {most} MB", most=limit_of(path) // ORDINARY)
-    return _no(path, 413, "TOO_LARGE", words, say("Send less"))
-
-
-def _forged(path: str) -> Response:
-    words = say("This request did not come from a page of this session")
-    if path.startswith("/api/"):
-        return _no(path, 403, "FORGED", words, say("Send the header `X-Satchel-CSRF`"))
-    return _no(path, 403, "FORGED", words, say("Load the page again"))
-
-
-def _no(path: str, status: int, code: str, words: str, hint: str = "") -> Response:
-    """A refusal: JSON for scripts, else plain text, in which nothing of the request stands."""
-    if path.startswith("/api/"):
-        return JSONResponse(_error(code, words, hint), status)
+def _no(status: int, words: str, hint: str = "") -> Response:
+    """A refusal in plain text that repeats nothing of the request."""
     return PlainTextResponse(f"{words}. {hint}" if hint else words, status)
-
-
-def _error(code: str, message: str, hint: str) -> dict[str, Any]:
-    return {"error": {"code": code, "message": message, "hint": hint}}

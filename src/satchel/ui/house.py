@@ -188,7 +188,7 @@ class House:
         self.notes = Notes()
         self._making = threading.Lock()
         self._health: Health | None = None
-        self.arrivals = Arrivals(satchel.settings.paths.state, self._wait, self.desk.drop)
+        self.arrivals = Arrivals(self._wait, self.desk.drop)
 
     def changed(self) -> None:
         """The skills are others than they were: look at them anew, and tell every page."""

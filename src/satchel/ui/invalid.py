@@ -18,19 +18,13 @@ _MOST_CHOICES = 8
 _NO_INTEGER = frozenset(("int_parsing", "int_type", "int_from_float", "int_parsing_size"))
 
 
-def invalid(error: Mapping[str, Any], *, api: bool = False) -> str:
-    """One thing that a check of the framework found, as a sentence.
-
-    Args:
-        error: As pydantic tells it.
-        api: Whether a program reads it: it knows a field by its path and not by its label.
-    """
+def invalid(error: Mapping[str, Any]) -> str:
+    """Return one validation error of pydantic as a sentence."""
     place = tuple(str(one) for one in error.get("loc", ()))
     path = ".".join(place[1:]) or "body"
-    name = "" if api else label_of(*place[:2])
+    name = label_of(*place[:2])
     field = f"“{name}”" if name else f"`{path}`"
-    # A name in JSON may hold half a character, which no answer can carry.
-    return _sentence(error, field).encode("utf-8", "replace").decode()
+    return _sentence(error, field)
 
 
 def unreadable(words: str) -> str:
@@ -65,16 +59,10 @@ def _beyond(kind: str, limits: Mapping[str, Any], field: str) -> str:
 
 def _other(kind: str, limits: Mapping[str, Any], field: str) -> str:
     """Something that is not there, or is something else."""
-    if kind == "json_invalid":
-        return say("What was sent cannot be read")
-    if kind == "extra_forbidden":
-        return say("{field} is not known here", field=field)
     if kind in {"missing", "string_too_short"}:
         return say("{field} is missing", field=field)
     if kind in _NO_INTEGER:
         return say("{field} is not a whole number", field=field)
-    if kind in {"float_parsing", "float_type"}:
-        return say("{field} is not a number", field=field)
     choices = _CHOICE.findall(str(limits.get("expected", "")))
     if kind in {"literal_error", "enum"} and 0 < len(choices) <= _MOST_CHOICES:
         names = listed(f"`{one}`" for one in choices)

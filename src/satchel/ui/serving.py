@@ -1,8 +1,8 @@
 """The web server: where it listens, which address people open, and how it ends.
 
 It listens on this machine alone. On another address, behind a proxy and under a name that other
-machines know it wants a password or an issuer, or it does not start. It speaks no TLS: a proxy in
-front does, and `https` says that there is one.
+machines know it wants a password, or it does not start. It speaks no TLS: a proxy in front does,
+and `https` says that there is one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from satchel.facade import Satchel
-    from satchel.ui.oidc import Issuer
 
 HERE = ("127.0.0.1", "::1", "localhost")
 PORT = 8790
@@ -40,8 +39,6 @@ class Web(NamedTuple):
     machine that no other server has (`NAME.localhost`): sessions count under these alone then."""
     told: Callable[[str], None] | None = None
     """Told each address to open: the first once somebody can connect, a new one after each use."""
-    issuer: Issuer | None = None
-    """Who vouches for people, instead of a password."""
     https: bool = False
     """A proxy in front speaks TLS: cookies are for https alone."""
 
@@ -64,7 +61,7 @@ def serve(satchel: Satchel, web: Web) -> None:
 
     Raises:
         Refused: other machines would reach it without a password, or the port is taken.
-        InvalidInput: the password is too short, or something of the issuer is missing.
+        InvalidInput: the password is too short.
         MissingExtra: the extra `ui` is not installed.
     """
     from satchel._optional import require
@@ -72,9 +69,9 @@ def serve(satchel: Satchel, web: Web) -> None:
     uvicorn = require("uvicorn", "ui")
     from satchel.ui.access import Access
 
-    if not web.password and web.issuer is None:
+    if not web.password:
         _keep_to_ourselves(web)
-    access = Access(password=web.password, issued=_issued(web))
+    access = Access(password=web.password)
     listener = _listen(web)
     try:
         port = listener.getsockname()[1]
@@ -127,7 +124,7 @@ def _keep_to_ourselves(web: Web) -> None:
     Raises:
         Refused: other machines can reach the server.
     """
-    hint = say("Give `--password-file`, or `--issuer`")
+    hint = say("Give `--password-file`")
     known = [one for one in web.names if one.lower() not in LOCAL and not is_home(one)]
     if web.open_to_others or known:
         raise Refused(
@@ -138,14 +135,6 @@ def _keep_to_ourselves(web: Web) -> None:
     if web.https:
         words = say("Other machines come through a proxy, and nobody needs a password")
         raise Refused(words, hint)
-
-
-def _issued(web: Web) -> Any:
-    if web.issuer is None:
-        return None
-    from satchel.ui.oidc import Oidc
-
-    return Oidc(web.issuer)
 
 
 def _base(web: Web, port: int) -> str:

@@ -59,17 +59,6 @@ class IssuerKeys:
                 await self._ask()
         return self._usable(kid)
 
-    async def fitting(self, kid: str) -> list[Any]:
-        """The keys that may have signed a token: that of its name, else those without one.
-
-        An issuer with one key need not name it, in its tokens or among its keys.
-        """
-        key = await self.get(kid)
-        if key is not None:
-            return [key]
-        known = self._known.values() if self._age() < OLDEST else ()
-        return [one for one in known if not kid or not one.key_id]
-
     def _age(self) -> float:
         return time.monotonic() - self._fetched if self._fetched else OLDEST
 

@@ -11,9 +11,10 @@ from starlette.responses import Response
 from satchel._language import say
 from satchel.errors import InvalidInput, SatchelError
 from satchel.ui.addresses import check_elsewhere
+from satchel.ui.bodies import MAX_UPLOAD_BYTES
 from satchel.ui.carrying import make
 from satchel.ui.notes import Note
-from satchel.ui.uploads import MOST, MOST_FILES, Folder, OneFile, receive
+from satchel.ui.uploads import MAX_FILES, receive_archive, receive_folder, spool
 from satchel.ui.view import address, go_to, house_of, page, part, wants_part
 from satchel.ui.views.changes import done_words
 from satchel.ui.views.drafts import id_for, show_new, there, trouble_of
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from satchel.store.store import Store
     from satchel.ui.arrivals import Arrival
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 Scope = Literal["project", "global"]
 CHOICES = 400
 """Skills of one source that can be chosen one by one."""
@@ -133,8 +134,8 @@ def import_page(request: Request) -> Response:
         request,
         "change/import.html",
         scopes=show_scopes(house_of(request).satchel),
-        most=MOST,
-        most_files=MOST_FILES,
+        most=MAX_UPLOAD_BYTES,
+        most_files=MAX_FILES,
         local=not house_of(request).access.strangers,
     )
 
@@ -143,14 +144,10 @@ def import_page(request: Request) -> Response:
 async def import_archive(request: Request) -> Response:
     """A zip or a tar, streamed to a file of ours and read there."""
     house = house_of(request)
-    async with house.arrivals.spools.spool() as spool:
-        sink = OneFile(spool)
-        sent = await receive(request, sink)
-        _need(sink.name, say("No file was chosen"), say("Choose a zip or a tar"))
-        store = house.satchel.store(_scope(sent.fields))
-        arrival = await run_in_threadpool(
-            house.arrivals.archive, store, sink.path, sink.name, spool
-        )
+    async with spool() as folder:
+        sent = await receive_archive(request, folder)
+        store = house.satchel.store(sent.scope)
+        arrival = await run_in_threadpool(house.arrivals.archive, store, sent, folder)
     return _onward(request, arrival)
 
 
@@ -158,16 +155,10 @@ async def import_archive(request: Request) -> Response:
 async def import_folder(request: Request) -> Response:
     """A folder, as files with their paths."""
     house = house_of(request)
-    async with house.arrivals.spools.spool() as spool:
-        sink = await run_in_threadpool(Folder, spool)
-        sent = await receive(request, sink)
-        _need(sent.files, say("No folder was chosen"), say("Choose a folder with a SKILL.md"))
-        store = house.satchel.store(_scope(sent.fields))
-        arrival = await run_in_threadpool(
-            lambda: house.arrivals.folder(
-                store, sink.top(), sink.name(), spool, sink.mark_programs(), tuple(sink.ignored)
-            )
-        )
+    async with spool() as folder:
+        sent = await receive_folder(request, folder)
+        store = house.satchel.store(sent.scope)
+        arrival = await run_in_threadpool(house.arrivals.folder, store, sent, folder)
     return _onward(request, arrival)
 
 
@@ -281,12 +272,3 @@ def _onward(request: Request, arrival: Arrival) -> Response:
     """To the plan, or to the choice that comes before it."""
     planned = arrival.state == "planned"
     return go_to(request, f"/plans/{arrival.plan}" if planned else f"/skills/import/{arrival.key}")
-
-
-def _need(thing: object, words: str, hint: str) -> None:
-    if not thing:
-        raise InvalidInput(words, hint)
-
-
-def _scope(fields: dict[str, str]) -> Scope:
-    return "global" if fields.get("scope") == "global" else "project"

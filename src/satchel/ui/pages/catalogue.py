@@ -10,7 +10,7 @@ from starlette.responses import Response
 from satchel.ui.view import address, go_to, house_of, page, part, wants_part
 from satchel.ui.views.catalogue import FORMS, read_amount, show_catalogue, show_shortlist
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 Word = Annotated[str, Query(max_length=40)]
 

@@ -1,20 +1,18 @@
-"""The door: a link, a password or an issuer lets somebody in; their language; the way out."""
+"""Sign-in by a link or a password, the choice of language, and sign-out."""
 
 from __future__ import annotations
 
 import threading
-from ipaddress import IPv6Network, ip_address
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Form, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Match
 
 from satchel._language import LANGUAGES, say
-from satchel.errors import SatchelError
 from satchel.ui.bodies import EDITED, UPLOADS
 from satchel.ui.failing import Failure
 from satchel.ui.failing import answer as answer_failure
@@ -29,10 +27,8 @@ if TYPE_CHECKING:
 
     from satchel.ui.access import Session
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 HOME = "/skills"
-BACK = "/enter/back"
-"""Where an issuer sends people back to: it has to know this address."""
 LEFT = f"{DOOR}?left=1"
 """Where somebody who signed out is told so."""
 _YEAR = 365 * 24 * 3_600
@@ -65,7 +61,7 @@ def enter(
     if token and access.by_link:
         opened = access.enter_by_link(token)
         if opened is not None:
-            return let_in(request, opened)
+            return _let_in(request, opened)
         words = say("This link was used, or is too old. The terminal has the newest")
         return _shut(request, words, 403)
     if request.state.session is not None:
@@ -79,52 +75,13 @@ def enter_by_password(
     request: Request, password: Annotated[str, Form(max_length=1024)]
 ) -> Response:
     """By the password."""
-    access, address = house_of(request).access, address_of(request)
-    opened = access.enter_by_password(password, address)
-    if opened is not None:
-        return let_in(request, opened)
-    wait = max(1, round(access.closed_for(address)))
-    words = say("That is not the password. Try again in {count} s", count=wait)
-    return _shut(request, words, 403)
-
-
-@router.get("/enter/go")
-async def enter_by_issuer(request: Request) -> Response:
-    """To the issuer, which asks who somebody is and sends them back."""
-    issued = house_of(request).access.issued
-    if issued is None:
-        return RedirectResponse("/enter", 303)
-    try:
-        begun = await issued.begin(_back(request))
-    except SatchelError as exc:
-        return _shut(request, exc.message, 502)
-    answer = RedirectResponse(begun.address, 303)
-    # Not `strict`: the issuer's page leads back to us, and this has to come along.
-    answer.set_cookie(
-        _waiting(request), begun.kept, max_age=600, path="/", httponly=True, samesite="lax",
-        secure=_secure(request),
-    )  # fmt: skip
-    return answer
-
-
-@router.get("/enter/back")
-async def back_from_issuer(
-    request: Request,
-    state: Annotated[str, Query(max_length=256)] = "",
-    code: Annotated[str, Query(max_length=4096)] = "",
-) -> Response:
-    """From the issuer: who is it? Only the browser that went there may come back."""
     access = house_of(request).access
-    if access.issued is None:
-        return _shut(request, say("This did not begin here. Try it again"), 403)
-    kept = request.cookies.get(_waiting(request), "")
-    try:
-        name = await access.issued.finish(kept, state, code, _back(request))
-    except SatchelError as exc:
-        return _shut(request, exc.message, 403)
-    answer = let_in(request, access.open(name))
-    answer.delete_cookie(_waiting(request), path="/", httponly=True, secure=_secure(request))
-    return answer
+    opened = access.enter_by_password(password)
+    if opened is not None:
+        return _let_in(request, opened)
+    wait = max(1, round(access.closed_for()))
+    words = say("That is not the password, or it came too soon. Try again in {count} s", count=wait)
+    return _shut(request, words, 403)
 
 
 @router.post(OUT)
@@ -151,22 +108,23 @@ def choose_language(request: Request, name: Annotated[str, Form(max_length=8)]) 
     return answer
 
 
-def let_in(request: Request, opened: tuple[Session, str]) -> Response:
+def _let_in(request: Request, opened: tuple[Session, str]) -> Response:
     """Somebody proved who they are: a new session, never one that was there before."""
     if request.headers.get("sec-fetch-site") in {"cross-site", "same-site"}:
         # A browser keeps the cookie from what another site began; what this page begins is ours.
         answer = page(request, "door_opened.html", home=HOME)
     else:
         answer = RedirectResponse(HOME, 303)
-    set_session(request, answer, opened)
-    return answer
-
-
-def set_session(request: Request, answer: Response, opened: tuple[Session, str]) -> None:
-    """Give a browser its session. One that it had before ends."""
     if request.state.session is not None:
         house_of(request).access.leave(request.state.session)
     give_cookie(answer, request.app.state.cookie, opened[1], secure=_secure(request))
+    return answer
+
+
+@router.get("/session")
+def session(request: Request) -> Response:
+    """The session's mark, for a page that was loaded in an earlier session."""
+    return JSONResponse({"csrf": request.state.session.csrf})
 
 
 async def too_late(request: Request) -> Response:
@@ -176,7 +134,7 @@ async def too_late(request: Request) -> Response:
     words = say("Nobody is signed in any more, and nothing was changed")
     if "hx-request" in request.headers:
         hint = say("Sign in with another tab, then try it again here: what you typed is still here")
-        return answer_failure(request, Failure(401, "SIGNED_OUT", words, hint))
+        return answer_failure(request, Failure(401, words, hint))
     return _shut(request, words, 401, await _typed(request))
 
 
@@ -184,10 +142,10 @@ async def _of_another(request: Request) -> Response:
     """Who came in again since a page was loaded: what it sends has the mark of the time before."""
     words = say("This page was of another session, and nothing was changed")
     if "hx-request" in request.headers:
-        return answer_failure(request, Failure(403, "FORGED", words, say("Load the page again")))
+        return answer_failure(request, Failure(403, words, say("Load the page again")))
     typed = await _typed(request)
     hint = say("Open the page again. What you typed is below") if typed else ""
-    failure = Failure(403, "FORGED", words, hint or say("Open the page again"))
+    failure = Failure(403, words, hint or say("Open the page again"))
     return answer_failure(request, failure, typed)
 
 
@@ -210,23 +168,6 @@ async def _typed(request: Request) -> tuple[Typed, ...]:
     )
     # What pages fill in themselves is one word: a digest, a number, a name.
     return tuple(one for one in named if len(one.text.split(None, 1)) > (0 if one.label else 1))
-
-
-def address_of(request: Request) -> str:
-    """Where somebody is, as the connection says, or the proxy that was announced.
-
-    Of a long address only the network counts: whoever has one of these has all of them.
-    """
-    said = request.client.host if request.client is not None else ""
-    try:
-        found = ip_address(said)
-    except ValueError:
-        return said
-    if found.version == 4:
-        return said
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(IPv6Network((int(found), 64), strict=False))
 
 
 def _page_before(request: Request) -> str:
@@ -254,23 +195,15 @@ def _page_before(request: Request) -> str:
     return f"{parts.path}?{parts.query}" if parts.query else parts.path
 
 
-def _back(request: Request) -> str:
-    return f"{request.url.scheme}://{request.headers['host']}{BACK}"
-
-
 def _secure(request: Request) -> bool:
     return request.url.scheme == "https"
-
-
-def _waiting(request: Request) -> str:
-    return f"{request.app.state.cookie}-begun"
 
 
 def _shut(
     request: Request, words: str, status: int, typed: Sequence[Typed] = (), *, out: bool = False
 ) -> Response:
     access = house_of(request).access
-    way = "password" if access.by_password else "link" if access.by_link else "issuer"
+    way = "password" if access.by_password else "link"
     # Their cookie does not come along when another site leads somebody here, or from its own page.
     from_us = request.headers.get("sec-fetch-site", "") in {"same-origin", "none"}
     inside = request.state.session is not None

@@ -26,7 +26,7 @@ from satchel.ui.views.skills import find_file
 if TYPE_CHECKING:
     from satchel.ui.views.drafts import Remark
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 Ref = Annotated[str, Query(max_length=4_096)]
 _FIELDS = 8
 

@@ -9,21 +9,31 @@ from fastapi import APIRouter, Request
 from markupsafe import Markup
 from starlette.responses import Response
 
-from satchel.errors import ServerFailed
-from satchel.ui import acting
+from satchel._language import say
+from satchel.errors import Conflict, NotFound, ServerFailed
+from satchel.goals.graph import GOAL_ID
+from satchel.goals.model import OVER, Answer
+from satchel.goals.permission import done_again, not_done
+from satchel.tools.frame import encodable
 from satchel.ui.failing import failure_of
+from satchel.ui.keeping import Wish
 from satchel.ui.view import go_to, house_of, page, part, wants_part
 from satchel.ui.views.answering import answer_of
 from satchel.ui.views.goal_step import step_of
-from satchel.ui.views.goals import board_of, last_of
+from satchel.ui.views.goals import board_of, command_of, last_of
 
 if TYPE_CHECKING:
-    from satchel.goals.model import GoalReport
+    from satchel.goals.engines.base import Engine
+    from satchel.goals.model import GoalReport, Step
     from satchel.ui.views.goal_step import StepView
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 _AGAIN = 3
 """Seconds after which a page of a goal that cannot be shown is loaded again."""
+_STOPPING_S = 2.0
+"""Seconds to wait for the end of a goal that was cancelled."""
+_LONGEST_NOTE = 20_000
+"""Characters of a note."""
 
 
 @router.get("/goals/{goal_id}")
@@ -56,19 +66,21 @@ async def one_step(request: Request, goal_id: str, step: str, more: bool = False
 
 @router.post("/goals/{goal_id}/answer")
 async def answer(request: Request, goal_id: str) -> Response:
-    """Say a person's word to a step that asks."""
+    """Answer a step that asks, and let the goal go on."""
     report, form = await _report(request, goal_id), await _form(request)
-    step = acting.step_in(report, form.get("step", ""))
+    step = _step_in(report, form.get("step", ""))
     yes = form.get("say") != "no"
-    word = acting.Word(
-        step.id,
-        yes,
-        answer_of(step.output, form) if yes else None,
-        acting.who(request.state.session),
-        form.get("note", ""),
-        "allow" in form,
+    value = answer_of(step.output, form) if yes else None
+    said = Answer(yes, value, "browser", form.get("note", "").strip()[:_LONGEST_NOTE])
+    # A no lets nothing begin that waits for it; where nothing asks, the engine says so.
+    asks = yes and report.steps[step.id].state == "asking"
+    left = not_done(report) if asks else report.plan._replace(steps=())
+    command = command_of(report, "approve", step.id, *([] if yes else ["--no"]))
+    await house_of(request).goals.bring_on(
+        Wish(report, left, command, "allow" in form, step.id),
+        lambda engine: engine.answer(report.id, step.id, said),
+        ("answer", step.id, report.revision),
     )
-    await acting.answer(house_of(request).goals, report, word)
     return await _fresh(request, goal_id)
 
 
@@ -76,8 +88,26 @@ async def answer(request: Request, goal_id: str) -> Response:
 async def retry(request: Request, goal_id: str) -> Response:
     """Do again what failed, or all from a step on."""
     report, form = await _report(request, goal_id), await _form(request)
-    keeper = house_of(request).goals
-    await acting.retry(keeper, report, form.get("from", ""), allow="allow" in form)
+    keeper, first = house_of(request).goals, form.get("from", "")
+    if not first and report.state == "done":
+        raise Conflict(
+            say("Everything of `{goal}` is done", goal=report.id),
+            say("Choose a step to do again, with all that depend on it"),
+        )
+    command = command_of(report, "retry", *(["--from", first] if first else []))
+
+    async def begin(engine: Engine) -> None:
+        now = await engine.report(report.id)
+        if keeper.is_on(report.id) and now.state not in OVER and now.state != "asking":
+            # Its process has perhaps not begun: the engine would take a second click for a new try.
+            raise Conflict(
+                say("Goal `{goal}` is running", goal=report.id),
+                say("Wait for it, or run `satchel goal cancel {goal}`", goal=report.id),
+            )
+        await engine.retry(report.id, from_step=first)
+
+    wish = Wish(report, done_again(report, first), command, "allow" in form)
+    await keeper.bring_on(wish, begin, ("retry", first, report.revision))
     return await _fresh(request, goal_id)
 
 
@@ -85,19 +115,45 @@ async def retry(request: Request, goal_id: str) -> Response:
 async def resume(request: Request, goal_id: str) -> Response:
     """Go on with a goal whose process is gone."""
     report, form = await _report(request, goal_id), await _form(request)
-    await acting.resume(house_of(request).goals, report, allow="allow" in form)
+    await house_of(request).goals.bring_on(
+        Wish(report, not_done(report), command_of(report, "resume"), "allow" in form),
+        # The process that goes on with it resumes it; here it is only looked at.
+        lambda engine: engine.report(report.id),
+    )
     return await _fresh(request, goal_id)
 
 
 @router.post("/goals/{goal_id}/cancel")
 async def cancel(request: Request, goal_id: str) -> Response:
     """Stop it; nothing happens to one that is over."""
-    await acting.cancel(house_of(request).goals, await _report(request, goal_id))
+    keeper, report = house_of(request).goals, await _report(request, goal_id)
+    if report.state not in OVER:
+        await keeper.ask(lambda engine: engine.cancel(report.id))
+        await keeper.ask(lambda engine: engine.wait(report.id, timeout=_STOPPING_S))
+        keeper.tell(report.id)
     return await _fresh(request, goal_id)
 
 
 async def _report(request: Request, goal_id: str) -> GoalReport:
-    return await acting.report_of(house_of(request).goals, goal_id)
+    """A goal as it stands.
+
+    Raises:
+        NotFound: there is none of that name.
+        ServerFailed: its engine does not answer.
+    """
+    if not GOAL_ID.fullmatch(goal_id):
+        raise NotFound(say("There is no goal `{goal}`", goal=encodable(goal_id)[:100]))
+    return await house_of(request).goals.ask(lambda engine: engine.report(goal_id))
+
+
+def _step_in(report: GoalReport, name: str) -> Step:
+    for step in report.plan.steps:
+        if step.id == name:
+            return step
+    raise NotFound(
+        say("Goal `{goal}` has no step `{step}`", goal=report.id, step=encodable(name)[:64]),
+        say("Load the page again"),
+    )
 
 
 def _away(request: Request, goal_id: str, exc: ServerFailed) -> Response:

@@ -12,7 +12,7 @@ from satchel.ui.failing import failure_of
 from satchel.ui.view import house_of, page, part, wants_part
 from satchel.ui.views.goals import KINDS, PAGE, rows_of
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 _LATEST = 4e9
 """No goal was begun after this moment."""
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from satchel.ui.access import Session
     from satchel.ui.house import House
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 _NAME = re.compile(r"goals|goal:[\w-]{1,128}")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 

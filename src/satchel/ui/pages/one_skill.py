@@ -13,10 +13,10 @@ from satchel.errors import InvalidInput
 from satchel.tools.frame import printable
 from satchel.ui.notes import Note
 from satchel.ui.view import address, go_to, house_of, page, part, wants_part
-from satchel.ui.views import agents, drift, story, trusting
+from satchel.ui.views import agents, story, trusting
 from satchel.ui.views.skills import broken_at, find_skill
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 Ref = Annotated[str, Query(min_length=1, max_length=4096)]
 
@@ -40,7 +40,7 @@ def one_skill(request: Request, ref: Ref, goal: str = "", everywhere: bool = Fal
         asked=story.ask(satchel, skill, goal) if goal.strip() else None,
         agents=agents.agents_of(satchel, skill, user=everywhere),
         outcome=None,
-        edited=drift.edited_since(satchel, skill),
+        edited=story.edited_since(satchel, skill),
     )
 
 
@@ -142,5 +142,5 @@ def switch_agent(
         asked=None,
         agents=found,
         outcome=outcome,
-        edited=drift.edited_since(satchel, skill),
+        edited=story.edited_since(satchel, skill),
     )

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from satchel.ui.house import House, Waiting
     from satchel.ui.views.changes import PlanShown
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 Scope = Literal["project", "global"]
 Number = Annotated[int, Form(ge=1)]
 

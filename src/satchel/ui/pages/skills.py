@@ -20,7 +20,7 @@ from satchel.ui.views.skills import (
     state_words,
 )
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 WORDS: dict[str, Any] = {"source_words": source_words, "state_words": state_words}
 
 

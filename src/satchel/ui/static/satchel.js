@@ -32,7 +32,7 @@
   // another tab goes on here: what was typed stays, and only the forms' mark is another.
   const revive = async () => {
     const meta = document.querySelector('meta[name="csrf"]');
-    const answer = await fetch("/api/session");
+    const answer = await fetch("/session");
     if (!meta || answer.status === 401) return false;
     if (!answer.ok) throw new Error(String(answer.status));  // a proxy, whose server is away
     const { csrf } = await answer.json();

@@ -1,4 +1,4 @@
-"""Which other agents have a skill, how, and what can be changed about that?"""
+"""Other agents that are used here: whether each has a skill, how, and what a switch would do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from satchel.store.links import Done, Links
     from satchel.store.visibility import Sight
 
-Can = Literal["add", "remove", "refresh", ""]
+Can = Literal["add", "remove", ""]
 
 
 class AgentRow(NamedTuple):
@@ -25,11 +25,7 @@ class AgentRow(NamedTuple):
 
     id: str
     name: str
-    here: bool
-    """It seems to be used here."""
     has: bool
-    view: str
-    """`sees`, `perhaps`, `hidden` or `absent`."""
     mood: str
     mark: str
     words: str
@@ -38,39 +34,24 @@ class AgentRow(NamedTuple):
     notes: tuple[str, ...]
     can: Can
     """What a switch would do; empty when nothing can be done here."""
-    old: bool
-    """The copy is older than the skill: it can be brought up to date."""
     fixed: str = ""
     """Why there is nothing to switch."""
 
 
 class Agents(NamedTuple):
-    """Every agent and one skill."""
+    """The agents used here, and one skill."""
 
     rows: tuple[AgentRow, ...]
-    """Those used here come first."""
     user: bool
     """For all projects of the user, not only for this one."""
     has_home: bool
     offered: bool
     """Only a skill that is offered here can be put anywhere."""
-    having: int
-    """How many of those used here have it."""
     regardless: int = 0
     """How many may read it although it is not trusted: no setting of Satchel's reaches them."""
     trouble: str = ""
     """Why nothing can be said or switched here."""
     hint: str = ""
-
-    @property
-    def here(self) -> tuple[AgentRow, ...]:
-        """Agents that seem to be used here, or have the skill."""
-        return tuple(row for row in self.rows if row.here)
-
-    @property
-    def others(self) -> tuple[AgentRow, ...]:
-        """All others on the list."""
-        return tuple(row for row in self.rows if not row.here)
 
 
 class Outcome(NamedTuple):
@@ -89,7 +70,7 @@ class Outcome(NamedTuple):
 
 
 def agents_of(satchel: Satchel, skill: Skill, *, user: bool = False) -> Agents:
-    """Every agent, and how it has a skill.
+    """The agents that are used here or that Satchel gave the skill to, and how each has it.
 
     Args:
         satchel: Whose skills.
@@ -108,20 +89,19 @@ def agents_of(satchel: Satchel, skill: Skill, *, user: bool = False) -> Agents:
     try:
         links = _links(satchel, user=user)
     except AccessDenied as exc:  # the rest of the page has nothing to do with it
-        return Agents((), user, bool(home), offered, 0, 0, exc.message, exc.hint)
+        return Agents((), user, bool(home), offered, 0, exc.message, exc.hint)
     records = {record.agent: record for record in links.records().values()
                if record.skill == skill.name}  # fmt: skip
     tree = digest_of_skill(skill) if records else ""
     rows: list[AgentRow] = []
     for agent in all_agents():
         record = records.get(agent.id)
+        if record is None and not agent.is_here(project, home):
+            continue
         state = links.state(record, tree) if record is not None else ""
-        rows.append(_row(agent, seen[agent.id], record, state, links, skill,
-                         here=agent.is_here(project, home), offered=offered))  # fmt: skip
-    rows.sort(key=lambda row: not row.here)
-    having = sum(row.has for row in rows if row.here)
+        rows.append(_row(agent, seen[agent.id], record, state, links, skill, offered=offered))
     regardless = sum(row.has for row in rows) if skill.state == "untrusted" else 0
-    return Agents(tuple(rows), user, bool(home), offered, having, regardless)
+    return Agents(tuple(rows), user, bool(home), offered, regardless)
 
 
 def switch(
@@ -190,7 +170,6 @@ def _row(
     links: Links,
     skill: Skill,
     *,
-    here: bool,
     offered: bool,
 ) -> AgentRow:
     has = sight.view in ("sees", "perhaps") and sight.kind != "other"
@@ -212,16 +191,13 @@ def _row(
     return AgentRow(
         agent.id,
         agent.name,
-        here or has,
         has,
-        sight.view,
         mood,
         mark,
         _how(sight, record, state),
         printable(sight.place) or _target(links, agent),
         tuple(notes),
         can,
-        state in ("old", "gone"),
         "" if can else _why_fixed(skill, has=has, offered=offered),
     )
 

@@ -1,4 +1,4 @@
-"""What is wrong here? The problems of every location, by kind, and one sentence over all."""
+"""The problems of every location, grouped by kind, with one sentence over all."""
 
 from __future__ import annotations
 
@@ -50,13 +50,11 @@ class Doctor(NamedTuple):
     """How many there are."""
     groups: list[Group]
     """Worst first."""
-    deep: bool
-    """Whether every skill was read whole."""
     unseen: tuple[Unseen, ...] = ()
 
 
 def look_deep(satchel: Satchel, tell: Tell) -> list[Problem]:
-    """Read every skill whole, as `satchel doctor` does."""
+    """Find all problems, as `satchel doctor` does: every skill is read whole."""
     skills = satchel.library.every()
 
     def told() -> Iterator[object]:
@@ -68,14 +66,8 @@ def look_deep(satchel: Satchel, tell: Tell) -> list[Problem]:
     return satchel.problems(deep=True, progress=told())
 
 
-def diagnosis(satchel: Satchel, problems: Sequence[Problem], *, deep: bool) -> Doctor:
-    """The same problems for people.
-
-    Args:
-        satchel: Whose.
-        problems: What was found, perhaps twice.
-        deep: Whether every skill was read whole.
-    """
+def diagnosis(satchel: Satchel, problems: Sequence[Problem]) -> Doctor:
+    """Group problems for the page; one that was found twice counts once."""
     by_code: dict[str, list[Problem]] = {}
     for problem in _once(problems):
         by_code.setdefault(problem.code, []).append(problem)
@@ -91,7 +83,7 @@ def diagnosis(satchel: Satchel, problems: Sequence[Problem], *, deep: bool) -> D
     mood = "bad" if errors else "warn" if warnings or unseen else "good"
     groups = [_group(satchel, code, by_code[code]) for code in order]
     verdict = _verdict(errors, warnings, notes, skills, unseen=bool(unseen))
-    return Doctor(mood, verdict, errors, warnings, notes, skills, groups, deep, unseen)
+    return Doctor(mood, verdict, errors, warnings, notes, skills, groups, unseen)
 
 
 def _unseen(satchel: Satchel) -> Iterator[Unseen]:

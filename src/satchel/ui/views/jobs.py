@@ -1,7 +1,6 @@
-"""What takes longer than a page may? Work in a thread of its own, one run at a time, told how far.
+"""Work that takes longer than a page may: a thread of its own, one run at a time, with progress.
 
-Whoever asks starts it or finds it running, waits a moment, and shows what there is. What a run
-leaves is kept as it is, not as words: readers of several languages look at it.
+A result is kept as it is, not as words: readers of several languages look at it.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class Job(Generic[T]):
         """
         self._work = work
         self._mark = mark
-        self._seen: Callable[[], object] = _nothing
+        self._seen: Callable[[], object] = lambda: None
         """What it looked at last. It is not kept alive: a large library is much to keep."""
         self._stopped = False
         self._hold = threading.Lock()
@@ -119,7 +118,7 @@ class Job(Generic[T]):
         trouble = ""
         ran = False
         try:
-            seen = _weak(self._mark())
+            seen = weakref.ref(self._mark())
             self.result = self._work(self._tell)
             self._seen, ran = seen, True
         except Stopped:
@@ -145,15 +144,3 @@ class Job(Generic[T]):
         if self._stopped:
             raise Stopped
         self._standing = self._standing._replace(done=done, total=total)
-
-
-def _nothing() -> None:
-    """Nothing was looked at yet."""
-
-
-def _weak(mark: object) -> Callable[[], object]:
-    """What gives `mark` as long as somebody else has it."""
-    try:
-        return weakref.ref(mark)
-    except TypeError:  # small things, such as numbers, may be kept
-        return lambda: mark

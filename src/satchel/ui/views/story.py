@@ -163,6 +163,17 @@ def tell(satchel: Satchel, skill: Skill) -> Told:
     )
 
 
+def edited_since(satchel: Satchel, skill: Skill) -> bool:
+    """Whether somebody changed this skill since it was imported."""
+    try:
+        store = satchel.store_of(skill)
+        if skill.head.id not in store.lock():
+            return False
+        return store.verify([skill.head.id])[0].state == "edited"
+    except SatchelError:  # not ours to change, or a damaged lockfile, which is among the problems
+        return False
+
+
 def pieces(text: str) -> tuple[Piece, ...]:
     """A sentence, taken apart at its backticks."""
     found: list[Piece] = []

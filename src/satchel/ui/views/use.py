@@ -1,4 +1,4 @@
-"""Which skills were offered, chosen, loaded, and ran? The last thirty days of the trace, counted.
+"""Usage statistics: which skills were offered, chosen, loaded and ran in the last thirty days.
 
 The trace is read once, and again only when something was written to it. What a catalogue names is
 written once per catalogue, so offers are counted by catalogue and multiplied out at the end.
@@ -7,19 +7,17 @@ written once per catalogue, so offers are counted by catalogue and multiplied ou
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel._language import say
-from satchel.ui.views.charts import Column, Series, day_bars, share_bar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import date
 
     from satchel.facade import Satchel
-    from satchel.ui.views.charts import Svg
 
 DAYS = 30
 TOP = 12
@@ -32,12 +30,8 @@ KINDS = ("selected", "loaded", "ran", "failed")
 class Tally(NamedTuple):
     """What was counted."""
 
-    first: date
-    """The first day; there are `DAYS` of them."""
-    offers: Counter[date]
-    """Day -> how often a catalogue was offered."""
-    by_day: dict[str, Counter[date]]
-    """Kind -> day -> how often."""
+    offers: int
+    """How often a catalogue was offered."""
     by_skill: dict[str, Counter[str]]
     """Kind -> skill -> how often."""
     offered: Counter[str]
@@ -52,16 +46,6 @@ class Line(NamedTuple):
     name: str
     ref: str
     """Empty when there is none of that name any more."""
-    offered: int
-    counts: tuple[int, ...]
-    """As `KINDS`."""
-    bar: Svg
-
-
-class Day(NamedTuple):
-    """One day as a row of a table."""
-
-    label: str
     offered: int
     counts: tuple[int, ...]
     """As `KINDS`."""
@@ -86,10 +70,6 @@ class Use(NamedTuple):
     """Nothing was recorded in these days."""
     recording: bool
     """Whether anything is recorded at all."""
-    days: list[Day]
-    """Those on which something happened."""
-    chart: Svg
-    offers: Svg
     top: list[Line]
     never: list[Silent]
     never_count: int
@@ -105,11 +85,6 @@ class Counting:
         self._hold = threading.Lock()
         self._seen: object = None
         self._tally: Tally | None = None
-
-    @property
-    def counted(self) -> Tally | None:
-        """What was counted last; None when nobody has looked yet."""
-        return self._tally
 
     def tally(self) -> Tally:
         """What happened in the last thirty days."""
@@ -131,11 +106,9 @@ def count(rows: Iterable[dict[str, Any]], today: date) -> Tally:
     """
     first = today - timedelta(days=DAYS - 1)
     starts = datetime.combine(first, datetime.min.time()).timestamp()
-    by_digest: dict[str, Counter[date]] = {}
+    by_digest: Counter[str] = Counter()
     names: dict[str, list[str]] = {}
-    by_day: dict[str, Counter[date]] = {kind: Counter() for kind in KINDS}
     by_skill: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
-    offers: Counter[date] = Counter()
     found: set[str] = set()
     for row in rows:
         moment, kind = row.get("t"), row.get("kind")
@@ -150,25 +123,21 @@ def count(rows: Iterable[dict[str, Any]], today: date) -> Tally:
                     [one for key in ("full", "shortened", "named") for one in _names(row.get(key))],
                 )
             if moment >= starts:
-                day = _day(moment)
-                offers[day] += 1
-                by_digest.setdefault(digest, Counter())[day] += 1
+                by_digest[digest] += 1
             continue
         if moment < starts:
             continue
         skills = _names(row.get("skills"))
         if kind == "searched":
             found.update(skills)
-        if kind not in by_day or not skills or (kind == "ran" and row.get("ended") != "well"):
+        if kind not in by_skill or (kind == "ran" and row.get("ended") != "well"):
             continue
-        by_day[kind][_day(moment)] += 1
         by_skill[kind].update(dict.fromkeys(skills, 1))
     offered: Counter[str] = Counter()
-    for digest, days in by_digest.items():
-        times = days.total()
+    for digest, times in by_digest.items():
         for name in names.get(digest, ()):
             offered[name] += times
-    return Tally(first, offers, by_day, by_skill, offered, frozenset(found))
+    return Tally(by_digest.total(), by_skill, offered, frozenset(found))
 
 
 def _names(value: Any) -> list[str]:
@@ -177,21 +146,9 @@ def _names(value: Any) -> list[str]:
     return [one for one in cast("list[Any]", value) if isinstance(one, str)]
 
 
-def _day(moment: float) -> date:
-    return date(*time.localtime(moment)[:3])
-
-
 def use(satchel: Satchel, tally: Tally) -> Use:
-    """The sums for people: charts, the most used, and those that never fired."""
-    words = kind_words()
-    days = [tally.first + timedelta(days=at) for at in range(DAYS)]
-    series = [Series(kind, word) for kind, word in zip(KINDS, words, strict=True)]
-    columns = [
-        Column(_short(day), day.isoformat(), tuple(tally.by_day[kind][day] for kind in KINDS))
-        for day in days
-    ]
-    turns = [Column(_short(day), day.isoformat(), (tally.offers[day],)) for day in days]
-    happened = sum(tally.by_day[kind].total() for kind in KINDS)
+    """The most used skills, and those that never fired."""
+    happened = sum(tally.by_skill[kind].total() for kind in KINDS)
     silent = _silent(satchel, tally)
     mood, verdict = _verdict(tally, happened, len(silent))
     return Use(
@@ -199,41 +156,16 @@ def use(satchel: Satchel, tally: Tally) -> Use:
         verdict,
         not happened and not tally.offers,
         satchel.trace.enabled,
-        [
-            Day(column.title, turn.values[0], column.values)
-            for column, turn in zip(columns, turns, strict=True)
-            if any(column.values) or turn.values[0]
-        ][::-1],
-        day_bars(
-            columns,
-            series,
-            "use-days",
-            say("What became of skills, day by day"),
-            _told(tally, words),
-        ),
-        day_bars(
-            turns,
-            [Series("offered", say("catalogues offered"))],
-            "use-offers",
-            say("How often the catalogue was offered, day by day"),
-            say("{count} times in {days} days", count=f"{tally.offers.total():,}", days=DAYS),
-            height=90,
-        ),
-        _top(satchel, tally, words),
+        _top(satchel, tally),
         silent[:NEVER],
         len(silent),
-        words,
+        kind_words(),
     )
 
 
 def kind_words() -> tuple[str, ...]:
     """What can become of a skill, in the reader's language."""
     return (say("chosen"), say("loaded"), say("ran well"), say("failed"))
-
-
-def never_fired(satchel: Satchel, tally: Tally) -> int:
-    """How many skills were offered and never used."""
-    return len(_silent(satchel, tally))
 
 
 def _silent(satchel: Satchel, tally: Tally) -> list[Silent]:
@@ -250,22 +182,19 @@ def _silent(satchel: Satchel, tally: Tally) -> list[Silent]:
     return [one for _, one in rows]
 
 
-def _top(satchel: Satchel, tally: Tally, words: tuple[str, ...]) -> list[Line]:
+def _top(satchel: Satchel, tally: Tally) -> list[Line]:
     total: Counter[str] = Counter()
     for kind in KINDS:
         total.update(tally.by_skill[kind])
     best = sorted(total, key=lambda name: (-total[name], name))[:TOP]
-    most = total[best[0]] if best else 0
     snapshot = satchel.library.snapshot()
     lines: list[Line] = []
     for name in best:
         # A tool skill is offered by its tools, so the catalogue does not know it.
         skill = snapshot.get(name) or next(iter(satchel.library.find(name)), None)
         counts = tuple(tally.by_skill[kind][name] for kind in KINDS)
-        told = ", ".join(f"{word} {number}" for word, number in zip(words, counts, strict=True))
-        bar = share_bar(list(zip(KINDS, counts, strict=True)), most, told)
         ref = skill.ref if skill is not None else ""
-        lines.append(Line(name, ref, tally.offered[name], counts, bar))
+        lines.append(Line(name, ref, tally.offered[name], counts))
     return lines
 
 
@@ -282,14 +211,3 @@ def _verdict(tally: Tally, happened: int, silent: int) -> tuple[str, str]:
     if not tally.offered:
         return "none", say("Skills were used in the last {days} days; none was offered", days=DAYS)
     return "good", say("Every skill that was offered was used")
-
-
-def _told(tally: Tally, words: tuple[str, ...]) -> str:
-    sums = [
-        f"{word} {tally.by_day[kind].total():,}" for kind, word in zip(KINDS, words, strict=True)
-    ]
-    return ", ".join(sums)
-
-
-def _short(day: date) -> str:
-    return f"{day:%m-%d}"

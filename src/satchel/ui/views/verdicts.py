@@ -1,32 +1,21 @@
-"""What could a skill do to you? The scan of every installed skill, kept by what it consists of."""
+"""The scan of every installed skill, grouped by rule."""
 
 from __future__ import annotations
 
-import os
-import time
-import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._language import say
 from satchel.errors import SatchelError, SettingsError
-from satchel.library.locations import global_folder, user_folder
-from satchel.retelling import retell
 from satchel.ui.views.findings import MOODS, SHOWN, Group, Place, severity_words
 
 if TYPE_CHECKING:
     from satchel.facade import Satchel
-    from satchel.library import Snapshot
-    from satchel.library.tool_shelf import ToolSnapshot
     from satchel.security import Finding, Report
     from satchel.skill.model import Skill
     from satchel.ui.views.jobs import Tell
 
     Reports = list[tuple[Skill, Report]]
 
-MANY = 500
-"""Skills from which on a scan begins only when somebody asks for it."""
-_KEPT = 200_000
-"""Reports that are remembered."""
 _ORDER = ("block", "review", "note")
 _FILES = 20
 
@@ -61,82 +50,33 @@ class Verdicts(NamedTuple):
     """Whether YARA looked too."""
 
 
-class Scanner:
-    """Scans skills; whoever did not change is not scanned again."""
+def scan_all(satchel: Satchel, tell: Tell) -> Reports:
+    """Scan the installed skills, offered or not, without those that ship with Satchel.
 
-    def __init__(self, satchel: Satchel) -> None:
-        self._satchel = satchel
-        self._known: dict[tuple[str, str, str], Report] = {}
-        self._counted: tuple[weakref.ref[Snapshot], weakref.ref[ToolSnapshot], int] | None = None
-        """The snapshots that were counted, and how many there were."""
+    Raises:
+        SettingsError: an allow-list cannot be used.
+    """
+    every = satchel.library.every()
+    kept = [one for one in every if one.source != "builtin" and not one.origin.remote]
+    skills = list({one.base_dir: one for one in reversed(kept)}.values())[::-1]
+    found: Reports = []
+    for at, skill in enumerate(skills):
+        tell(at, len(skills))
+        found.append((skill, _scan(satchel, skill)))
+    tell(len(skills), len(skills))
+    return found
 
-    def count(self) -> int:
-        """How many there are to scan; counted once for each state of the library."""
-        library = self._satchel.library
-        skills, tools = library.snapshot(), library.tools()
-        known = self._counted
-        if known is None or known[0]() is not skills or known[1]() is not tools:
-            known = (weakref.ref(skills), weakref.ref(tools), len(self.subjects()))
-            self._counted = known
-        return known[2]
 
-    def subjects(self) -> list[Skill]:
-        """The skills that somebody put here, offered or not; not those that ship with Satchel."""
-        every = self._satchel.library.every()
-        kept = [one for one in every if one.source != "builtin" and not one.origin.remote]
-        return list({one.base_dir: one for one in reversed(kept)}.values())[::-1]
+def _scan(satchel: Satchel, skill: Skill) -> Report:
+    from satchel.security import Report
 
-    def run(self, tell: Tell) -> Reports:
-        """Scan them all.
-
-        Raises:
-            SettingsError: an allow-list cannot be used.
-        """
-        skills = self.subjects()
-        accepted = self._accepted()
-        found: Reports = []
-        for at, skill in enumerate(skills):
-            tell(at, len(skills))
-            found.append((skill, self._scan(skill, accepted)))
-        tell(len(skills), len(skills))
-        return found
-
-    def _scan(self, skill: Skill, accepted: str) -> Report:
-        from satchel.library.seal import tree_of
-        from satchel.security import Report
-        from satchel.skill.tree import seal
-
-        try:
-            key = (seal(tree_of(skill)).digest, skill.base_dir, accepted)
-            known = self._known.get(key)
-            if known is None:
-                known = self._satchel.scan(skill)
-                if len(self._known) >= _KEPT:
-                    self._known.clear()
-                self._known[key] = known
-        except SettingsError:
-            raise  # an allow-list that is wrong is wrong for every skill
-        except (SatchelError, OSError) as exc:
-            reason = exc.message if isinstance(exc, SatchelError) else exc.strerror or str(exc)
-            return Report("incomplete", unscanned=((".", reason),))
-        return known
-
-    def _accepted(self) -> str:
-        """Another text as soon as an allow-list changed, or a day is over: allowances end."""
-        from satchel.security.allow import FILE
-
-        settings = self._satchel.settings
-        folders = [os.path.dirname(settings.paths.config)]
-        both = user_folder(settings), global_folder()
-        folders += [os.path.dirname(one) for one in both if one]
-        marks: list[object] = [time.strftime("%Y-%m-%d")]
-        for folder in folders:
-            try:
-                info = os.stat(os.path.join(folder, FILE))
-                marks.append((info.st_size, info.st_mtime_ns))
-            except OSError:
-                marks.append(None)
-        return repr(marks)
+    try:
+        return satchel.scan(skill)
+    except SettingsError:
+        raise  # an allow-list that is wrong is wrong for every skill
+    except (SatchelError, OSError) as exc:
+        reason = exc.message if isinstance(exc, SatchelError) else exc.strerror or str(exc)
+        return Report("incomplete", unscanned=((".", reason),))
 
 
 def verdicts(reports: Reports) -> Verdicts:
@@ -152,7 +92,7 @@ def verdicts(reports: Reports) -> Verdicts:
         unseen += len(report.unscanned)
         room = _FILES - len(missed)
         for path, reason in report.unscanned[: max(room, 0)]:
-            missed.append(Missed(skill.name, skill.ref, path, retell(say(reason))))
+            missed.append(Missed(skill.name, skill.ref, path, say(reason)))
     groups = [_group(rule, rows) for rule, rows in by_rule.items()]
     worst = [MOODS[severity] for severity in _ORDER]
     groups.sort(key=lambda group: (worst.index(group.mood), -group.number, group.key))

@@ -1,1 +1,0 @@
-"""The same as the pages, for scripts: JSON endpoints, described by OpenAPI."""
