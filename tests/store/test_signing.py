@@ -14,13 +14,11 @@ from satchel.skill.tree import FolderTree, MemoryTree, seal
 from satchel.store.signers import (
     Signers,
     add_signer,
-    add_sigstore_signer,
     list_signers,
     remove_signer,
 )
 from satchel.store.signing import check_signature, sign_folder, signer_of, verify_tree
 from satchel.store.statement import (
-    BUNDLE,
     SIGNATURE,
     signed_digest,
     signed_digest_of,
@@ -145,14 +143,13 @@ def test_the_statement_is_short_and_plain(folder):
 def test_signing_does_not_change_what_is_signed(folder, key):
     before = statement(FolderTree(str(folder)))
     sign_folder(str(folder), str(key))
-    (folder / BUNDLE).write_text("{}")
     tree = FolderTree(str(folder))
     assert statement(tree) == before
     assert signed_digest_of(seal(tree).files) == signed_digest(tree)
     assert statement_of(signed_digest(tree)) == before
 
 
-def test_only_the_two_files_of_the_skill_itself_are_left_out():
+def test_only_the_signature_of_the_skill_itself_is_left_out():
     one = MemoryTree({"SKILL.md": b"a"})
     two = MemoryTree({"SKILL.md": b"a", f"references/{SIGNATURE}": b"b"})
     three = MemoryTree({"SKILL.md": b"a", SIGNATURE.lower(): b"b"})
@@ -410,10 +407,7 @@ def test_a_revocation_list_of_openssh_is_obeyed(folder, key, trusted):
 def test_adding_twice_is_adding_once(key, signers):
     add_signer(signers, ADA, public(key))
     add_signer(signers, ADA, public(key))
-    add_sigstore_signer(signers, ADA, "https://issuer.example.org")
-    add_sigstore_signer(signers, ADA, "https://issuer.example.org")
-    assert [one.kind for one in list_signers(signers)] == ["ssh-ed25519", "sigstore"]
-    assert len(remove_signer(signers, ADA)) == 2
+    assert len(remove_signer(signers, ADA)) == 1
     assert list_signers(signers) == []
     with pytest.raises(NotFound):
         remove_signer(signers, ADA)
@@ -423,16 +417,6 @@ def test_adding_twice_is_adding_once(key, signers):
 def test_an_identity_cannot_say_more_than_a_name(key, signers, name):
     with pytest.raises(InvalidInput):
         add_signer(signers, name, public(key))
-    with pytest.raises(InvalidInput):
-        add_sigstore_signer(signers, name, "https://issuer.example.org")
-
-
-@pytest.mark.parametrize(
-    "issuer", ["", "issuer", "http://a.example", "https://a b", "https://a\nb c"]
-)
-def test_an_issuer_is_an_address(signers, issuer):
-    with pytest.raises(InvalidInput):
-        add_sigstore_signer(signers, ADA, issuer)
 
 
 def test_a_private_key_is_not_taken_for_a_public_one(key, signers):

@@ -23,7 +23,7 @@
     archive/         one strict reader for zip and tar
     export.py        a skill -> an archive, the same bytes everywhere
 
-    statement.py     what a signature is about; signing.py, sigstore.py: who made it
+    statement.py     what a signature is about; signing.py: who made it
     signers.py       whose signatures the user accepts
     agents.py        where other agents look (agents.toml)
     links.py         skills put there; link_book.py: which were; visibility.py: who sees what
