@@ -26,7 +26,7 @@
     statement.py     what a signature is about; signing.py: who made it
     signers.py       whose signatures the user accepts
     agents.py        where other agents look (agents.toml)
-    links.py         skills put there; link_book.py: which were; visibility.py: who sees what
+    links.py         links to skills there; visibility.py: who sees what
 
 A change goes from `store` through `plan` to `transaction`; nothing else writes to a scope.
 """

@@ -2,8 +2,7 @@
 
     R/skills/<id>/     the skills
     R/satchel.lock     what was installed, for review
-    R/.satchel/        work area: owner, lock, stage/, journal.json, history/, base/, trash/,
-                       links.json, replaced/
+    R/.satchel/        work area: owner, lock, stage/, journal.json, history/, base/, trash/
 
 R is `.agents` of a project, or `~/.config/agents` for all projects.
 """
@@ -43,8 +42,7 @@ PARTS = ("stage", "history", "base", "trash")
 """Folders that are always there."""
 TIMEOUT = 60.0
 """Seconds that a writer waits for another one."""
-_FOLDERS = (*PARTS, "replaced")
-_FILES = ("owner", "lock", "journal.json", "entry.new", "links.json", ".gitignore")
+_FILES = ("owner", "lock", "journal.json", "entry.new", ".gitignore")
 
 
 class Scope(NamedTuple):
@@ -110,7 +108,7 @@ def check_scope(scope: Scope) -> None:
         AccessDenied: something does.
     """
     check_places(scope)
-    for name in _FOLDERS:
+    for name in PARTS:
         _check_kind(scope.part(name), stat.S_ISDIR)
     for name in _FILES:
         _check_kind(scope.part(name), stat.S_ISREG)
