@@ -72,10 +72,3 @@ def line_up(offered: Sequence[Skill], skill: Skill) -> tuple[Skill, ...]:
     active = skill._replace(state="active", winner="")
     others = (one for one in offered if one.name != skill.name and one.path != skill.path)
     return (*others, active)
-
-
-def reworded(skill: Skill, description: str, attempt: int) -> Skill:
-    """A skill under another description, at another time: an index sees that it changed."""
-    head = skill.head
-    changed = head._replace(description=description, mtime_ns=head.mtime_ns + attempt)
-    return skill._replace(head=changed)

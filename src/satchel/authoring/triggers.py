@@ -9,19 +9,22 @@ detector that picks skills for a request answers.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from satchel.authoring.lineup import line_up
 from satchel.authoring.telling import tells
 from satchel.detect.answer import look
 from satchel.detect.placing import place
+from satchel.errors import SatchelError
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterator, Sequence
 
-    from satchel.authoring.advice import Advice
     from satchel.detect import Detector, Match
+    from satchel.facade import Satchel
     from satchel.skill import Skill
-    from satchel.skill.triggers import Prompt
+    from satchel.skill.triggers import Prompt, Triggers
 
 _SHOWN = 5
 
@@ -89,8 +92,6 @@ class Result(NamedTuple):
     path: str
     """The file with the prompts."""
     rows: tuple[Row, ...]
-    advice: tuple[Advice, ...] = ()
-    """Changes of the description that were tried and help."""
 
     def cell(self, *, fires: bool, chosen: bool) -> int:
         """One cell of the table."""
@@ -137,8 +138,40 @@ class Result(NamedTuple):
                 "fired": self.cell(fires=False, chosen=True),
             },
             "prompts": [row.to_dict() for row in self.rows],
-            "advice": [one.to_dict() for one in self.advice],
         }
+
+
+def run_subjects(
+    satchel: Satchel,
+    subjects: Sequence[tuple[Skill, Triggers]],
+    tell: Callable[[str, int, int], object],
+) -> list[Result]:
+    """Run the prompts of some skills among all that are offered.
+
+    Args:
+        satchel: Whose skills and whose detector.
+        subjects: The skills with their prompts.
+        tell: Called with a skill's name, and how many of how many prompts were run.
+
+    Raises:
+        InvalidInput: one of the skills cannot be chosen by a prompt.
+    """
+    skills: Sequence[Skill] = satchel.library.snapshot().for_model
+    for skill, _ in subjects:
+        skills = line_up(skills, skill)
+    with suppress(OSError, SatchelError):  # another process indexes, or a model is away
+        satchel.prepare()
+    total = sum(len(triggers.prompts) for _, triggers in subjects)
+    results: list[Result] = []
+    done = 0
+    for skill, triggers in subjects:
+        rows: list[Row] = []
+        for row in run_prompts(skill, triggers.prompts, skills, satchel.detector):
+            rows.append(row)
+            done += 1
+            tell(skill.name, done, total)
+        results.append(Result(skill, triggers.path, tuple(rows)))
+    return results
 
 
 def run_prompts(
@@ -154,14 +187,6 @@ def run_prompts(
     """
     for prompt in prompts:
         yield _run(skill, prompt, skills, detector)
-
-
-def does_right(skill: Skill, prompt: Prompt, skills: Sequence[Skill], detector: Detector) -> bool:
-    """Whether a prompt passes, and no more: `ok` of its row."""
-    matches = look(detector, prompt.text, skills).matches
-    if (_own(matches, skill) is not None) is not prompt.fires:
-        return False
-    return not prompt.instead or any(one.name == prompt.instead for one in matches)
 
 
 def strangers(prompts: Sequence[Prompt], known: Container[str]) -> list[Prompt]:

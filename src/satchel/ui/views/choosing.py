@@ -203,28 +203,12 @@ def find_tests(satchel: Satchel) -> Subjects:
 
 def run_tests(satchel: Satchel, tell: Tell) -> Run:
     """Run every prompt with the detector that picks skills for requests."""
-    from satchel.authoring.lineup import line_up
-    from satchel.authoring.rehearsal import rehearsal
-    from satchel.authoring.triggers import Result, run_prompts
+    from satchel.authoring.triggers import run_subjects
 
     found = [one for one in find_tests(satchel) if not one[1].broken]
-    skills = satchel.library.snapshot().for_model
-    for skill, _ in found:
-        skills = line_up(skills, skill)
-    skills = tuple(skills)
-    total = sum(len(triggers.prompts) for _, triggers in found)
-    results: list[Result] = []
-    done = 0
-    with rehearsal(satchel, skills) as stage:
-        for skill, triggers in found:
-            rows: list[Row] = []
-            for row in run_prompts(skill, triggers.prompts, skills, stage.detector):
-                rows.append(row)
-                done += 1
-                tell(done, total)
-            results.append(Result(skill, triggers.path, tuple(rows)))
+    results = run_subjects(satchel, found, lambda _, done, total: tell(done, total))
     told = (note for one in results for row in one.rows for note in row.notes)
-    return Run(results, list(dict.fromkeys((*stage.notes, *told))))
+    return Run(results, list(dict.fromkeys(told)))
 
 
 def tests(satchel: Satchel, found: Subjects, run: Run | None) -> Tests:
