@@ -12,12 +12,11 @@ from wrong import NAME, TOOL, write_good
 from needs import go_cache, needs
 from satchel import Satchel
 from satchel.authoring.bench import bench_of
-from satchel.authoring.cases import cases_of
 from satchel.authoring.check import check_folder
 from satchel.authoring.examples import run_cases
 from satchel.authoring.proving import is_listed, prover
 from satchel.authoring.scaffold import KINDS
-from satchel.authoring.trial import find_tool, read_arguments, try_tool
+from satchel.authoring.trial import find_tool, try_tool
 from satchel.errors import InvalidInput, NotFound, Refused
 
 if TYPE_CHECKING:
@@ -117,34 +116,11 @@ def test_a_folder_outside_the_project_is_proven_too(satchel, tmp_path):
 
 
 @pytest.mark.req("E9")
-def test_dependencies_that_cannot_be_had_are_an_answer(satchel):
-    skill = _new(satchel, "python")
-    skill.write("requirements.txt", "-e .\n")
-    report = _report(satchel, skill)
-    assert report.failing == {"packages"}
-    assert any(one.reason == "the program cannot be built" for one in report.verdicts)
-
-
-@pytest.mark.req("E9")
 def test_a_go_program_that_does_not_build(satchel):
     needs("go")
     skill = _new(satchel, "go")
     skill.edit("func main() {", "func main() {\n\tvar unused int", "main.go")
     assert _report(satchel, skill).failing == {"go-builds"}
-
-
-@pytest.mark.req("E9")
-def test_a_skill_that_is_not_offered_is_not_listed(satchel, tmp_path):
-    skill = _new(satchel, "python")
-    assert is_listed(satchel, str(skill.folder)) == ("pass", "")
-    outside = write_good(tmp_path / "elsewhere", "python")
-    assert is_listed(satchel, str(outside.folder))[0] == "skip"
-    distrusting = Satchel.for_project(satchel.settings.project, builtin=False)
-    assert is_listed(distrusting, str(skill.folder)) == ("skip", "the skill is not trusted here")
-    # Two folders of one name: the first one has the tool.
-    write_good(Path(satchel.settings.project) / ".agents/skills", "python")
-    satchel.refresh()
-    assert is_listed(satchel, str(skill.folder)) == ("fail", "shadowed")
 
 
 def test_nothing_is_run_unless_it_is_asked_for(satchel, tmp_path):
@@ -246,24 +222,6 @@ def test_a_tool_that_writes_is_tested_on_a_copy(satchel):
     assert {one.case.title for one in outcomes} >= {"without `path`", "`path` leads outside"}
 
 
-def test_cases_name_what_each_type_must_refuse(satchel):
-    skill = _new(satchel, "python")
-    text = skill.read("skill.yaml").replace(
-        "# Of the workspace",
-        "  - name: count\n    type: integer\n    required: true\n    description: x\n"
-        "  - name: deep\n    type: boolean\n    description: y\n# Of the workspace",
-    )
-    skill.write("skill.yaml", text)
-    from satchel.skill.manifest_read import load_manifest
-
-    manifest = load_manifest(str(skill.folder)).manifest
-    assert manifest is not None
-    found = {(case.title, case.kind): case for case in cases_of(manifest, manifest.tools[0])}
-    assert found["`count` of a wrong type", "program"].must_fail
-    assert not found["`deep` of a wrong type", "program"].must_fail
-    assert "count" not in found["without `count`", "refused"].arguments
-
-
 # --- one call -----------------------------------------------------------------------------
 
 
@@ -284,22 +242,3 @@ def test_a_trial_shows_what_the_program_got_and_said(satchel):
         find_tool(satchel, "word_count_cuont")
     with pytest.raises(InvalidInput, match="has the tools"):
         find_tool(satchel, f"{NAME}.read")
-
-
-def test_arguments_of_a_command_line_have_their_types(satchel):
-    skill = _new(satchel, "python")
-    text = skill.read("skill.yaml").replace(
-        "# Of the workspace",
-        "  - name: top\n    type: integer\n    description: x\n  - name: share\n    type: number\n"
-        "    description: x\n  - name: deep\n    type: boolean\n    description: y\n"
-        "# Of the workspace",
-    )
-    skill.write("skill.yaml", text)
-    read = lambda *pairs, table="": read_arguments(satchel, TOOL, pairs, table)  # noqa: E731
-    assert read("text=a=b", "top=3", "share=0.5", "deep=yes") == {
-        "text": "a=b", "top": 3, "share": 0.5, "deep": True,
-    }  # fmt: skip
-    assert read("top=many", table='{"text": "x"}') == {"text": "x", "top": "many"}
-    for pairs, table in ((("text",), ""), ((), "[1]"), ((), "{")):
-        with pytest.raises(InvalidInput):
-            read(*pairs, table=table)

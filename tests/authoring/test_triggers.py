@@ -8,7 +8,6 @@ from prompts import Counting, make_library, should, should_not
 from satchel import Satchel
 from satchel.authoring.lineup import line_up, skill_at
 from satchel.authoring.triggers import Result, run_prompts, run_subjects
-from satchel.detect import Answer
 from satchel.errors import InvalidInput, NotFound, SkillBroken
 from satchel.skill.triggers import FILE, load_triggers
 from satchel.testing import make_skill, make_tool_skill
@@ -84,25 +83,6 @@ def test_a_measure_of_nothing_is_none(prompts, measures, satchel, detector):
     assert result.passes() is (result.recall != 0.0)
 
 
-def test_a_near_copy_that_stands_for_it_is_named(satchel):
-    class Collapsing(Counting):
-        def look(self, goal_text, skills) -> Answer:
-            found = [one for one in self.detect(goal_text, skills) if one.name != "pdf-forms"]
-            return Answer(found, [], 1.0, 0.5, "x", 0.0, collapsed=(("pdf-forms", "translation"),))
-
-    (row,) = _result(satchel, Collapsing(), "pdf-forms", should("Fill in PDF forms")).rows
-    assert (row.chosen, row.stand_in) == (False, "translation")
-
-
-def test_a_detector_that_is_not_sure_says_how_sure_it_is(satchel):
-    class Unsure(Counting):
-        def look(self, goal_text, skills) -> Answer:
-            return Answer([], self.detect(goal_text, skills), 0.2, 0.6, "x", 0.0)
-
-    (row,) = _result(satchel, Unsure(), "pdf-forms", should("Fill in PDF forms")).rows
-    assert (row.chosen, row.rank, row.rivals, row.sure) == (False, 1, (), (0.2, 0.6))
-
-
 # --- the line-up --------------------------------------------------------------------------
 
 
@@ -129,11 +109,6 @@ def test_a_folder_of_no_library_takes_the_place_of_its_name(satchel, tmp_path):
     assert [one.path for one in skills if one.name == "pdf-forms"] == [skill.path]
     (row,) = run_prompts(skill, should("Carve a marble statue"), skills, satchel.detector)
     assert row.ok
-
-
-def test_an_offered_skill_leaves_the_line_up_as_it_is(satchel):
-    offered = satchel.library.snapshot().for_model
-    assert line_up(offered, offered[0]) == tuple(offered)
 
 
 def test_what_words_never_choose_is_not_tested(satchel, tmp_path):

@@ -181,7 +181,7 @@ def test_what_beat_it_is_named_with_the_fields(inside):
     assert "words it has nowhere: `branch`, `merge`" in told
     steps = told.partition("What to do next\n")[2].splitlines()
     assert steps[0].startswith("  → Say in the description of `code-review` what it is not for")
-    assert "`code-review` what it is not for" in " ".join(steps[1:3])
+    assert "`code-review` what it is not for" in " ".join(steps[:3])
 
 
 def test_the_request_comes_before_the_story(terminal):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
 from satchel import Satchel
-from satchel.errors import InvalidInput, Refused
+from satchel.errors import InvalidInput
 from satchel.library.lockfile import Locked, Place, lock_path, render_lock
 from satchel.skill.tree import FolderTree, seal
 from satchel.testing import make_skill
@@ -137,77 +135,6 @@ def test_a_trusted_folder_replaced_by_a_link_out(project, tmp_path):
         tools = Satchel.for_project(project).tools()
 
 
-def test_trust_counts_while_watching(project):
-    make_skill(project / "skills", "a")
-    satchel = Satchel.for_project(project)
-    watcher = satchel.library.watch()
-    try:
-        satchel.refresh()
-        satchel.trust()
-        assert [skill.name for skill in satchel.list_skills()] == ["a"]
-        satchel.untrust()
-        assert satchel.list_skills() == []
-    finally:
-        watcher.close()
-
-
-@pytest.mark.timeout(60)
-def test_approvals_of_many_processes_are_all_kept(project, tmp_path):
-    code = (
-        "import sys; from satchel import Satchel\n"
-        "Satchel.for_project(sys.argv[1]).trust(sys.argv[2])"
-    )
-    for number in range(8):
-        make_skill(project / "skills", f"s{number}")
-    running = [
-        subprocess.Popen([sys.executable, "-c", code, str(project), f"s{number}"])
-        for number in range(8)
-    ]
-    assert [one.wait() for one in running] == [0] * 8
-    assert len(offered(project)) == 8
-
-
-def test_where_nothing_can_be_kept_trust_says_so(project, tmp_path, monkeypatch):
-    make_skill(project / "skills", "a")
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "file"))
-    with pytest.raises(Refused):
-        Satchel.for_project(project).trust("a")
-
-
-def test_folder_names_that_are_not_utf8_can_be_trusted(project):
-    folder = os.fsencode(str(project)) + b"/skills/bad\xff"
-    os.makedirs(folder)
-    with open(folder + b"/SKILL.md", "wb") as file:
-        file.write(b"---\nname: bytes\ndescription: x\n---\nBody\n")
-    satchel = Satchel.for_project(project)
-    satchel.trust("bytes")
-    assert offered(project) == ["bytes"]
-    assert satchel.tools().call("Skill", {"name": "bytes"}).status == "success"
-
-
-@pytest.mark.timeout(30)
-def test_a_refresh_after_everything_was_touched_is_one_walk(tmp_path):
-    import time
-
-    from satchel import Library
-
-    for number in range(3_000):
-        make_skill(tmp_path, f"s{number}")
-    library = Library([str(tmp_path)])
-    library.snapshot()
-    for number in range(3_000):
-        (tmp_path / f"s{number}" / "note.txt").write_text("x")
-    began = time.process_time()
-    library.refresh()
-    assert time.process_time() - began < 2.0
-    for number in range(0, 3_000, 50):
-        os.unlink(tmp_path / f"s{number}" / "SKILL.md")
-    began = time.process_time()
-    assert len(library.refresh()) == 2_940
-    assert time.process_time() - began < 2.0
-
-
 # --- what a project may bring along to look approved or locked ------------------------------
 
 
@@ -253,18 +180,6 @@ def test_a_pipe_makes_nobody_wait(project, place):
     satchel = Satchel.for_project(project)
     satchel.list_skills()
     assert satchel.tools().call("Skill", {"name": "a"}).status == "error"
-
-
-@pytest.mark.timeout(10)
-def test_a_huge_lock_does_not_slow_down_a_look(project):
-    import time
-
-    make_skill(project / ".agents/skills", "a")
-    with open(project / ".agents/satchel.lock", "wb") as file:
-        file.write(b'{"version": 1, "skills": {' + b'"a": [' * 500_000)
-    began = time.process_time()
-    assert len(Satchel.for_project(project).list_skills(hidden=True)) == 1
-    assert time.process_time() - began < 1.0
 
 
 def test_the_name_of_a_file_cannot_speak_to_the_model(project):

@@ -275,18 +275,6 @@ def test_an_entry_that_leads_to_a_device_is_damaged_and_nothing_else(victim, tar
     victim.store.undo()
 
 
-@pytest.mark.parametrize("name", [".idea", ".vscode", ".DS_Store", "notes", ".journal.json.x"])
-def test_what_is_not_ours_is_left_alone(victim, name):
-    victim.add("foo")
-    (victim.work / name).mkdir()
-    (victim.work / "base" / name).mkdir()
-    assert victim.add("bar").repaired == ()
-    assert victim.remove("bar").repaired == ()
-    assert recover(victim.scope) == []
-    assert (victim.work / name).is_dir()
-    assert (victim.work / "base" / name).is_dir()
-
-
 def test_the_owner_of_a_stage_may_be_a_link(victim):
     victim.add("foo")
     outside = victim.base / "outside"

@@ -174,14 +174,6 @@ def test_one_bad_skill_hides_no_other(tmp_path):
     ]
 
 
-def test_an_unchanged_library_gives_the_same_snapshot(tmp_path):
-    make_skill(tmp_path, "demo")
-    library = Library([str(tmp_path)])
-    first = library.snapshot()
-    assert library.refresh() is first
-    assert library.refresh() is first
-
-
 @pytest.mark.req("A14")
 @pytest.mark.parametrize("indexed", [False, True])
 def test_refresh_sees_every_kind_of_change_and_reads_only_that(tmp_path, indexed):
@@ -260,14 +252,6 @@ def test_find_by_name_id_ref_and_path(tmp_path):
     assert snapshot.find("nothing") == []
 
 
-def test_the_digest_follows_what_a_model_is_told(tmp_path):
-    make_skill(tmp_path, "demo", "One.")
-    first = Library([str(tmp_path)]).snapshot().digest
-    assert Library([str(tmp_path)]).snapshot().digest == first
-    make_skill(tmp_path, "demo", "Two.")
-    assert Library([str(tmp_path)]).snapshot().digest != first
-
-
 def test_threads_share_a_library(tmp_path):
     for number in range(50):
         make_skill(tmp_path, f"s{number}")
@@ -311,14 +295,6 @@ def test_what_is_kept_is_told_while_somebody_looks(tmp_path):
     assert [skill.name for skill in every] == ["demo"]
 
 
-def test_a_library_without_skills_is_not_looked_at_again_and_again(tmp_path):
-    library = Library([str(tmp_path)])
-    assert library.snapshot() is library.snapshot()
-    make_skill(tmp_path, "demo")
-    assert not library.snapshot().skills
-    assert len(library.refresh()) == 1
-
-
 def test_the_very_skill_of_a_ref(tmp_path):
     first = Location(str(tmp_path / "a"), label="x")
     second = Location(str(tmp_path / "b"), label="x/y")
@@ -340,10 +316,3 @@ def test_the_very_skill_of_a_ref(tmp_path):
         assert library.by_ref(ref) is None, ref
     for path in (tmp_path / "a", tmp_path / "a" / "team", tmp_path / "c" / "demo"):
         assert library.at_path(str(path)) is None, path
-
-
-def test_a_skill_that_is_its_location_has_a_ref_too(tmp_path):
-    make_skill(tmp_path, "demo")
-    library = Library([Location(str(tmp_path / "demo"), label="here", single=True)])
-    (skill,) = library.every()
-    assert library.by_ref("here/") == library.at_path(str(tmp_path / "demo")) == skill

@@ -12,23 +12,6 @@ from hypothesis import strategies as st
 from satchel.skill.tree import MemoryTree, read_whole, seal
 from satchel.store.merge import merge_text, merge_trees
 
-BASE = b"one\ntwo\nthree\nfour\nfive\n"
-
-
-def test_edits_of_different_lines_are_both_kept():
-    mine = BASE.replace(b"one", b"ONE")
-    theirs = BASE.replace(b"five", b"FIVE")
-    assert merge_text(BASE, mine, theirs) == b"ONE\ntwo\nthree\nfour\nFIVE\n"
-
-
-def test_edits_of_the_same_line_are_nobodys_guess():
-    assert merge_text(BASE, BASE.replace(b"two", b"2"), BASE.replace(b"two", b"zwei")) is None
-
-
-def test_the_same_edit_twice_is_one_edit():
-    mine = BASE.replace(b"two", b"2")
-    assert merge_text(BASE, mine, mine) == mine
-
 
 def test_binary_content_is_not_merged_by_lines():
     assert merge_text(b"a\0b", b"a\0c", b"a\0d") is None

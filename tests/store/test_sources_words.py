@@ -88,14 +88,6 @@ def test_what_is_refused_is_said_without_its_secrets(word, left, tmp_path):
 
 @pytest.mark.parametrize(
     "word",
-    ["git@host:o/r", "https://host:80/r", "https://[::1]:80/r", "./a@b", "C:\\a@b", "a//b@c"],
-)
-def test_what_holds_no_secret_is_shown_as_it_is(word):
-    assert redacted(word) == word
-
-
-@pytest.mark.parametrize(
-    "word",
     [
         "",
         "-x",
@@ -165,11 +157,6 @@ def test_a_path_is_written_down_so_that_others_find_it(tmp_path, monkeypatch):
     assert recorded(str(tmp_path / "x.zip"), base) == f"{tmp_path}/x.zip"
     again = source_from(Place("archive", "~/x.zip"), base=base)
     assert again.file == os.path.join(tmp_path, "home", "x.zip")  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def test_a_skill_that_was_made_here_has_no_source(tmp_path):
-    with pytest.raises(InvalidInput):
-        source_from(Place("new"), base=str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -124,25 +124,6 @@ def test_a_skill_that_changed_meanwhile_is_a_conflict(project, scope):
     assert shot(scope.root) == before
 
 
-def test_nothing_to_do_leaves_no_entry(project, scope):
-    works.transactions(project, "add", "alpha", 1)
-    assert commit(scope, None, [], relock=same, op="lock", summary="").number == 0
-    now = present(scope, "alpha")
-    with stage(scope) as here:
-        here.write_tree("alpha", works.tree_of("alpha", 1))
-        change = Change("alpha", here.folder("alpha"), now, now)
-        assert commit(scope, here, [change], relock=same, op="update", summary="").number == 0
-    assert len(history(scope)) == 1
-
-
-def test_the_lock_alone_can_change(project, scope):
-    works.transactions(project, "add", "alpha", 1)
-    receipt = commit(scope, None, [], relock=lambda _lock: {}, op="lock", summary="empty")
-    assert receipt.number == 2
-    assert read_lock(scope.lock) == {}
-    assert present(scope, "alpha")
-
-
 def test_a_damaged_lock_stops_a_change_unless_it_is_rebuilt(project, scope):
     works.transactions(project, "add", "alpha", 1)
     lock = read_lock(scope.lock)
@@ -306,17 +287,6 @@ def test_a_change_that_the_disk_does_not_confirm_is_told_as_made(bench, monkeypa
     assert store.trust.folders()[os.path.realpath(folder)].kind == "own"
 
 
-def test_a_note_tells_of_repairs_when_the_change_itself_fails(project, scope, monkeypatch):
-    works.transactions(project, "add", "alpha", 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(transaction, "sync_places", lambda *_: (_ for _ in ()).throw(MemoryError))
-        with pytest.raises(MemoryError):
-            works.transactions(project, "update", "alpha", 2)
-    with pytest.raises(Conflict) as caught:
-        commit(scope, None, [Change("alpha", "", "x", "")], relock=same, op="remove", summary="")
-    assert caught.value.__notes__ == ["The update of `alpha` was interrupted; it was finished"]
-
-
 # --- staging ------------------------------------------------------------------------------
 
 
@@ -378,38 +348,6 @@ def test_too_large_a_skill_stops_while_it_is_written(scope):
 
     with stage(scope) as here, pytest.raises(SkillBroken, match="larger"):
         here.write_tree("alpha", Endless({"SKILL.md": b"x"}))
-
-
-def test_a_stage_goes_away_with_its_owner(project, scope):
-    with stage(scope) as here:
-        path = here.path
-        works.transactions(project, "add", "other", 1)  # does not sweep away what is alive
-        assert os.path.isdir(path)
-    assert os.listdir(scope.part("stage")) == []
-    here.close()  # once more does no harm
-
-
-@pytest.mark.skipif(os.name == "nt", reason="modes are POSIX")
-def test_folders_that_may_not_be_written_are_removed_with_the_rest(tmp_path, monkeypatch):
-    import shutil
-
-    from satchel.store.stage import remove_tree
-
-    inner = tmp_path / "gone/inner"
-    inner.mkdir(parents=True)
-    (inner / "file").write_text("x")
-    (tmp_path / "kept").mkdir(mode=0o500)
-    (inner / "link").symlink_to(tmp_path / "kept")
-    inner.chmod(0o500)
-    really = shutil.rmtree
-
-    def as_a_user(path, **_named):
-        if stat.S_IMODE(os.stat(inner).st_mode) == 0o700:  # whoever runs this may be root
-            really(path)
-
-    monkeypatch.setattr(shutil, "rmtree", as_a_user)
-    assert remove_tree(str(tmp_path / "gone"))
-    assert stat.S_IMODE(os.stat(tmp_path / "kept").st_mode) == 0o500
 
 
 def test_a_staged_folder_elsewhere_is_refused(scope, tmp_path):
