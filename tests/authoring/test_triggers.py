@@ -6,8 +6,7 @@ import pytest
 from prompts import Counting, make_library, should, should_not
 
 from satchel import Satchel
-from satchel.authoring.lineup import line_up, skill_at
-from satchel.authoring.triggers import Result, run_prompts, run_subjects
+from satchel.authoring.triggers import Result, line_up, run_prompts, run_subjects, skill_at
 from satchel.errors import InvalidInput, NotFound, SkillBroken
 from satchel.skill.triggers import FILE, load_triggers
 from satchel.testing import make_skill, make_tool_skill

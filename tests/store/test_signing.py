@@ -12,19 +12,17 @@ import pytest
 from satchel.errors import Changed, InvalidInput, MissingExtra, Refused
 from satchel.skill.tree import FolderTree, MemoryTree, seal
 from satchel.store.signers import (
+    SIGNATURE,
     Signers,
     add_signer,
     list_signers,
     remove_signer,
-)
-from satchel.store.signing import check_signature, sign_folder, signer_of, verify_tree
-from satchel.store.statement import (
-    SIGNATURE,
     signed_digest,
     signed_digest_of,
     statement,
     statement_of,
 )
+from satchel.store.signing import check_signature, sign_folder, signer_of, verify_tree
 
 ADA = "ada@example.org"
 

@@ -359,13 +359,3 @@ def test_a_staged_folder_elsewhere_is_refused(scope, tmp_path):
         with pytest.raises((InvalidInput, Refused)):
             commit(scope, None, [change], relock=same, op="import", summary="")
     assert (outside / "SKILL.md").exists()
-
-
-def test_what_was_staged_must_be_what_was_checked(scope):
-    with stage(scope) as here:
-        folder = here.folder("alpha")
-        with open(f"{folder}/SKILL.md", "w") as stream:
-            stream.write("x")
-        change = Change("alpha", folder, "", "sha256:" + "0" * 64)
-        with pytest.raises(Refused, match="not what was checked"):
-            commit(scope, here, [change], relock=same, op="import", summary="")

@@ -62,7 +62,7 @@ def sign(
     """The path of the signature on stdout, the rest on stderr."""
     folder, writable, tree = _folder(session, skill)
     if only_text:
-        from satchel.store.statement import statement
+        from satchel.store.signers import statement
 
         text = statement(tree).decode()
         if as_json:

@@ -36,8 +36,7 @@ def run_trigger_tests(
     session: Session, names: Sequence[str], bounds: Bounds, *, everything: bool, as_json: bool
 ) -> int:
     """Run the prompts of some skills, and say who passed; returns the exit code."""
-    from satchel.authoring.subjects import with_known_names
-    from satchel.authoring.triggers import run_subjects
+    from satchel.authoring.triggers import run_subjects, with_known_names
     from satchel.cli.progress import Progress
 
     chosen = _subjects(session, names, everything=everything)
@@ -103,7 +102,7 @@ def named(session: Session, word: str) -> Skill:
     if known:
         return known[0]
     if os.path.isdir(folder) and (os.sep in word or not session.satchel.library.find(word)):
-        from satchel.authoring.lineup import skill_at
+        from satchel.authoring.triggers import skill_at
 
         return skill_at(folder)
     return session.find(word)[0]
@@ -117,7 +116,7 @@ def _subjects(
     Raises:
         NotFound: there is no such skill, or nothing to run.
     """
-    from satchel.authoring.subjects import subjects
+    from satchel.authoring.triggers import subjects
     from satchel.skill.triggers import FILE, load_triggers
 
     hint = say("Write `{file}` beside its SKILL.md, in this form:", file=FILE) + _example()

@@ -23,8 +23,7 @@
     archive/         one strict reader for zip and tar
     export.py        a skill -> an archive, the same bytes everywhere
 
-    statement.py     what a signature is about; signing.py: who made it
-    signers.py       whose signatures the user accepts
+    signers.py       whose signatures count; signing.py: making and checking them
     agents.py        where other agents look (agents.toml)
     links.py         links to skills there; visibility.py: who sees what
 

@@ -1,7 +1,10 @@
-"""The signers whose signatures count: two files in the user's configuration.
+"""The signers whose signatures count, and the text that a signature covers.
 
     allowed_signers     OpenSSH's own format: an identity, options, a public key
     revoked_signers     public keys (or an OpenSSH revocation list) that never count again
+
+The text has two lines, `satchel-skill-1` and `tree: sha256:…`, the digest of every file but the
+signature. It needs no Satchel to be read or checked: `ssh-keygen` signs it as it is.
 
 A project cannot name signers: whoever signs badly would only have to bring their own list.
 """
@@ -15,11 +18,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from satchel._fs import locked, write_atomic
 from satchel._language import say
 from satchel.errors import InvalidInput, NotFound, Refused, SettingsError
-from satchel.store.statement import NAMESPACE
+from satchel.skill.tree import digest_of, seal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from satchel.skill.tree import Tree
+
+SIGNATURE = "SKILL.sig"
+"""A signature by `ssh-keygen -Y sign`."""
+NAMESPACE = "satchel"
+"""Keeps a signature over something else, a git commit say, from counting here."""
+_FIRST = "satchel-skill-1"
 KEY_TYPES = ("ssh-ed25519", "sk-ssh-ed25519@openssh.com")
 """Ed25519, in a file or in a hardware key."""
 _MAX_FILE = 1 << 20
@@ -249,3 +259,26 @@ def _edit(path: str, change: Callable[[list[str]], list[str]]) -> None:
             say("`{path}` cannot be written: {reason}", path=path, reason=exc.strerror or exc),
             say("Make the folder writable, or set `SATCHEL_HOME` to one that is"),
         ) from exc
+
+
+# --- what is signed -----------------------------------------------------------------------
+
+
+def signed_digest(tree: Tree) -> str:
+    """The digest of a skill without its signature: signing it does not change it."""
+    return signed_digest_of(seal(tree).files)
+
+
+def signed_digest_of(files: Mapping[str, str]) -> str:
+    """The same from fingerprints that are known already, as in `Seal.files` and in a lock."""
+    return digest_of({path: mark for path, mark in files.items() if path != SIGNATURE})
+
+
+def statement(tree: Tree) -> bytes:
+    """The text that is signed."""
+    return statement_of(signed_digest(tree))
+
+
+def statement_of(digest: str) -> bytes:
+    """The text that is signed, for a digest by `signed_digest`."""
+    return f"{_FIRST}\ntree: {digest}\n".encode()

@@ -19,13 +19,16 @@ from satchel._fs import write_atomic
 from satchel._language import say
 from satchel.errors import Changed, InvalidInput, MissingExtra, NotFound, Refused, SkillBroken
 from satchel.skill.tree import FolderTree, head_file, read_whole
-from satchel.store.signers import KEY_TYPES, entries_with, fingerprint_of, user_signers
-from satchel.store.statement import (
+from satchel.store.signers import (
+    KEY_TYPES,
     NAMESPACE,
     SIGNATURE,
+    entries_with,
+    fingerprint_of,
     signed_digest,
     signed_digest_of,
     statement_of,
+    user_signers,
 )
 
 if TYPE_CHECKING:

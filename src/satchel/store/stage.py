@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from satchel._fs import check_lock_file, locked
 from satchel._language import say
 from satchel.errors import Conflict, SkillBroken, Unsafe
-from satchel.skill.tree import LIMITS, FolderTree, Seal, digest_of, seal
+from satchel.skill.tree import LIMITS, FolderTree, Seal, digest_of
 from satchel.store.area import prepare_scope
 from satchel.store.scope import check_id
 from satchel.store.trouble import unchanged
@@ -63,7 +63,6 @@ class Stage:
                 self._let_go()
                 raise
         self._open = True
-        self._sealed: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -102,12 +101,6 @@ class Stage:
             os.makedirs(path, exist_ok=True)
         return path
 
-    def sealed(self, skill_id: str) -> str:
-        """The digest of a staged skill."""
-        if skill_id not in self._sealed:
-            self._sealed[skill_id] = seal(FolderTree(self.folder(skill_id))).digest
-        return self._sealed[skill_id]
-
     def write_tree(self, skill_id: str, tree: Tree, over: str = "") -> Seal:
         """Write a skill's files; the digest is computed while they are written.
 
@@ -137,8 +130,7 @@ class Stage:
         except BaseException:
             remove_tree(folder)
             raise
-        self._sealed[skill_id] = digest_of(marks)
-        return Seal(self._sealed[skill_id], marks)
+        return Seal(digest_of(marks), marks)
 
 
 def stage(scope: Scope) -> Stage:

@@ -129,8 +129,6 @@ def commit(
     except ValueError as exc:
         raise InvalidInput(say("The change cannot be made: {reason}", reason=exc)) from exc
     with unchanged(scope.root):
-        for change in changes:
-            _check_staged(stage, change)
         if stage is not None and (any(change.staged for change in moves) or bases):
             sync_tree(stage.path)
             sync_folder(scope.part("stage"))
@@ -144,19 +142,6 @@ def commit(
             for repair in repaired:
                 exc.add_note(repair.text)
             raise
-
-
-def _check_staged(stage: Stage | None, change: Change) -> None:
-    """Read a staged folder back: it must be what was checked."""
-    if change.staged:
-        ours = stage is not None and change.staged == stage.folder(change.id)
-        found = stage.sealed(change.id) if ours and stage else standing(change.staged)
-        if found != change.after:
-            raise Refused(
-                say("The staged copy of `{name}` is not what was checked; nothing was changed",
-                    name=change.id),
-                say("Run the command again"),
-            )  # fmt: skip
 
 
 def carry_out(

@@ -195,7 +195,7 @@ class Run(NamedTuple):
 
 def find_tests(satchel: Satchel) -> Subjects:
     """The skills of this project that have trigger tests."""
-    from satchel.authoring.subjects import subjects, with_known_names
+    from satchel.authoring.triggers import subjects, with_known_names
 
     every = satchel.library.every()
     return with_known_names(subjects(every), every)
