@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from wrong import WRONG, write_good
 
@@ -70,25 +68,7 @@ def test_packages_are_judged_line_by_line(tmp_path):
     assert (slip.rule, slip.line) == ("packages", 3)
 
 
-def test_a_binary_says_how_it_is_made_again(tmp_path):
-    skill = write_good(tmp_path, "binary")
-    os.utime(skill.folder / "main.c", (4e9, 4e9))
-    (report,) = check_folder(str(skill.folder))
-    (slip,) = [one for one in report.verdicts if one.state == "fail"]
-    assert (slip.severity, slip.fix) == ("warning", "Run `cc -O2 -o skill main.c`")
-
-
 def test_texts_in_another_language_than_asked_for(tmp_path):
     skill = write_good(tmp_path, "python", "en")
     (report,) = check_folder(str(skill.folder), language="zh")
     assert report.failing == {"texts-language", "error-language"}
-
-
-def test_a_verdict_speaks_the_readers_language(tmp_path, monkeypatch):
-    skill = write_good(tmp_path, "python")
-    skill.edit("Counts the lines", "A counter of the lines")
-    monkeypatch.setenv("SATCHEL_LANG", "zh")
-    (report,) = check_folder(str(skill.folder))
-    (verdict,) = [one for one in report.verdicts if one.state == "fail"]
-    assert verdict.message.isascii() is False
-    assert verdict.to_dict()["rule"] == "description-verb"

@@ -63,20 +63,6 @@ def test_certain_slips_are_mended(kind, old, new, file, better, tmp_path):
     assert _mends(skill) == []
 
 
-def test_a_missing_module_is_made_where_only_the_standard_library_is_used(tmp_path):
-    skill = write_good(tmp_path / "a", "go")
-    (skill.folder / "go.mod").unlink()
-    (mend,) = _mends(skill)
-    assert "--- /dev/null" in mend.diff(str(tmp_path))
-    apply([mend])
-    assert skill.read("go.mod") == "module word-count\n\ngo 1.21\n"
-    assert _failing(skill) == set()
-    other = write_good(tmp_path / "b", "go")
-    other.edit('\t"strings"\n', '\t"strings"\n\t"github.com/somebody/words"\n', "main.go")
-    (other.folder / "go.mod").unlink()
-    assert _mends(other) == []
-
-
 def test_what_may_mean_two_things_is_left_alone(tmp_path):
     skill = write_good(tmp_path, "python")
     skill.edit("entry: main.py", "entry: run.py")

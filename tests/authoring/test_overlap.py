@@ -8,7 +8,6 @@ from itertools import permutations
 import pytest
 
 from satchel.authoring.overlap import COPY, compare, compare_one
-from satchel.detect import terms
 from satchel.skill.model import Head, Origin, Skill
 
 ORIGIN = Origin("/nowhere", "extra", "here")
@@ -114,33 +113,3 @@ def test_the_same_words_are_one_group_whatever_their_order():
     assert found.worst == pytest.approx(1.0)
     one = compare_one(skills[1], skills)
     assert [(pair.copy, round(pair.score, 6)) for pair in one.pairs] == [(True, 1.0), (True, 1.0)]
-
-
-def test_other_fields_and_other_scripts_count():
-    skills = [
-        _skill("one", "合同审阅与修改。"),
-        _skill("two", "审阅合同，指出风险。"),
-        _skill("three", "Bakes.", when_to_use="somebody wants sourdough", tags=("oven",)),
-        _skill("four", "Sourdough in the oven."),
-    ]
-    found = compare(skills, least=0.1)
-    pairs = {(pair.one.name, pair.other.name): pair for pair in found.pairs}
-    assert {"合同", "审阅"} <= set(pairs["one", "two"].shared)
-    assert {"sourdough", "oven"} <= set(pairs["four", "three"].shared)
-
-
-@pytest.mark.parametrize("cut", [True, False], ids=["cutter", "plain"])
-def test_words_are_shown_whole(cut, monkeypatch):
-    terms._cutter.cache_clear()  # noqa: SLF001 - what a process finds once
-    if not cut:
-        monkeypatch.setattr(terms, "available", lambda _name: None)
-    skills = [
-        _skill("one", "Merges PDFs and scans: 合同审阅与修改。"),
-        _skill("two", "Splits PDFs; 审阅合同，指出风险。"),
-    ]
-    (pair,) = compare(skills, least=0.0).pairs
-    terms._cutter.cache_clear()  # noqa: SLF001
-    assert set(pair.shared) == {"pdfs", "合同", "审阅"}
-    assert set(pair.apart[0]) == {"merges", "scans", "修改"}
-    assert {"splits", "风险"} <= set(pair.apart[1]) | {word[-2:] for word in pair.apart[1]}
-    assert not {"pd", "fs", "同审", "阅与"} & {*pair.shared, *pair.apart[0], *pair.apart[1]}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from wrong import NAME, TOOL, write_good
+from wrong import TOOL, write_good
 
 from needs import go_cache, needs
 from satchel import Satchel
@@ -16,8 +16,7 @@ from satchel.authoring.check import check_folder
 from satchel.authoring.examples import run_cases
 from satchel.authoring.proving import is_listed, prover
 from satchel.authoring.scaffold import KINDS
-from satchel.authoring.trial import find_tool, try_tool
-from satchel.errors import InvalidInput, NotFound, Refused
+from satchel.errors import Refused
 
 if TYPE_CHECKING:
     from wrong import Skill
@@ -107,15 +106,6 @@ def test_an_error_of_a_running_program_has_a_form_too(satchel, message, said):
 
 
 @pytest.mark.req("E9")
-def test_a_folder_outside_the_project_is_proven_too(satchel, tmp_path):
-    skill = write_good(tmp_path / "elsewhere", "python")
-    (report,) = check_folder(str(skill.folder), prove=prover(satchel))
-    assert report.failing == set()
-    ticked = {one.rule for one in report.verdicts if one.state == "pass"}
-    assert {"answers", "refuses"} <= ticked
-
-
-@pytest.mark.req("E9")
 def test_a_go_program_that_does_not_build(satchel):
     needs("go")
     skill = _new(satchel, "go")
@@ -173,18 +163,6 @@ def test_every_wrong_call_is_tried_before_the_program_and_in_it(satchel):
     assert {"`path` leads outside", "`path` is not there", "an unknown parameter"} <= titles
 
 
-def test_an_example_without_its_file_is_not_run(satchel):
-    skill = _new(satchel, "python")
-    skill.edit('        text: "to be or not to be"', "        path: data/sales.txt")
-    outcomes = list(run_cases(bench_of(satchel, str(skill.folder))))
-    assert [one.said for one in outcomes if one.state == "not-run"] == ["needs data/sales.txt"]
-    os.makedirs(os.path.join(satchel.settings.project, "data"))
-    with open(os.path.join(satchel.settings.project, "data/sales.txt"), "w") as file:
-        file.write("one two\n")
-    outcomes = list(run_cases(bench_of(satchel, str(skill.folder))))
-    assert {one.state for one in outcomes} == {"pass"}
-
-
 WRITER = """
 import json, os, sys
 def run(a):
@@ -223,22 +201,3 @@ def test_a_tool_that_writes_is_tested_on_a_copy(satchel):
 
 
 # --- one call -----------------------------------------------------------------------------
-
-
-def test_a_trial_shows_what_the_program_got_and_said(satchel):
-    _new(satchel, "python")
-    for name in (TOOL, NAME, f"{NAME}.count", f"{NAME}.{TOOL}"):
-        assert find_tool(satchel, name) == TOOL
-    trial = try_tool(satchel, TOOL, {"text": "to be"})
-    assert trial.request == '{"arguments": {"text": "to be", "path": ""}}'
-    assert trial.response.startswith('{"output": "lines: 1')
-    assert trial.reply.data["tier"] in {"bwrap", "landlock"}
-    refused = try_tool(satchel, TOOL, {"text": 5})
-    assert (refused.request, refused.response) == ("", "")
-    assert refused.reply.error.code == "INVALID_PARAM"
-    wrong = try_tool(satchel, TOOL, {})
-    assert '"error": "Nothing to count' in wrong.response
-    with pytest.raises(NotFound, match="There is no tool"):
-        find_tool(satchel, "word_count_cuont")
-    with pytest.raises(InvalidInput, match="has the tools"):
-        find_tool(satchel, f"{NAME}.read")

@@ -13,7 +13,7 @@ from wrong import write_good
 
 from needs import go_cache, needs
 from satchel.authoring.error_words import slip_in
-from satchel.authoring.scaffold import KINDS, make, translations, write_into
+from satchel.authoring.scaffold import KINDS, make, write_into
 from satchel.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -104,31 +104,6 @@ def test_a_program_runs_under_the_bare_protocol(kind, language, tmp_path):
         assert reply["error"].isascii() is False  # the dash, and Chinese words
     os.symlink("/etc/hostname", os.path.join(folder, "link.txt"))
     assert ask(json.dumps({"arguments": {"path": "link.txt"}}))["output"] == ""
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_sentence_is_translated(kind, tmp_path):
-    files = {
-        path: data.decode()
-        for path, data in make("word-count", kind, "zh").files.items()
-        if path != "skill"
-    }
-    english = {
-        path: data.decode()
-        for path, data in make("word-count", kind).files.items()
-        if path != "skill"
-    }
-    assert set(files) == set(english)
-    table = translations()
-    left = [
-        sentence
-        for sentence in table
-        for text in files.values()
-        if sentence in text and len(sentence) > 24
-    ]
-    assert left == []
-    assert "example" not in "".join(files).lower()
-    assert not any("example-skill" in text or "example_skill" in text for text in files.values())
 
 
 def test_names_become_ids_and_tools():

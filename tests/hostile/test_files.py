@@ -114,15 +114,6 @@ def test_huge_and_binary_files(root, data, code):
     assert snapshot.get("bad") is None
 
 
-def test_a_huge_body_is_listed_and_refused_when_loaded(root):
-    from satchel.errors import SkillBroken
-
-    put(root, "bad", HEAD + b"---\n" + b"text\n" * 2_000_000)
-    snapshot = scan(root)
-    with pytest.raises(SkillBroken):
-        snapshot.get("bad").read()
-
-
 def test_a_pipe_a_socket_and_a_folder_named_skill_md(root):
     for name in ("pipe", "socket", "folder"):
         (root / name).mkdir()
@@ -206,15 +197,3 @@ def test_odd_folder_names(root, name):
     snapshot = scan(root)
     assert snapshot.get("good")
     assert len(snapshot.skills) + len(snapshot.problems) >= 2
-
-
-def test_folder_names_that_are_not_utf8(root):
-    folder = os.fsencode(str(root)) + b"/bad\xff"
-    os.mkdir(folder)
-    with open(folder + b"/SKILL.md", "wb") as file:
-        file.write(b"---\nname: bytes\ndescription: x\n---\n")
-    snapshot = scan(root)
-    assert snapshot.get("good")
-    assert snapshot.digest
-    found = snapshot.get("bytes")
-    assert found is not None or codes(snapshot)

@@ -77,13 +77,6 @@ def test_init_trusts_nothing_that_was_there(project):
     assert offered(project) == ["mine"]
 
 
-def test_trusting_the_root_skill_trusts_only_that(project):
-    (project / "SKILL.md").write_text("---\nname: rooted\ndescription: At the top.\n---\n")
-    make_skill(project / "skills", "other")
-    Satchel.for_project(project).trust("rooted")
-    assert offered(project) == ["rooted"]
-
-
 def test_trust_reaches_a_linked_skill_and_stays_with_its_target(project):
     make_skill(project / "lib", "linked")
     make_skill(project / "lib", "other")
@@ -95,24 +88,6 @@ def test_trust_reaches_a_linked_skill_and_stays_with_its_target(project):
     os.unlink(project / "skills/linked")
     os.symlink("../lib/other", project / "skills/linked")
     assert "linked" not in offered(project)
-
-
-def test_a_link_that_goes_to_and_fro_keeps_no_trust(project):
-    make_skill(project / "lib", "good")
-    make_skill(project / "lib", "evil")
-    (project / "skills").mkdir()
-    link = project / "skills/one"
-    satchel = Satchel.for_project(project)
-    seen = []
-    for target in ("evil", "good", "evil", "good", "evil"):
-        if os.path.lexists(link):
-            os.unlink(link)
-        os.symlink(f"../lib/{target}", link)
-        satchel.refresh()
-        if target == "good":
-            satchel.trust("good")
-        seen.append([skill.name for skill in satchel.list_skills()])
-    assert seen == [[], ["good"], [], ["good"], []]
 
 
 def test_a_trusted_folder_replaced_by_a_link_out(project, tmp_path):
@@ -211,20 +186,3 @@ def test_what_nobody_approved_cannot_be_read_through_a_link_or_beside(project):
         reply = tools.call("ReadFile", {"path": path})
         assert reply.status == "error"
         assert "nobody approved" not in reply.text.replace("which nobody approved", "")
-
-
-def test_a_root_skill_binds_its_own_files_only(project):
-    (project / "SKILL.md").write_text("---\nname: top\ndescription: At the top.\n---\nBody\n")
-    (project / "references").mkdir()
-    (project / "references/a.md").write_text("A\n")
-    (project / "README.md").write_text("Read me\n")
-    satchel = Satchel.for_project(project)
-    satchel.trust("top")
-    tools = satchel.tools()
-    (project / "README.md").write_text("Changed\n")
-    assert tools.call("ReadFile", {"path": "README.md"}).status == "success"
-    assert tools.call("Skill", {"name": "top"}).status == "success"
-    (project / "references/a.md").write_text("B\n")
-    assert tools.call("ReadFile", {"path": "references/a.md"}).status == "error"
-    assert tools.call("ReadFile", {"path": "README.md"}).status == "success"
-    assert tools.call("Skill", {"name": "top"}).status == "error"

@@ -10,8 +10,7 @@ import pytest
 
 from satchel import Library, Location
 from satchel._fs import RACY_NS
-from satchel.errors import Changed, LockBroken, NotFound, Refused
-from satchel.library import seal as seal_module
+from satchel.errors import Changed, LockBroken, Refused
 from satchel.library.lockfile import Locked, Place, lock_path, render_lock
 from satchel.library.marks import MEMORY, RECORD, own_key, seal_of
 from satchel.library.seal import generated
@@ -73,13 +72,6 @@ def test_what_did_not_change_passes(folder, bind):
     library = bind(folder)
     assert check(library).seal == seal(FolderTree(str(folder / "one")))
     assert library.load_content("one").strip() == "Do the thing."
-
-
-def test_what_nothing_binds_passes(folder):
-    library = Library([str(folder)])
-    assert check(library) is None
-    (folder / "one/references/a.md").write_text("B\n")
-    assert check(library) is None
 
 
 def _edit(base):
@@ -152,57 +144,7 @@ def test_an_old_time_hides_no_change(folder, bind):
         check(library)
 
 
-@BOUND
-def test_approving_what_is_there_now_is_enough(folder, bind):
-    library = bind(folder)
-    _edit(folder / "one")
-    approve(library, "one")
-    assert check(library) is not None
-    (folder / "one/references/a.md").write_text("A\n")
-    assert check(library) is not None  # what was locked, or approved before, still is
-    (folder / "one/references/a.md").write_text("C\n")
-    with pytest.raises(Changed):
-        check(library)
-
-
-def test_the_message_names_what_differs(folder):
-    library = locked_library(folder)
-    for change in (_edit, _add):
-        change(folder / "one")
-    with pytest.raises(Changed) as caught:
-        check(library)
-    assert caught.value.message == (
-        "The skill `one` is not what was locked; these files differ: `references/a.md`, "
-        "`scripts/new.py`"
-    )
-    assert "`satchel lock one --dry-run`" in caught.value.hint
-    assert "`satchel install --frozen`" in caught.value.hint
-    for number in range(9):
-        (folder / f"one/{number}").write_text("")
-    with pytest.raises(Changed, match=r": `0`, `1`, `2`, …\n"):
-        check(library)
-
-
-def test_a_skill_that_is_gone_is_not_found(folder):
-    library = locked_library(folder)
-    skill = library.get_skill("one")
-    assert skill is not None
-    check(library)
-    os.rename(folder / "one", folder.parent / "gone")
-    with pytest.raises(NotFound):
-        library.seals.check(skill)
-
-
 # --- what it costs -------------------------------------------------------------------------
-
-
-@BOUND
-def test_nothing_is_read_twice(folder, bind, monkeypatch):
-    library = bind(folder)
-    time.sleep(SETTLED)
-    first = check(library)
-    monkeypatch.setattr(seal_module, "seal", None)  # hashing again would fail
-    assert check(library) is first
 
 
 # --- between the check and the reading -----------------------------------------------------
@@ -258,14 +200,6 @@ def test_an_approved_skill_inside_a_locked_one_must_be_both(folder):
     lock(folder)
     with pytest.raises(Changed, match="not approved as it is"):
         check(library, "inner")
-
-
-def test_a_trusted_place_is_no_excuse(folder):
-    lock(folder)
-    library = Library([Location(str(folder), trusted=True)])
-    _edit(folder / "one")
-    with pytest.raises(Changed):
-        check(library)
 
 
 @pytest.mark.parametrize("kind", ["own", "project"])
@@ -367,25 +301,6 @@ def test_caches_that_nobody_approved_are_deleted(folder, bind):
     assert event.values["files"] == 1
 
 
-def test_caches_that_are_locked_belong_to_the_skill(folder):
-    cache = _cache(folder / "one")
-    library = locked_library(folder)
-    assert check(library) is not None
-    _cache(folder / "one", "new.cpython-311.pyc")
-    check(library)
-    assert os.listdir(cache) == ["helper.cpython-311.pyc"]
-    (cache / "helper.cpython-311.pyc").write_bytes(b"forged")
-    with pytest.raises(Changed):
-        check(library)
-
-
-def test_caches_are_not_approved_with_a_skill(folder):
-    cache = _cache(folder / "one")
-    library = approved_library(folder)
-    check(library)
-    assert not cache.exists()
-
-
 REAL = {
     ".DS_Store": b"\0\0\0\x01Bud1" + bytes(100),
     "references/Thumbs.db": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100),
@@ -406,24 +321,6 @@ def test_what_a_desktop_writes_is_deleted_before_a_load(folder, bind, name):
     assert any(event.kind == "cleaned" for event in library.trace.events)
 
 
-def test_what_counts_as_generated(folder):
-    root = folder / "one"
-    assert generated("scripts/__pycache__/a.cpython-311.pyc")
-    assert generated("__pycache__/a.cpython-311.pyc.139642")
-    for name in ("a.pyc", "__pycache__/a.py", "__pycache__/x/a.pyc", "__pycache__/.pyc", "x.md"):
-        assert not generated(name)
-    # A name alone says nothing, nor does a link, nor a file too large to be one.
-    assert not generated(".DS_Store")
-    (root / "real").write_bytes(REAL[".DS_Store"])
-    os.symlink("real", root / ".DS_Store")
-    assert not generated(".DS_Store", str(root))
-    os.unlink(root / ".DS_Store")
-    (root / ".DS_Store").write_bytes(REAL[".DS_Store"] + bytes(1 << 20))
-    assert not generated(".DS_Store", str(root))
-    (root / "desktop.ini").write_bytes("\ufeff[ViewState]\r\nMode=\r\n".encode("utf-16-le"))
-    assert generated("desktop.ini", str(root))
-
-
 @BOUND
 def test_no_link_leads_the_deleting_elsewhere(folder, bind, tmp_path):
     library = bind(folder)
@@ -438,19 +335,6 @@ def test_no_link_leads_the_deleting_elsewhere(folder, bind, tmp_path):
         check(library)
     assert os.listdir(tmp_path / "elsewhere") != []
     assert os.listdir(folder / "one/references") != []
-
-
-@BOUND
-def test_caches_that_cannot_be_deleted_are_a_refusal(folder, bind, monkeypatch):
-    library = bind(folder)
-    _cache(folder / "one")
-
-    def fail(_root: str, path: str) -> None:
-        raise PermissionError(13, "Permission denied", path)
-
-    monkeypatch.setattr(seal_module, "_unlink_beneath", fail)
-    with pytest.raises(Changed, match="cannot be deleted: Permission denied"):
-        check(library)
 
 
 # --- taking --------------------------------------------------------------------------------

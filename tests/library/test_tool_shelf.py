@@ -22,18 +22,6 @@ def codes(library: Library) -> list[str]:
 
 
 @pytest.mark.req("E3")
-def test_a_folder_without_skill_yaml_is_no_tool(tmp_path):
-    make_tool_skill(tmp_path, "excel", tool="excel_read")
-    (tmp_path / "plain").mkdir()
-    (tmp_path / "plain" / "main.py").write_text("print('hello')\n")
-    make_skill(tmp_path, "words")
-    library = Library([str(tmp_path)])
-    assert tools(library) == ["excel_read"]
-    assert not library.tools().problems
-    assert [skill.name for skill in library.snapshot().skills] == ["words"]
-
-
-@pytest.mark.req("E3")
 def test_a_tool_is_called_after_its_folder(tmp_path):
     make_tool_skill(tmp_path, "excel", tool="sheet_read")
     library = Library([str(tmp_path)])
@@ -42,18 +30,6 @@ def test_a_tool_is_called_after_its_folder(tmp_path):
     assert problem.code == "tool-name-prefix"
     assert problem.path == str(tmp_path / "excel" / "skill.yaml")
     assert problem.line == 1
-
-
-def test_nested_and_grouped(tmp_path):
-    make_tool_skill(tmp_path, "office/excel")
-    make_tool_skill(tmp_path, "office/excel/more")
-    make_tool_skill(tmp_path, "node_modules/left")
-    make_skill(tmp_path, "guide")
-    make_tool_skill(tmp_path, "guide/checker")
-    make_tool_skill(tmp_path, "guide/scripts/helper")
-    library = Library([str(tmp_path)])
-    assert tools(library) == ["checker_run", "excel_run"]
-    assert codes(library) == ["tool-nested"]
 
 
 def test_a_folder_may_have_both(tmp_path):
@@ -188,14 +164,3 @@ def test_a_project_is_asked_about_its_tools(tmp_path):
     assert tools(satchel.library) == []
     (one,) = satchel.library.tools().hidden
     assert len(one.wants) == 2
-
-
-def test_odd_files_are_said(tmp_path):
-    for name in ("one", "two", "three"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "one" / "skill.yaml").mkdir()
-    os.mkfifo(tmp_path / "two" / "skill.yaml")
-    (tmp_path / "three" / "skill.yaml").write_bytes(b"\x00" * 100)
-    library = Library([str(tmp_path)])
-    assert tools(library) == []
-    assert sorted(codes(library)) == ["not-a-file", "not-a-file", "tool-not-yaml"]

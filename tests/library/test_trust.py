@@ -8,11 +8,9 @@ import os
 
 import pytest
 
-from satchel import Library, Location, Satchel
-from satchel.errors import InternalError, NotFound, Refused, SettingsError
+from satchel import Satchel
+from satchel.errors import InternalError, Refused, SettingsError
 from satchel.library import TrustBook
-from satchel.library.trust import head_mark
-from satchel.skill.model import Head
 from satchel.skill.tree import MemoryTree, seal
 from satchel.testing import make_skill
 
@@ -113,27 +111,9 @@ def test_a_changed_body_is_refused_when_it_is_loaded(project):
     assert satchel.why("other").facts["refused"] is None
 
 
-def test_what_was_approved_before_needs_no_question(project):
-    satchel = Satchel.for_project(project)
-    satchel.trust("other")
-    make_skill(project / "skills", "other", "The new one.")
-    satchel.trust("other")
-    make_skill(project / "skills", "other")
-    assert offered(project) == ["other"]
-    assert satchel.load_content("other")
-
-
 def test_a_skill_is_not_approved_without_its_content(tmp_path):
     with pytest.raises(InternalError):
         TrustBook(None).approve(str(tmp_path), "skill")
-
-
-def test_what_the_user_made_and_then_imports_is_bound(tmp_path):
-    book = TrustBook(None)
-    book.approve(str(tmp_path), "own")
-    assert book.binding(str(tmp_path)) is None
-    book.approve(str(tmp_path), "skill", seal(MemoryTree({})), "h")
-    assert book.binding(str(tmp_path)).heads == ("h",)
 
 
 def test_what_the_user_made_is_remembered_until_it_is_revoked(tmp_path):
@@ -159,23 +139,6 @@ def test_what_cannot_be_sealed_is_named_and_the_others_are_trusted(project):
     assert [problem.code for problem in done.refused] == ["not-approvable"]
     assert "leads out of the skill's folder" in done.refused[0].message
     assert offered(project) == ["theirs"]
-
-
-def test_the_mark_of_a_head_is_all_that_a_model_is_told():
-    head = Head("a", "b", "id", "SKILL.md", 1, 2, 3)
-    assert head_mark(head) == head_mark(head._replace(id="x", mtime_ns=9, size=9))
-    others = [
-        head._replace(name="x"),
-        head._replace(description="x"),
-        head._replace(name="ab", description=""),
-        head._replace(extra={"tags": ("x",)}),
-        head._replace(extra={"tags": ("x", "y")}),
-        head._replace(extra={"tags": ("xy",)}),
-        head._replace(extra={"when_to_use": "x"}),
-        head._replace(extra={"disable-model-invocation": True}),
-    ]
-    assert len({head_mark(one) for one in (head, *others)}) == len(others) + 1
-    assert head_mark(head) == "c04e17957d4ca3123b3afdaab02e4023"
 
 
 # --- the file ------------------------------------------------------------------------------
@@ -209,29 +172,12 @@ def test_an_untrusted_skill_cannot_hide_a_trusted_one(project, tmp_path):
     assert satchel.get_skill("theirs").description == "The user's own."
 
 
-@pytest.mark.parametrize(("policy", "count"), [("all", 2), ("none", 0), ("ask", 0)])
-def test_the_policy_is_one_setting(project, policy, count):
-    assert len(Satchel.for_project(project, trust=policy).list_skills()) == count
-
-
 def test_a_project_cannot_trust_itself(project):
     (project / "satchel.toml").write_text('trust = "all"\nlocations = ["../elsewhere", "skills"]\n')
     satchel = Satchel.for_project(project)
     assert satchel.list_skills() == []
     refused = [problem for problem in satchel.problems() if problem.code == "setting-refused"]
     assert [problem.values["name"] for problem in refused] == ["trust", "locations: ../elsewhere"]
-
-
-def test_a_library_in_code_trusts_what_it_is_told_to(project):
-    path = str(project / "skills")
-    assert len(Library([Location(path, trusted=True)]).snapshot()) == 1
-    assert len(Library([Location(path, trusted=False)]).snapshot()) == 0
-    assert len(Library([Location(path, trusted=None)]).snapshot()) == 0
-
-
-def test_trusting_nothing_known_is_an_error(project):
-    with pytest.raises(NotFound):
-        Satchel.for_project(project).trust("nobody")
 
 
 def test_a_damaged_trust_file_is_an_error_not_a_yes(project, tmp_path):

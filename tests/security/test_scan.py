@@ -28,12 +28,6 @@ def names(report) -> set[str]:
     return {finding.rule for finding in report.findings}
 
 
-def test_nothing_found_is_not_called_anything_better():
-    report = scan({"SKILL.md": HEAD + "# Hello\n"})
-    assert report.verdict == "no findings"
-    assert report.findings == ()
-
-
 def test_blocked_whatever_was_not_looked_at():
     report = scan({"SKILL.md": HEAD, "run.sh": BAD, "x.zip": _zip(0)})
     assert report.verdict == "blocked"
@@ -44,12 +38,6 @@ def test_incomplete_before_review_and_findings_are_shown():
     report = scan({"SKILL.md": HEAD, "run.sh": REVIEW, "x.zip": _zip(0)})
     assert report.verdict == "incomplete"
     assert {"fetch-and-run", "nested-archive"} <= names(report)
-
-
-def test_findings_name_the_file_and_the_line_worst_first():
-    report = scan({"SKILL.md": HEAD + "\n" + REVIEW, "run.sh": "#!/bin/sh\n\n" + BAD})
-    assert report.findings[0][:3] == ("fetch-from-nowhere", "run.sh", 3)
-    assert ("fetch-and-run", "SKILL.md", 6) in {finding[:3] for finding in report.findings}
 
 
 def test_the_inventory_lists_programs_hosts_and_secrets():

@@ -17,6 +17,7 @@ from satchel.library.lockfile import read_lock
 from satchel.store.history import history, undo
 from satchel.store.keeping import KEPT
 from satchel.store.transaction import commit, present
+from sizes import sized
 
 
 @pytest.fixture
@@ -31,11 +32,6 @@ def scope(project):
 
 def states(scope) -> list[tuple[int, str, str]]:
     return [(entry.number, entry.op, entry.state) for entry in history(scope)]
-
-
-def test_nothing_to_undo(scope):
-    with pytest.raises(NotFound, match="nothing to undo"):
-        undo(scope)
 
 
 def test_edits_made_since_are_kept_and_said(project, scope):
@@ -80,13 +76,6 @@ def test_the_newest_twenty_can_be_undone(project, scope):
     for version in range(count - KEPT + 1, count + 1):
         undo(scope, redo=True)
         assert present(scope, "alpha") == works.digest_of("alpha", version)
-
-
-def test_bases_go_with_the_last_that_refers_to_them(project, scope):
-    for version in range(1, KEPT + 10):
-        works.transactions(project, "update", "alpha", version)
-    kept = {works.digest_of("alpha", version)[7:] + ".zip" for version in range(9, KEPT + 10)}
-    assert set(os.listdir(scope.part("base"))) == kept
 
 
 def test_a_damaged_entry_is_shown_and_stops_an_undo_beyond_it(project, scope):
@@ -180,4 +169,4 @@ class Past(RuleBasedStateMachine):
 
 
 TestPast = pytest.mark.timeout(120)(Past.TestCase)
-TestPast.settings = settings(max_examples=15, stateful_step_count=18, deadline=None)
+TestPast.settings = settings(max_examples=sized(5, 15), stateful_step_count=18, deadline=None)

@@ -53,15 +53,6 @@ def test_an_undone_edit_of_somebody_elses_skill_stays_bound(bench):
         assert "Say hello." in bench.loads("greet")
 
 
-def test_a_skill_that_is_undone_and_done_again_is_ones_own(bench):
-    add(bench)
-    bench.store.undo()
-    assert kinds(bench) == {"mine": "skill"}  # whoever comes there now is a stranger
-    bench.store.undo(redo=True)
-    assert kinds(bench) == {"mine": "own"}
-    by_hand(bench)
-
-
 def test_a_stranger_in_the_place_of_an_undone_skill_inherits_nothing(bench):
     add(bench)
     bench.store.undo()

@@ -109,15 +109,6 @@ def test_edits_made_between_crash_and_recovery_go_to_the_history(scope, crash):
     assert present(scope, "alpha") == mine
 
 
-def test_edits_of_what_is_new_already_stay(scope, crash):
-    crash("sync_places")
-    mine = edit(scope, "alpha", "mine\n")
-    (repair,) = recover(scope)
-    assert "left as it is" in repair.text
-    assert present(scope, "alpha") == mine
-    assert history(scope)[0].changes[0].before == works.digest_of("alpha", 1)
-
-
 def test_a_journal_whose_stage_is_gone_changes_nothing(scope, crash):
     crash("_put")
     for name in os.listdir(scope.part("stage")):
@@ -132,16 +123,6 @@ def _fs_remove(path: str) -> None:
     import shutil
 
     shutil.rmtree(path)
-
-
-def test_a_damaged_lockfile_does_not_stop_a_recovery(scope, crash):
-    crash("_put")
-    with open(scope.lock, "ab") as stream:
-        stream.write(b"x")
-    (repair,) = recover(scope)
-    assert "the lockfile is damaged" in repair.text
-    assert present(scope, "alpha") == works.digest_of("alpha", 2)
-    assert not os.path.exists(scope.part("journal.json"))
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"not json", b"[1]", b'{"version": 2}'])

@@ -12,15 +12,6 @@ from satchel.settings import load_settings
 from satchel.store.scope import check_id, scope_of
 
 
-def test_a_project_and_a_user_have_one_each(tmp_path):
-    settings = load_settings(str(tmp_path))
-    project, everywhere = scope_of(settings, "project"), scope_of(settings, "global")
-    assert project.folder == str(tmp_path / ".agents/skills")
-    assert project.lock == str(tmp_path / ".agents/satchel.lock")
-    assert project.work == str(tmp_path / ".agents/.satchel")
-    assert everywhere.folder == os.path.expanduser("~/.config/agents/skills")
-
-
 @pytest.mark.req("B11")
 def test_the_first_change_makes_everything(tmp_path):
     works.transactions(str(tmp_path), "add", "alpha", 1)

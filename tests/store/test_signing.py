@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import subprocess
@@ -23,6 +22,7 @@ from satchel.store.signers import (
     statement_of,
 )
 from satchel.store.signing import check_signature, sign_folder, signer_of, verify_tree
+from sizes import sized
 
 ADA = "ada@example.org"
 
@@ -103,22 +103,7 @@ def test_we_verify_what_ssh_keygen_signs(folder, key, trusted):
     assert list_signers(trusted)[0].key == shown
 
 
-def test_a_list_written_by_hand_for_openssh_is_read(folder, key, signers):
-    os.makedirs(signers.folder)
-    kind, data, _ = public(key).split()
-    with open(signers.allowed, "w", encoding="utf-8") as file:
-        file.write(f"# friends\n\n*@example.org,{ADA} {kind} {data} laptop\n")
-    sign_folder(str(folder), str(key))
-    assert verify(folder, signers).key == list_signers(signers)[0].key
-
-
 # --- what is signed -----------------------------------------------------------------------
-
-
-def test_the_statement_is_short_and_plain(folder):
-    tree = FolderTree(str(folder))
-    digest = seal(tree).digest
-    assert statement(tree) == f"satchel-skill-1\ntree: {digest}\n".encode()
 
 
 def test_signing_does_not_change_what_is_signed(folder, key):
@@ -138,12 +123,6 @@ def test_only_the_signature_of_the_skill_itself_is_left_out():
 
 
 # --- what does not pass -------------------------------------------------------------------
-
-
-def test_without_a_signature_there_is_nothing_to_verify(folder, trusted):
-    with pytest.raises(Refused, match="not signed"):
-        verify(folder, trusted)
-    assert state(folder, trusted) == "unsigned"
 
 
 @pytest.mark.parametrize(
@@ -235,11 +214,11 @@ def test_a_link_is_no_signature(folder, key, trusted):
 
 @pytest.mark.timeout(120)
 def test_no_flipped_bit_passes(folder, key, trusted):
-    """In the files, in the signature: 100 of each, with the real `ssh-keygen`."""
+    """In the files and in the signature, with the real `ssh-keygen`."""
     sign_folder(str(folder), str(key))
     chance = random.Random(7)
     paths = [folder / SIGNATURE, folder / "SKILL.md"]
-    for turn in range(200):
+    for turn in range(sized(40, 200)):
         path = paths[turn % 2]
         whole = path.read_bytes()
         at = chance.randrange(len(whole))
@@ -254,13 +233,6 @@ def test_no_flipped_bit_passes(folder, key, trusted):
 
 
 # --- signing ------------------------------------------------------------------------------
-
-
-def test_what_python_leaves_behind_is_not_signed(folder, key):
-    (folder / "scripts" / "__pycache__").mkdir()
-    (folder / "scripts" / "__pycache__" / "fill.cpython-311.pyc").write_bytes(b"x")
-    with pytest.raises(Refused, match="__pycache__"):
-        sign_folder(str(folder), str(key))
 
 
 def test_a_missing_program_is_said_with_what_to_install(folder, key, trusted, monkeypatch):
@@ -325,12 +297,6 @@ def test_a_revocation_list_of_openssh_is_obeyed(folder, key, trusted):
 def test_an_identity_cannot_say_more_than_a_name(key, signers, name):
     with pytest.raises(InvalidInput):
         add_signer(signers, name, public(key))
-
-
-def test_a_private_key_is_not_taken_for_a_public_one(key, signers):
-    with pytest.raises(InvalidInput):
-        add_signer(signers, ADA, key.read_text())
-    assert not os.path.exists(signers.allowed)
 
 
 def test_the_list_is_the_users_own(folder, key, tmp_path, monkeypatch):

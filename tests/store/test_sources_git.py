@@ -13,10 +13,10 @@ import pytest
 
 from satchel.errors import NotFound, Refused, Unsafe
 from satchel.skill.tree import read_whole, seal
-from satchel.store.sources import find_skills, source_from, source_of, subtree
+from satchel.store.sources import find_skills, source_of, subtree
 from satchel.store.sources.address import parse_address
 from satchel.store.sources.git import GitSource
-from satchel.store.sources.git_program import NoSuchRef, environment
+from satchel.store.sources.git_program import environment
 from store.trees import SKILL, good_tree, write_folder
 
 
@@ -71,26 +71,6 @@ def test_the_default_branch_a_tag_a_branch_and_a_commit(repository, tmp_path, te
             assert len(subtree(bundle.tree, skill.path).files) == files
             assert bundle.place_of(skill.path).path == "skills/good"
     assert os.listdir(temporary) == []
-
-
-def test_a_skill_has_the_same_seal_from_git_as_from_its_folder(repository, tmp_path):
-    source = source_of(f"file://{repository}#v1:skills/good", base=str(tmp_path))
-    with source.fetch() as bundle:
-        assert bundle.place.path == "skills/good"
-        assert seal(subtree(bundle.tree, "skills/good")) == seal(good_tree())
-        again = source_from(bundle.place, base=str(tmp_path))
-    with again.fetch(commit=bundle.place.commit) as bundle:
-        assert seal(subtree(bundle.tree, "skills/good")) == seal(good_tree())
-
-
-def test_what_is_not_there_is_said(repository, tmp_path):
-    with pytest.raises(NoSuchRef), GitSource(str(repository)).fetch(ref="nowhere"):
-        pass
-    with pytest.raises(NoSuchRef), GitSource(str(repository)).fetch(commit="1" * 40):
-        pass
-    with pytest.raises(NotFound) as caught, GitSource(str(tmp_path / "nothing")).fetch():
-        pass
-    assert "nothing" in caught.value.message
 
 
 def test_links_and_submodules_matter_only_inside_the_skill(repository):
@@ -160,20 +140,6 @@ def server():
     httpd.shutdown()
     httpd.server_close()
     thread.join()
-
-
-def test_a_password_reaches_the_server_and_nobody_else(server, monkeypatch):
-    host, seen = server
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    source = GitSource(f"http://user:hunter2@{host}/o/r")
-    told: list[str] = []
-    with pytest.raises(NotFound) as caught, source.fetch(progress=told.append):
-        pass
-    assert any(word.startswith("Basic ") for word in seen)
-    assert source.url == f"http://{host}/o/r"
-    assert "hunter2" not in str(caught.value) + "".join(told)
-    assert "user" not in caught.value.message
 
 
 @pytest.fixture

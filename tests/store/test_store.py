@@ -8,7 +8,7 @@ import stat
 
 import pytest
 
-from satchel.errors import Blocked, Changed, Conflict, InvalidInput, NotFound, Refused
+from satchel.errors import Blocked, Changed, Conflict, InvalidInput
 from satchel.skill.tree import FolderTree, seal
 from satchel.testing import make_skill
 
@@ -71,15 +71,6 @@ def test_a_folder_is_imported_locked_and_approved(bench):
 
 
 @pytest.mark.req("B8")
-def test_a_source_without_a_skill_is_refused(bench):
-    (bench.sources / "empty").mkdir()
-    (bench.sources / "empty/README.md").write_text("nothing")
-    with pytest.raises(NotFound, match="SKILL"):
-        bench.store.plan_import(str(bench.sources / "empty"))
-    assert not bench.skills.exists()
-
-
-@pytest.mark.req("B8")
 def test_a_broken_skill_is_refused_with_its_reason(bench):
     folder = bench.sources / "odd"
     folder.mkdir()
@@ -100,27 +91,6 @@ def test_one_bad_skill_does_not_hide_the_others(bench):
         assert {step.id: step.kind for step in plan.steps} == {"good": "add", "bad": "refused"}
         store.carry_out(plan)
     assert os.listdir(bench.skills) == ["good"]
-
-
-def test_several_skills_ask_which(bench):
-    bench.folder("one")
-    bench.folder("two")
-    archive = bench.zip("one", "two")
-    with pytest.raises(InvalidInput, match=r"2 skills.*`one`.*`two`"):
-        bench.store.plan_import(str(archive))
-    bench.bring(archive, names=["two"])
-    assert os.listdir(bench.skills) == ["two"]
-    bench.bring(archive, everything=True)
-    assert sorted(os.listdir(bench.skills)) == ["one", "two"]
-
-
-def test_a_repository_is_imported_at_its_commit(bench):
-    bench.folder("greet")
-    folder = bench.repository("greet")
-    commit = bench.git(folder, "rev-parse", "HEAD")
-    bench.bring(folder.as_uri(), path="greet", ref="main")
-    place = bench.store.lock()["greet"].place
-    assert (place.kind, place.ref, place.commit, place.path) == ("git", "main", commit, "greet")
 
 
 @pytest.mark.req("B8")
@@ -206,15 +176,6 @@ def test_remove_takes_a_skill_and_undo_brings_it_back(bench):
     bench.store.undo()
     assert bench.lockfile.read_bytes() == before
     assert "Say hello." in bench.loads("greet")
-
-
-@pytest.mark.req("B7")
-@pytest.mark.parametrize("place", [".agents/sys.skills", "skills"])
-def test_what_is_not_the_users_is_not_removed(bench, place):
-    make_skill(bench.project / place, "greet")
-    with pytest.raises(Refused):
-        bench.store.plan_remove(["greet"])
-    assert (bench.project / place / "greet/SKILL.md").exists()
 
 
 def test_a_stranger_does_not_inherit_the_trust_of_a_removed_skill(bench):
@@ -313,40 +274,6 @@ def test_an_update_of_a_skill_that_nobody_trusted_does_not_trust_it(bench):
     assert bench.loads("greet") == "PERMISSION_DENIED"
 
 
-def test_bytecode_that_nobody_installed_is_not_locked(bench):
-    folder = bench.folder("greet", "First.\n\nLast.\n")
-    bench.bring(folder)
-    cache = bench.skills / "greet/scripts/__pycache__"
-    cache.mkdir(parents=True)
-    (cache / "helper.cpython-311.pyc").write_bytes(b"evil")
-    edit(folder / "SKILL.md", "Last.", "Their last.")
-    store = bench.store
-    with store.plan_update() as plan:
-        store.carry_out(plan)
-    assert list(bench.store.lock()["greet"].files) == ["SKILL.md"]
-    assert not cache.exists()
-
-
-def test_undoing_an_add_leaves_no_trust_behind(bench):
-    store = bench.store
-    with store.plan_add("notes") as plan:
-        store.carry_out(plan)
-    bench.store.undo()
-    make_skill(bench.skills, "notes", "A stranger's.")
-    assert bench.loads("notes") == "PERMISSION_DENIED"
-
-
-def test_a_file_in_a_skills_place_refuses_only_that_skill(bench):
-    bench.bring(bench.folder("greet"))
-    bench.bring(bench.folder("other"))
-    for name in ("greet", "other"):
-        (bench.skills / name / "SKILL.md").unlink()
-        (bench.skills / name).rmdir()
-    (bench.skills / "greet").write_text("a file")
-    with bench.store.plan_install() as plan:
-        assert {step.id: step.kind for step in plan.steps} == {"greet": "refused", "other": "add"}
-
-
 def test_edits_that_collide_are_refused_and_not_lost(bench):
     folder = bench.folder("greet", "First.\n")
     bench.bring(folder)
@@ -364,34 +291,6 @@ def test_edits_that_collide_are_refused_and_not_lost(bench):
     assert "Theirs." in bench.loads("greet")
     bench.store.undo()
     assert "Mine." in (bench.skills / "greet/SKILL.md").read_text()
-
-
-def test_update_of_a_repository_follows_its_branch(bench):
-    bench.folder("greet")
-    folder = bench.repository("greet")
-    bench.bring(folder.as_uri(), path="greet", ref="main")
-    edit(folder / "greet/SKILL.md", "Say hello", "Say good day")
-    commit = bench.commit(folder)
-    store = bench.store
-    with store.plan_update() as plan:
-        store.carry_out(plan)
-    assert bench.store.lock()["greet"].place.commit == commit
-    assert "Say good day." in bench.loads("greet")
-    with bench.store.plan_update() as plan:
-        assert [step.kind for step in plan.steps] == ["same"]
-
-
-def test_a_source_that_is_gone_refuses_only_its_own(bench):
-    bench.bring(bench.folder("greet"))
-    bench.bring(bench.folder("other"))
-    edit(bench.sources / "other/SKILL.md", "Say hello", "Say hi")
-    (bench.sources / "greet/SKILL.md").unlink()
-    (bench.sources / "greet").rmdir()
-    with bench.store.plan_update() as plan:
-        assert {step.id: step.kind for step in plan.steps} == {
-            "greet": "refused",
-            "other": "replace",
-        }
 
 
 # --- lock, install, verify ------------------------------------------------------------------
@@ -464,16 +363,6 @@ def test_verify_names_every_file_that_differs(bench):
     assert (greet.state, handmade.state) == ("edited", "unlocked")
     assert (greet.changed, greet.removed, greet.added) == (("notes.md",), ("old.md",), ("new.md",))
     assert greet.generated == ("__pycache__/x.pyc",)
-
-
-def test_lock_records_edits(bench):
-    bench.bring(bench.folder("greet"))
-    edit(bench.skills / "greet/SKILL.md", "Say hello", "Say hi")
-    assert bench.loads("greet") == "PERMISSION_DENIED"
-    bench.lock("greet")
-    assert "Say hi." in bench.loads("greet")
-    assert not [item for item in bench.store.verify() if item.drifted]
-    assert bench.store.lock()["greet"].edited
 
 
 def test_a_damaged_lockfile_is_rebuilt_from_its_sound_entries(bench):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import subprocess
 import sys
 import threading
@@ -18,7 +17,6 @@ from satchel.errors import (
     Conflict,
     Incomplete,
     InvalidInput,
-    LockBroken,
     Refused,
     SkillBroken,
     Unsafe,
@@ -122,20 +120,6 @@ def test_a_skill_that_changed_meanwhile_is_a_conflict(project, scope):
     with pytest.raises(Conflict, match="alpha"):
         commit(scope, None, [Change("alpha", "", seen, "")], relock=same, op="remove", summary="")
     assert shot(scope.root) == before
-
-
-def test_a_damaged_lock_stops_a_change_unless_it_is_rebuilt(project, scope):
-    works.transactions(project, "add", "alpha", 1)
-    lock = read_lock(scope.lock)
-    with open(scope.lock, "ab") as stream:
-        stream.write(b"x")
-    with pytest.raises(LockBroken):
-        works.transactions(project, "update", "alpha", 2)
-    assert present(scope, "alpha") == works.digest_of("alpha", 1)
-    commit(scope, None, [], relock=lambda _: lock, op="lock", summary="", rebuild=True)
-    assert read_lock(scope.lock) == lock
-    with open(scope.part("history", "2", "satchel.lock.damaged"), "rb") as stream:
-        assert stream.read().endswith(b"x")
 
 
 def test_what_fails_in_the_callers_part_changes_nothing(project, scope):
@@ -288,21 +272,6 @@ def test_a_change_that_the_disk_does_not_confirm_is_told_as_made(bench, monkeypa
 
 
 # --- staging ------------------------------------------------------------------------------
-
-
-def test_modes_do_not_depend_on_the_umask(scope):
-    old = os.umask(0o077)
-    try:
-        with stage(scope) as here:
-            here.write_tree("alpha", works.tree_of("alpha", 1))
-            folder = here.folder("alpha")
-            modes = {
-                path: stat.S_IMODE(os.stat(os.path.join(folder, path)).st_mode)
-                for path in ("SKILL.md", works.SCRIPT, "scripts")
-            }
-    finally:
-        os.umask(old)
-    assert modes == {"SKILL.md": 0o644, works.SCRIPT: 0o755, "scripts": 0o755}
 
 
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "a//b", "./a", "a\0b", ""])
