@@ -12,13 +12,6 @@ from satchel.settings import load_settings
 from satchel.store.scope import check_id, scope_of
 
 
-@pytest.mark.req("B11")
-def test_the_first_change_makes_everything(tmp_path):
-    works.transactions(str(tmp_path), "add", "alpha", 1)
-    assert sorted(os.listdir(tmp_path / ".agents")) == [".satchel", "satchel.lock", "skills"]
-    assert (tmp_path / ".agents/.satchel/.gitignore").read_text() == "*\n"
-
-
 @pytest.mark.parametrize("link", [".agents", ".agents/skills"])
 def test_a_link_out_of_the_project_is_refused(tmp_path, link):
     project, outside = tmp_path / "project", tmp_path / "outside"

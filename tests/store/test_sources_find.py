@@ -34,13 +34,6 @@ def test_every_folder_with_a_skill_but_none_inside_another():
     assert paths(MANY, "tools") == []
 
 
-def test_a_path_with_a_skill_is_that_one():
-    assert paths(MANY, "skills/b/") == ["skills/b"]
-    assert paths(MANY, "skills/b/SKILL.md") == ["skills/b"]
-    assert paths(MANY, "skills/b/examples") == ["skills/b/examples/inner"]
-    assert paths(MANY, "node_modules/x") == ["node_modules/x"]
-
-
 def test_a_skill_at_the_top_takes_all_and_a_given_name():
     tree = MemoryTree({"SKILL.md": SKILL, "more/SKILL.md": SKILL})
     assert [found[:3] for found in find_skills(tree)] == [("", "good", "good")]
