@@ -9,9 +9,8 @@ import pytest
 from satchel import Satchel
 from satchel.errors import AccessDenied, Conflict, InvalidInput, NotFound, Refused
 from satchel.library.locations import _ECOSYSTEM, _ECOSYSTEM_HOME
-from satchel.store.agents import agent_named, all_agents, user_home
+from satchel.store.agents import agent_named, all_agents, sight_of, skills_of, user_home
 from satchel.store.links import Links
-from satchel.store.visibility import sight_of, skills_of
 
 CLAUDE = "claude-code"
 

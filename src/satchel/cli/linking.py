@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
     from satchel.cli.session import Session
     from satchel.skill.model import Skill
-    from satchel.store.agents import Agent
+    from satchel.store.agents import Agent, Sight
     from satchel.store.links import Done, Links
-    from satchel.store.visibility import Sight
 
 
 def _complete_agents(
@@ -179,8 +178,7 @@ def _report(session: Session, done: Sequence[Done], links: Links, *, as_json: bo
 @click.option("--all", "everything", is_flag=True, help=say("Also agents that are not used here."))
 def agents(session: Session, everything: bool, as_json: bool) -> int:
     """The agents, then what to know about the skills in their folders."""
-    from satchel.store.agents import all_agents, user_home
-    from satchel.store.visibility import skills_of
+    from satchel.store.agents import all_agents, skills_of, user_home
 
     satchel, home = session.satchel, user_home()
     project = satchel.settings.project

@@ -24,8 +24,8 @@
     export.py        a skill -> an archive, the same bytes everywhere
 
     signers.py       whose signatures count; signing.py: making and checking them
-    agents.py        where other agents look (agents.toml)
-    links.py         links to skills there; visibility.py: who sees what
+    agents.py        where other agents look (agents.toml), and what they see
+    links.py         links to skills there
 
 A change goes from `store` through `plan` to `transaction`; nothing else writes to a scope.
 """

@@ -16,9 +16,8 @@ from satchel._language import say
 from satchel.errors import AccessDenied, Conflict, NotFound, Refused
 from satchel.library.supplier import folder_of
 from satchel.skill.interpret import NAME
-from satchel.store.agents import below_home, user_home
+from satchel.store.agents import below_home, sight_of, user_home
 from satchel.store.scope import check_id
-from satchel.store.visibility import sight_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel._fs import is_really_inside
 from satchel._language import say
-from satchel.errors import AccessDenied
+from satchel.errors import AccessDenied, Refused
 from satchel.library.locations import global_folder, user_folder
 from satchel.library.lockfile import check_id, lock_path
 from satchel.library.marks import key_path
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from satchel.settings import Settings
+    from satchel.skill.model import Skill
 
 __all__ = [
     "PARTS",
@@ -34,6 +35,7 @@ __all__ = [
     "check_id",
     "check_scope",
     "scope_of",
+    "whose",
 ]
 
 Name = Literal["project", "global"]
@@ -140,3 +142,43 @@ def _check_kind(path: str, is_kind: Callable[[int], bool]) -> None:
         raise AccessDenied(
             say("`{path}` is not what Satchel puts there", path=path), say("Move it elsewhere")
         )
+
+
+def whose(settings: Settings, skill: Skill) -> Name:
+    """The scope in which this very skill lies. No scope is opened for that.
+
+    Raises:
+        Refused: it ships with a product, or lies where Satchel does not write.
+    """
+    if skill.is_system:
+        raise Refused(
+            say("`{name}` ships with a product and cannot be changed", name=skill.name),
+            say("Exclude it: add its name to the setting `exclude`"),
+        )
+    name = _scope_at(settings, skill)
+    if name is None or skill.origin.remote or not skill.origin.writable:
+        raise Refused(
+            say("`{name}` is in `{place}`, which Satchel does not write to",
+                name=skill.name, place=skill.origin.label),
+            say("Change it where it comes from"),
+        )  # fmt: skip
+    if "/" in skill.head.id or not skill.head.id:
+        raise Refused(
+            say("`{name}` lies within another folder, `{path}`",
+                name=skill.name, path=skill.head.id),
+            say("Change that folder by hand"),
+        )  # fmt: skip
+    return name
+
+
+def _scope_at(settings: Settings, skill: Skill) -> Name | None:
+    """The scope whose folder a skill was found in."""
+    folders: tuple[tuple[Name, str], ...] = (
+        ("project", user_folder(settings)),
+        ("global", global_folder()),
+    )
+    real = os.path.realpath(skill.origin.root)
+    for name, folder in folders:
+        if folder and os.path.realpath(folder) == real:
+            return name
+    return None

@@ -12,9 +12,8 @@ from satchel.tools.frame import printable
 if TYPE_CHECKING:
     from satchel.facade import Satchel
     from satchel.skill.model import Skill
-    from satchel.store.agents import Agent
+    from satchel.store.agents import Agent, Sight
     from satchel.store.links import Links
-    from satchel.store.visibility import Sight
 
 
 class AgentRow(NamedTuple):
@@ -69,8 +68,7 @@ def agents_of(satchel: Satchel, skill: Skill, *, user: bool = False) -> Agents:
         skill: Which one.
         user: Switches are for all projects of the user.
     """
-    from satchel.store.agents import all_agents, user_home
-    from satchel.store.visibility import sight_of
+    from satchel.store.agents import all_agents, sight_of, user_home
 
     project, home = satchel.settings.project, user_home()
     user = user and bool(home)
