@@ -218,7 +218,7 @@ FOR_MODELS = {
     "The answer is longer: {} cut after {}. Ask for less at once to see the rest.",
     "Values of secrets were replaced by their names.",
     "(very large number)", "({})",  # in an echo of the arguments
-    "[secret {}]", "failed {}",  # marks
+    "[secret {}]", "failed {}", "{}\n… [{} bytes were dropped] …\n{}",  # marks
     "ulimit -c 0; ulimit -f {}; ulimit -n {}; ", 'exec "$@"',
 }  # fmt: skip
 """What is in these files and is no sentence for a person."""

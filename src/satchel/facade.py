@@ -556,7 +556,7 @@ class Satchel:
             Refused: it ships with a product, or lies where Satchel does not write.
             AccessDenied: as `store`.
         """
-        from satchel.store.whose import whose
+        from satchel.store.scope import whose
 
         return self.store(whose(self.settings, skill))
 

@@ -239,11 +239,6 @@ def advise(standing: Standing) -> Iterator[str]:
         return
     if not place.rank:
         yield say("This request may simply not be for it: then there is nothing to do")
-    missing = telling(place.missing)
-    if missing:
-        words = listed(f"`{word}`" for word in missing[:WORDS])
-        yield say("Put words such as {words} into its description, where they are true",
-                  words=words)  # fmt: skip
     if not standing.offered:
         return
     if place.ahead and standing.answer.matches:

@@ -117,15 +117,6 @@ def test_a_rule_fires_where_it_should(package, code, fires):
     assert found == fires
 
 
-def test_a_library_is_no_domain(package):
-    name = package("skill = renamed(NAME)._replace(wraps=NAME)")
-    assert "name-domain" in check_packaged(name).failing
-
-
-def test_a_page_and_tests_of_its_own_are_missed(package):
-    assert "page-exists" in check_packaged(package("skill = renamed(NAME)")).failing
-
-
 def test_one_that_is_not_there():
     with pytest.raises(NotFound, match="There is no packaged skill `nothing`"):
         check_packaged("nothing")

@@ -103,24 +103,3 @@ def test_what_no_call_may_read_no_example_reads(satchel, tmp_path, source):
         file.truncate(1 << 40)
     outcome = _example(satchel, source)
     assert (outcome.state, source in outcome.said) == ("not-run", True), outcome
-
-
-def test_a_test_has_the_limits_of_a_call(satchel, tmp_path, monkeypatch):
-    """Else it would judge a program that no agent gets to run."""
-    monkeypatch.setenv("SATCHEL_TOOL_MEMORY", "64")
-    monkeypatch.setenv("SATCHEL_TOOL_OUTPUT", "5")
-    held = Satchel.for_project(tmp_path / "project", trust="all", builtin=False, packaged=False)
-    docs = "docs:\n  examples:\n    - scenario: one\n      arguments: {}\n"
-    skills = os.path.join(satchel.settings.project, "skills")
-    answer = 'print(\'{"output": "123456789", "error": ""}\')\n'
-    short = make_tool_skill(skills, "short", answer, more=docs)
-    held_long = "import time\nx = b'x' * (200 << 20)\ntime.sleep(0.5)\n"
-    greedy = make_tool_skill(skills, "greedy", held_long + answer, more=docs)
-    try:
-        said = next(run_cases(bench_of(held, os.path.dirname(short))))
-        assert said.said.startswith("12345…")
-        failed = next(run_cases(bench_of(held, os.path.dirname(greedy))))
-        assert (failed.state, failed.said.partition(" ")[0]) == ("fail", "memory"), failed
-    finally:
-        held.close()
-    assert next(run_cases(bench_of(satchel, os.path.dirname(greedy)))).state == "pass"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from wrong import TOOL, write_good
 
@@ -63,35 +61,6 @@ def test_certain_slips_are_mended(kind, old, new, file, better, tmp_path):
     assert better in skill.read(file)
     assert _failing(skill) == set()
     assert _mends(skill) == []
-
-
-def test_a_missing_module_is_made_where_only_the_standard_library_is_used(tmp_path):
-    skill = write_good(tmp_path / "a", "go")
-    (skill.folder / "go.mod").unlink()
-    (mend,) = _mends(skill)
-    assert "--- /dev/null" in mend.diff(str(tmp_path))
-    apply([mend])
-    assert skill.read("go.mod") == "module word-count\n\ngo 1.21\n"
-    assert _failing(skill) == set()
-    other = write_good(tmp_path / "b", "go")
-    other.edit('\t"strings"\n', '\t"strings"\n\t"github.com/somebody/words"\n', "main.go")
-    (other.folder / "go.mod").unlink()
-    assert _mends(other) == []
-
-
-def test_programs_and_scripts(tmp_path):
-    skill = write_good(tmp_path / "a", "binary")
-    (skill.folder / "skill").chmod(0o640)
-    (mend,) = _mends(skill)
-    assert "chmod +x word-count/skill" in mend.diff(str(tmp_path / "a"))
-    apply([mend])
-    assert os.access(skill.folder / "skill", os.X_OK)
-    other = write_good(tmp_path / "b", "skill")
-    other.write("scripts/run.sh", "#!/bin/sh\r\necho hi\r\n")
-    (other.folder / "scripts/run.sh").chmod(0o755)
-    apply(_mends(other))
-    assert (other.folder / "scripts/run.sh").read_bytes() == b"#!/bin/sh\necho hi\n"
-    assert os.access(other.folder / "scripts/run.sh", os.X_OK)
 
 
 def test_what_may_mean_two_things_is_left_alone(tmp_path):

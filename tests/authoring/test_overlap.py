@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-from itertools import combinations, permutations
+from itertools import permutations
 
 import pytest
 
-from satchel.authoring import overlap
 from satchel.authoring.overlap import COPY, compare, compare_one
-from satchel.detect import terms
 from satchel.skill.model import Head, Origin, Skill
 
 ORIGIN = Origin("/nowhere", "extra", "here")
@@ -115,89 +113,3 @@ def test_the_same_words_are_one_group_whatever_their_order():
     assert found.worst == pytest.approx(1.0)
     one = compare_one(skills[1], skills)
     assert [(pair.copy, round(pair.score, 6)) for pair in one.pairs] == [(True, 1.0), (True, 1.0)]
-
-
-def test_other_fields_and_other_scripts_count():
-    skills = [
-        _skill("one", "合同审阅与修改。"),
-        _skill("two", "审阅合同，指出风险。"),
-        _skill("three", "Bakes.", when_to_use="somebody wants sourdough", tags=("oven",)),
-        _skill("four", "Sourdough in the oven."),
-    ]
-    found = compare(skills, least=0.1)
-    pairs = {(pair.one.name, pair.other.name): pair for pair in found.pairs}
-    assert {"合同", "审阅"} <= set(pairs["one", "two"].shared)
-    assert {"sourdough", "oven"} <= set(pairs["four", "three"].shared)
-
-
-@pytest.mark.parametrize("cut", [True, False], ids=["cutter", "plain"])
-def test_words_are_shown_whole(cut, monkeypatch):
-    terms._cutter.cache_clear()  # noqa: SLF001 - what a process finds once
-    if not cut:
-        monkeypatch.setattr(terms, "available", lambda _name: None)
-    skills = [
-        _skill("one", "Merges PDFs and scans: 合同审阅与修改。"),
-        _skill("two", "Splits PDFs; 审阅合同，指出风险。"),
-    ]
-    (pair,) = compare(skills, least=0.0).pairs
-    terms._cutter.cache_clear()  # noqa: SLF001
-    assert set(pair.shared) == {"pdfs", "合同", "审阅"}
-    assert set(pair.apart[0]) == {"merges", "scans", "修改"}
-    assert {"splits", "风险"} <= set(pair.apart[1]) | {word[-2:] for word in pair.apart[1]}
-    assert not {"pd", "fs", "同审", "阅与"} & {*pair.shared, *pair.apart[0], *pair.apart[1]}
-
-
-PATTERN = (
-    "Automates service{at} operations through a toolkit: search tools for current schemas before "
-    "calling workflows, manage connections, accounts, triggers, records and reports"
-)
-
-
-def test_what_is_made_from_one_pattern_is_not_compared_two_by_two(monkeypatch):
-    asked = 0
-    plain = overlap._score  # noqa: SLF001 - counts the comparisons
-
-    def counted(*rows):
-        nonlocal asked
-        asked += 1
-        return plain(*rows)
-
-    monkeypatch.setattr(overlap, "_score", counted)
-    skills = [_skill(f"s{at}", PATTERN.format(at=at), at) for at in range(400)]
-    skills.append(_skill("short", "Automates operations through workflows."))
-    assert compare(skills).pairs == []
-    assert asked < 10 * len(skills)
-
-
-def test_copies_but_for_two_words_are_compared_with_the_first_alone(monkeypatch):
-    asked = 0
-    plain = overlap._score  # noqa: SLF001 - counts the comparisons
-
-    def counted(*rows):
-        nonlocal asked
-        asked += 1
-        return plain(*rows)
-
-    monkeypatch.setattr(overlap, "_score", counted)
-    lacking = list(combinations(WORDS, 2))[:400]
-    skills = [
-        _skill(f"s{at}", " ".join(word for word in WORDS if word not in two), at)
-        for at, two in enumerate(lacking)
-    ]
-    (group,) = compare(skills).groups
-    assert len(group.skills) == 400
-    assert asked < 4 * len(skills)
-
-
-def test_a_library_of_none_and_skills_of_no_words():
-    assert compare([]).pairs == []
-    silent = [_skill("和", "的", 1), _skill("和", "的", 2), _skill("bread", "Bakes loaves.")]
-    found = compare(silent, least=0.0)
-    assert (found.groups, found.pairs, found.worst) == ([], [], 0.0)
-
-
-def test_progress_is_told_and_ends():
-    told: list[tuple[int, int]] = []
-    compare(_random(600, 1), progress=lambda *step: told.append(step))
-    assert told == sorted(told)
-    assert told[-1] == (1_800, 1_800)

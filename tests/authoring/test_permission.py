@@ -37,12 +37,6 @@ def run(tmp_path):
     return call
 
 
-def test_who_is_trusted_is_run(run):
-    assert run("trust", "--yes")[0] == 0
-    status, said = run("test", "stranger")
-    assert (status, "IT RAN" in said) == (0, True), said
-
-
 @pytest.mark.parametrize("trusted", [False, True])
 def test_a_projects_own_filter_does_not_replace_trust(run, tmp_path, trusted):
     if trusted:

@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from wrong import NAME, TOOL, write_good
+from wrong import TOOL, write_good
 
 from needs import go_cache, needs
 from satchel import Satchel
 from satchel.authoring.bench import bench_of
-from satchel.authoring.cases import cases_of
 from satchel.authoring.check import check_folder
 from satchel.authoring.examples import run_cases
 from satchel.authoring.proving import is_listed, prover
 from satchel.authoring.scaffold import KINDS
-from satchel.authoring.trial import find_tool, read_arguments, try_tool
-from satchel.errors import InvalidInput, NotFound, Refused
+from satchel.errors import Refused
 
 if TYPE_CHECKING:
     from wrong import Skill
@@ -108,43 +106,11 @@ def test_an_error_of_a_running_program_has_a_form_too(satchel, message, said):
 
 
 @pytest.mark.req("E9")
-def test_a_folder_outside_the_project_is_proven_too(satchel, tmp_path):
-    skill = write_good(tmp_path / "elsewhere", "python")
-    (report,) = check_folder(str(skill.folder), prove=prover(satchel))
-    assert report.failing == set()
-    ticked = {one.rule for one in report.verdicts if one.state == "pass"}
-    assert {"answers", "refuses"} <= ticked
-
-
-@pytest.mark.req("E9")
-def test_dependencies_that_cannot_be_had_are_an_answer(satchel):
-    skill = _new(satchel, "python")
-    skill.write("requirements.txt", "-e .\n")
-    report = _report(satchel, skill)
-    assert report.failing == {"packages"}
-    assert any(one.reason == "the program cannot be built" for one in report.verdicts)
-
-
-@pytest.mark.req("E9")
 def test_a_go_program_that_does_not_build(satchel):
     needs("go")
     skill = _new(satchel, "go")
     skill.edit("func main() {", "func main() {\n\tvar unused int", "main.go")
     assert _report(satchel, skill).failing == {"go-builds"}
-
-
-@pytest.mark.req("E9")
-def test_a_skill_that_is_not_offered_is_not_listed(satchel, tmp_path):
-    skill = _new(satchel, "python")
-    assert is_listed(satchel, str(skill.folder)) == ("pass", "")
-    outside = write_good(tmp_path / "elsewhere", "python")
-    assert is_listed(satchel, str(outside.folder))[0] == "skip"
-    distrusting = Satchel.for_project(satchel.settings.project, builtin=False)
-    assert is_listed(distrusting, str(skill.folder)) == ("skip", "the skill is not trusted here")
-    # Two folders of one name: the first one has the tool.
-    write_good(Path(satchel.settings.project) / ".agents/skills", "python")
-    satchel.refresh()
-    assert is_listed(satchel, str(skill.folder)) == ("fail", "shadowed")
 
 
 def test_nothing_is_run_unless_it_is_asked_for(satchel, tmp_path):
@@ -197,18 +163,6 @@ def test_every_wrong_call_is_tried_before_the_program_and_in_it(satchel):
     assert {"`path` leads outside", "`path` is not there", "an unknown parameter"} <= titles
 
 
-def test_an_example_without_its_file_is_not_run(satchel):
-    skill = _new(satchel, "python")
-    skill.edit('        text: "to be or not to be"', "        path: data/sales.txt")
-    outcomes = list(run_cases(bench_of(satchel, str(skill.folder))))
-    assert [one.said for one in outcomes if one.state == "not-run"] == ["needs data/sales.txt"]
-    os.makedirs(os.path.join(satchel.settings.project, "data"))
-    with open(os.path.join(satchel.settings.project, "data/sales.txt"), "w") as file:
-        file.write("one two\n")
-    outcomes = list(run_cases(bench_of(satchel, str(skill.folder))))
-    assert {one.state for one in outcomes} == {"pass"}
-
-
 WRITER = """
 import json, os, sys
 def run(a):
@@ -246,60 +200,4 @@ def test_a_tool_that_writes_is_tested_on_a_copy(satchel):
     assert {one.case.title for one in outcomes} >= {"without `path`", "`path` leads outside"}
 
 
-def test_cases_name_what_each_type_must_refuse(satchel):
-    skill = _new(satchel, "python")
-    text = skill.read("skill.yaml").replace(
-        "# Of the workspace",
-        "  - name: count\n    type: integer\n    required: true\n    description: x\n"
-        "  - name: deep\n    type: boolean\n    description: y\n# Of the workspace",
-    )
-    skill.write("skill.yaml", text)
-    from satchel.skill.manifest_read import load_manifest
-
-    manifest = load_manifest(str(skill.folder)).manifest
-    assert manifest is not None
-    found = {(case.title, case.kind): case for case in cases_of(manifest, manifest.tools[0])}
-    assert found["`count` of a wrong type", "program"].must_fail
-    assert not found["`deep` of a wrong type", "program"].must_fail
-    assert "count" not in found["without `count`", "refused"].arguments
-
-
 # --- one call -----------------------------------------------------------------------------
-
-
-def test_a_trial_shows_what_the_program_got_and_said(satchel):
-    _new(satchel, "python")
-    for name in (TOOL, NAME, f"{NAME}.count", f"{NAME}.{TOOL}"):
-        assert find_tool(satchel, name) == TOOL
-    trial = try_tool(satchel, TOOL, {"text": "to be"})
-    assert trial.request == '{"arguments": {"text": "to be", "path": ""}}'
-    assert trial.response.startswith('{"output": "lines: 1')
-    assert trial.reply.data["tier"] in {"bwrap", "landlock"}
-    refused = try_tool(satchel, TOOL, {"text": 5})
-    assert (refused.request, refused.response) == ("", "")
-    assert refused.reply.error.code == "INVALID_PARAM"
-    wrong = try_tool(satchel, TOOL, {})
-    assert '"error": "Nothing to count' in wrong.response
-    with pytest.raises(NotFound, match="There is no tool"):
-        find_tool(satchel, "word_count_cuont")
-    with pytest.raises(InvalidInput, match="has the tools"):
-        find_tool(satchel, f"{NAME}.read")
-
-
-def test_arguments_of_a_command_line_have_their_types(satchel):
-    skill = _new(satchel, "python")
-    text = skill.read("skill.yaml").replace(
-        "# Of the workspace",
-        "  - name: top\n    type: integer\n    description: x\n  - name: share\n    type: number\n"
-        "    description: x\n  - name: deep\n    type: boolean\n    description: y\n"
-        "# Of the workspace",
-    )
-    skill.write("skill.yaml", text)
-    read = lambda *pairs, table="": read_arguments(satchel, TOOL, pairs, table)  # noqa: E731
-    assert read("text=a=b", "top=3", "share=0.5", "deep=yes") == {
-        "text": "a=b", "top": 3, "share": 0.5, "deep": True,
-    }  # fmt: skip
-    assert read("top=many", table='{"text": "x"}') == {"text": "x", "top": "many"}
-    for pairs, table in ((("text",), ""), ((), "[1]"), ((), "{")):
-        with pytest.raises(InvalidInput):
-            read(*pairs, table=table)

@@ -12,9 +12,8 @@ import pytest
 from wrong import write_good
 
 from needs import go_cache, needs
-from satchel.authoring import scaffold
 from satchel.authoring.error_words import slip_in
-from satchel.authoring.scaffold import KINDS, make, translations, write_into
+from satchel.authoring.scaffold import KINDS, make, write_into
 from satchel.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -107,42 +106,6 @@ def test_a_program_runs_under_the_bare_protocol(kind, language, tmp_path):
     assert ask(json.dumps({"arguments": {"path": "link.txt"}}))["output"] == ""
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_sentence_is_translated(kind, tmp_path):
-    files = {
-        path: data.decode()
-        for path, data in make("word-count", kind, "zh").files.items()
-        if path != "skill"
-    }
-    english = {
-        path: data.decode()
-        for path, data in make("word-count", kind).files.items()
-        if path != "skill"
-    }
-    assert set(files) == set(english)
-    table = translations()
-    left = [
-        sentence
-        for sentence in table
-        for text in files.values()
-        if sentence in text and len(sentence) > 24
-    ]
-    assert left == []
-    assert "example" not in "".join(files).lower()
-    assert not any("example-skill" in text or "example_skill" in text for text in files.values())
-
-
-def test_every_translation_is_used():
-    texts = [
-        text
-        for folder in ("tool", "skill", *KINDS[1:])
-        for text in scaffold._templates(folder).values()  # noqa: SLF001
-    ]
-    assert [
-        sentence for sentence in translations() if not any(sentence in text for text in texts)
-    ] == []
-
-
 def test_names_become_ids_and_tools():
     made = make("Word Count!", "python")
     assert (made.id, made.tool) == ("word-count", "word_count_count")
@@ -159,10 +122,3 @@ def test_nothing_is_overwritten(tmp_path):
     with pytest.raises(InvalidInput, match="exists already"):
         write_into(made, str(tmp_path))
     assert os.listdir(tmp_path) == ["word-count"]
-
-
-def test_without_a_compiler_the_source_and_the_command_are_there(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    made = make("word-count", "binary")
-    assert sorted(made.files) == ["main.c", "skill.yaml"]
-    assert made.missing == "cc -O2 -o skill main.c"

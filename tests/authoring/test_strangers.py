@@ -38,11 +38,6 @@ def _timed(folder) -> float:
         ("python", "main.py", "x = " + "1 + " * 20_000 + "1\n"),
         ("python", "main.py", 'x = {"error": ' + '"a" + ' * 300 + '"b"}\n'),
         ("python", "main.py", "\0" * 1000),
-        ("typescript", "main.ts", "(/[" * 80_000),
-        ("typescript", "main.ts", "`${" * 80_000),
-        ("typescript", "main.ts", "/*" * 100_000),
-        ("go", "main.go", '"' * 200_001),
-        ("go", "main.go", "error: " * 10_000),
         ("skill", "SKILL.md", "---\nname: a\ndescription: b\n---\n" + "\n" * 900_000),
         ("skill", "SKILL.md", "---\nname: a\ndescription: b\n---\n" + "```\n" * 300_000),
         ("skill", "SKILL.md", "---\nname: a\ndescription: " + "1" * 60_000 + "\n---\n"),
@@ -51,18 +46,6 @@ def _timed(folder) -> float:
 def test_no_file_makes_the_check_wait(kind, file, text, tmp_path):
     skill = write_good(tmp_path, kind)
     skill.write(file, text)
-    assert _timed(skill.folder) < 5
-
-
-@pytest.mark.parametrize(
-    "value", ["1" * 60_000, "基于" + "a" * 60_000, " " * 60_000 + "x", "如 " * 20_000]
-)
-def test_no_description_makes_the_check_wait(value, tmp_path):
-    skill = write_good(tmp_path, "python")
-    text = skill.read("skill.yaml")
-    start = text.index("description: ")
-    end = text.index("\n", start)
-    skill.write("skill.yaml", text[:start] + f'description: "{value}"' + text[end:])
     assert _timed(skill.folder) < 5
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NAME = "word-count"
 TOOL = "word_count_count"
-MD, TS = "SKILL.md", "main.ts"
+MD = "SKILL.md"
 
 
 class Skill:
@@ -175,14 +175,6 @@ def writes_without_looking(skill: Skill) -> None:
 @wrong("python", "script-ends")
 def windows_line_ends_after_a_shebang(skill: Skill) -> None:
     skill.write("tools/run.sh", "#!/bin/sh\r\necho\r\n")
-
-
-@wrong("typescript", "no-uncaught")
-def node_catches_nothing(skill: Skill) -> None:
-    text = skill.read(TS)
-    start, end = text.index("  try {\n"), text.index("const rl = ")
-    body = '  return { output: run(JSON.parse(line).arguments ?? {}), error: "" };\n}\n\n'
-    skill.write(TS, text[:start] + body + text[end:])
 
 
 @wrong("go", "go-module")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from chaos.crowd import gather
+from sizes import sized
 
 pytestmark = pytest.mark.timeout(300)
 
 
-def test_eight_writers_and_two_readers(tmp_path):
-    outcome = gather(str(tmp_path), writers=8, operations=25, readers=2, limit=240)
+def test_writers_and_readers_at_once(tmp_path):
+    writers, operations = sized((3, 10), (8, 25))
+    outcome = gather(str(tmp_path), writers=writers, operations=operations, readers=2, limit=240)
     assert outcome.harm == []
-    assert outcome.operations + outcome.conflicts == 8 * 25
-    assert outcome.operations > 80
-    assert outcome.reads > 300
+    assert outcome.operations + outcome.conflicts == writers * operations
+    assert outcome.operations > writers * operations / 3
+    assert outcome.reads > sized(20, 300)

@@ -1,4 +1,4 @@
-"""`satchel test --triggers`: who is chosen, who took a prompt, what would help, and exit codes."""
+"""`satchel test --triggers`: who is chosen, who took a prompt, and exit codes."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_instead_of_nobody_is_a_slip_of_the_file(desk):
     )
 
 
-def test_a_false_hit_says_what_caught_it_and_what_to_narrow(desk):
+def test_a_false_hit_says_what_caught_it(desk):
     _prompts(
         desk,
         "pdf-forms",
@@ -141,13 +141,6 @@ def test_a_false_hit_says_what_caught_it_and_what_to_narrow(desk):
     )
     done = desk.run("test", "--triggers", "pdf-forms", COLUMNS="")
     assert "→ caught by its name (`pdf`) and its description (`" in done.out
-    assert "→ its name says `pdf`: a description alone cannot keep it away" in done.out
-    _prompts(desk, "translation", "should: [German]\nshould_not: [Speak German]\n")
-    done = desk.run("test", "--triggers", "translation", COLUMNS="")
-    assert "→ narrow the description where it says `german`" in done.out
-    _prompts(desk, "pdf-forms", "should_not: [use the pdf-forms skill]\n")
-    done = desk.run("test", "--triggers", "pdf-forms", COLUMNS="")
-    assert "→ a skill that is called by its name is always chosen" in done.out
 
 
 @pytest.mark.parametrize("columns", [60, 80])
@@ -201,9 +194,6 @@ def test_json_has_everything(desk):
     assert rows["Inspect Haskell"]["line"] == 4
     assert rows["Fill in PDF forms"]["instead_chosen"] is False
     assert rows["Fill in PDF forms"]["rivals"][0]["name"] == "pdf-forms"
-    first = record["advice"][0]
-    assert (first["passed_before"], first["of"]) == (2, 5)
-    assert 2 < first["passed"] < 5
     assert [row["ok"] for row in record["prompts"]] == [True, False, False, False, True]
 
 
@@ -248,16 +238,6 @@ def test_an_author_needs_no_trust(desk, tmp_path):
         assert "✓ should      #1   Carve marble statues" in done.out
     # Testing is no trust.
     assert desk.run("load", "sculpture").status != 0
-
-
-def test_advice_holds_when_it_is_taken(desk):
-    _prompts(desk, "code-review", MISSED)
-    record = json.loads(desk.run("test", "--triggers", "code-review", "--json").out)["results"][0]
-    words = " ".join(one["add"] for one in record["advice"])
-    path = desk.project / ".agents/skills/code-review/SKILL.md"
-    path.write_text(path.read_text().replace("and style.", f"and style. {words}."))
-    done = desk.run("test", "--triggers", "code-review")
-    assert done.status == 0, done.out
 
 
 def test_trying_leaves_no_mark(desk):

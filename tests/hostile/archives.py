@@ -253,7 +253,6 @@ def _descriptor(data: bytes, *, crc: int | None = None) -> bytes:
 
 
 _D = {"flags": 8, "local": {"crc": 0, "packed": 0, "size": 0}}
-_ZEROS = bytes(100)
 _UNICODE = b"\x75\x70" + pack("<HBI", 5 + 6, 1, zlib.crc32(b"s/a.md")) + b"s/b.md"
 _PLAIN = Zip().add("s/a.md", b"hello" * 100, method=8)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-import subprocess
 import zlib
 from typing import TYPE_CHECKING
 
@@ -275,8 +274,3 @@ FOLDERS = [
         ("a terabyte of nothing", "too-large", _holes),
     )
 ]
-
-
-def run_git(folder: str, *words: str) -> bytes:
-    """Run git for a test's own repository."""
-    return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True).stdout

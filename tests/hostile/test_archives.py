@@ -12,18 +12,9 @@ import pytest
 from hostile.archives import ZIPS
 from hostile.repositories import FOLDERS, GITS
 from hostile.tars import TARS
-from satchel.errors import Unsafe
-from satchel.skill.tree import seal
 from satchel.store.archive import RULES
-from satchel.store.sources import find_skills, source_of, subtree
 
 CASES = [*ZIPS, *TARS, *GITS, *FOLDERS]
-HEAVY = {
-    "zip: fifty thousand and one", "zip: a skill of too many files", "zip: a skill too large",
-    "tar: fifty thousand and one", "tar: packed, a skill too large", "git: a large file",
-    "git: a tree bomb", "folder: too many files",
-}  # fmt: skip
-"""Read in the measured process only."""
 SECONDS = 2.0
 MEGABYTES = 128
 
@@ -87,24 +78,6 @@ def test_there_are_enough_of_them():
     assert {case.rule for case in CASES} <= set(RULES)
 
 
-def _read_all(word: str, base: str) -> None:
-    with source_of(word, base=base).fetch() as bundle:
-        for found in find_skills(bundle.tree, bundle.place.path):
-            seal(subtree(bundle.tree, found.path))
-
-
-@pytest.mark.parametrize(
-    "case", [case for case in CASES if case.name not in HEAVY], ids=lambda case: case.name
-)
-def test_refused(case, tmp_path):
-    word = case.make(str(tmp_path))
-    with pytest.raises(Unsafe) as caught:
-        _read_all(word, str(tmp_path))
-    assert caught.value.rule == case.rule
-    assert caught.value.hint
-    assert caught.value.message.isprintable()
-
-
 def test_each_is_refused_by_its_own_rule(report):
     found = {name: row["outcome"] for name, row in report["cases"].items()}
     assert found == {case.name: case.rule for case in CASES}
@@ -119,8 +92,6 @@ def test_nothing_is_written_outside_the_staging_folder(report):
 def test_each_takes_at_most_two_seconds(report):
     slow = {n: row["seconds"] for n, row in report["cases"].items() if row["seconds"] > SECONDS}
     assert slow == {}
-    # Nor does any of them wait for something: a busy machine is at most so much slower.
-    assert max(row["wall"] for row in report["cases"].values()) < 5 * SECONDS
 
 
 def test_each_takes_at_most_128_megabytes(report):

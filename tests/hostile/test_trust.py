@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
 from satchel import Satchel
-from satchel.errors import InvalidInput, Refused
+from satchel.errors import InvalidInput
 from satchel.library.lockfile import Locked, Place, lock_path, render_lock
 from satchel.skill.tree import FolderTree, seal
 from satchel.testing import make_skill
@@ -79,13 +77,6 @@ def test_init_trusts_nothing_that_was_there(project):
     assert offered(project) == ["mine"]
 
 
-def test_trusting_the_root_skill_trusts_only_that(project):
-    (project / "SKILL.md").write_text("---\nname: rooted\ndescription: At the top.\n---\n")
-    make_skill(project / "skills", "other")
-    Satchel.for_project(project).trust("rooted")
-    assert offered(project) == ["rooted"]
-
-
 def test_trust_reaches_a_linked_skill_and_stays_with_its_target(project):
     make_skill(project / "lib", "linked")
     make_skill(project / "lib", "other")
@@ -97,24 +88,6 @@ def test_trust_reaches_a_linked_skill_and_stays_with_its_target(project):
     os.unlink(project / "skills/linked")
     os.symlink("../lib/other", project / "skills/linked")
     assert "linked" not in offered(project)
-
-
-def test_a_link_that_goes_to_and_fro_keeps_no_trust(project):
-    make_skill(project / "lib", "good")
-    make_skill(project / "lib", "evil")
-    (project / "skills").mkdir()
-    link = project / "skills/one"
-    satchel = Satchel.for_project(project)
-    seen = []
-    for target in ("evil", "good", "evil", "good", "evil"):
-        if os.path.lexists(link):
-            os.unlink(link)
-        os.symlink(f"../lib/{target}", link)
-        satchel.refresh()
-        if target == "good":
-            satchel.trust("good")
-        seen.append([skill.name for skill in satchel.list_skills()])
-    assert seen == [[], ["good"], [], ["good"], []]
 
 
 def test_a_trusted_folder_replaced_by_a_link_out(project, tmp_path):
@@ -135,77 +108,6 @@ def test_a_trusted_folder_replaced_by_a_link_out(project, tmp_path):
         assert reply.status == "error"
         assert tools.call("Skill", {"name": "a"}).status == "error"
         tools = Satchel.for_project(project).tools()
-
-
-def test_trust_counts_while_watching(project):
-    make_skill(project / "skills", "a")
-    satchel = Satchel.for_project(project)
-    watcher = satchel.library.watch()
-    try:
-        satchel.refresh()
-        satchel.trust()
-        assert [skill.name for skill in satchel.list_skills()] == ["a"]
-        satchel.untrust()
-        assert satchel.list_skills() == []
-    finally:
-        watcher.close()
-
-
-@pytest.mark.timeout(60)
-def test_approvals_of_many_processes_are_all_kept(project, tmp_path):
-    code = (
-        "import sys; from satchel import Satchel\n"
-        "Satchel.for_project(sys.argv[1]).trust(sys.argv[2])"
-    )
-    for number in range(8):
-        make_skill(project / "skills", f"s{number}")
-    running = [
-        subprocess.Popen([sys.executable, "-c", code, str(project), f"s{number}"])
-        for number in range(8)
-    ]
-    assert [one.wait() for one in running] == [0] * 8
-    assert len(offered(project)) == 8
-
-
-def test_where_nothing_can_be_kept_trust_says_so(project, tmp_path, monkeypatch):
-    make_skill(project / "skills", "a")
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "file"))
-    with pytest.raises(Refused):
-        Satchel.for_project(project).trust("a")
-
-
-def test_folder_names_that_are_not_utf8_can_be_trusted(project):
-    folder = os.fsencode(str(project)) + b"/skills/bad\xff"
-    os.makedirs(folder)
-    with open(folder + b"/SKILL.md", "wb") as file:
-        file.write(b"---\nname: bytes\ndescription: x\n---\nBody\n")
-    satchel = Satchel.for_project(project)
-    satchel.trust("bytes")
-    assert offered(project) == ["bytes"]
-    assert satchel.tools().call("Skill", {"name": "bytes"}).status == "success"
-
-
-@pytest.mark.timeout(30)
-def test_a_refresh_after_everything_was_touched_is_one_walk(tmp_path):
-    import time
-
-    from satchel import Library
-
-    for number in range(3_000):
-        make_skill(tmp_path, f"s{number}")
-    library = Library([str(tmp_path)])
-    library.snapshot()
-    for number in range(3_000):
-        (tmp_path / f"s{number}" / "note.txt").write_text("x")
-    began = time.process_time()
-    library.refresh()
-    assert time.process_time() - began < 2.0
-    for number in range(0, 3_000, 50):
-        os.unlink(tmp_path / f"s{number}" / "SKILL.md")
-    began = time.process_time()
-    assert len(library.refresh()) == 2_940
-    assert time.process_time() - began < 2.0
 
 
 # --- what a project may bring along to look approved or locked ------------------------------
@@ -255,18 +157,6 @@ def test_a_pipe_makes_nobody_wait(project, place):
     assert satchel.tools().call("Skill", {"name": "a"}).status == "error"
 
 
-@pytest.mark.timeout(10)
-def test_a_huge_lock_does_not_slow_down_a_look(project):
-    import time
-
-    make_skill(project / ".agents/skills", "a")
-    with open(project / ".agents/satchel.lock", "wb") as file:
-        file.write(b'{"version": 1, "skills": {' + b'"a": [' * 500_000)
-    began = time.process_time()
-    assert len(Satchel.for_project(project).list_skills(hidden=True)) == 1
-    assert time.process_time() - began < 1.0
-
-
 def test_the_name_of_a_file_cannot_speak_to_the_model(project):
     make_skill(project / ".agents/skills", "a")
     _lock(project / ".agents/skills")
@@ -296,20 +186,3 @@ def test_what_nobody_approved_cannot_be_read_through_a_link_or_beside(project):
         reply = tools.call("ReadFile", {"path": path})
         assert reply.status == "error"
         assert "nobody approved" not in reply.text.replace("which nobody approved", "")
-
-
-def test_a_root_skill_binds_its_own_files_only(project):
-    (project / "SKILL.md").write_text("---\nname: top\ndescription: At the top.\n---\nBody\n")
-    (project / "references").mkdir()
-    (project / "references/a.md").write_text("A\n")
-    (project / "README.md").write_text("Read me\n")
-    satchel = Satchel.for_project(project)
-    satchel.trust("top")
-    tools = satchel.tools()
-    (project / "README.md").write_text("Changed\n")
-    assert tools.call("ReadFile", {"path": "README.md"}).status == "success"
-    assert tools.call("Skill", {"name": "top"}).status == "success"
-    (project / "references/a.md").write_text("B\n")
-    assert tools.call("ReadFile", {"path": "references/a.md"}).status == "error"
-    assert tools.call("ReadFile", {"path": "README.md"}).status == "success"
-    assert tools.call("Skill", {"name": "top"}).status == "error"

@@ -11,16 +11,13 @@ import subprocess
 import pytest
 
 from satchel import Satchel
-from satchel.errors import AccessDenied, Refused, SatchelError
+from satchel.errors import AccessDenied, Refused
 from satchel.library.lockfile import Locked, Place, pending, read_lock, render_lock
 from satchel.library.marks import key_path, own_key, read_key, seal_of
-from satchel.settings import load_settings
 from satchel.skill.tree import FolderTree, seal
-from satchel.store.agents import agent_named
 from satchel.store.area import prepare_scope
 from satchel.store.history import history
 from satchel.store.journal import Change, Record, render, standing
-from satchel.store.links import Links
 from satchel.store.recovery import recover
 from satchel.testing import make_skill
 
@@ -74,11 +71,6 @@ class Victim:
         )  # fmt: skip
         return render(record, scope)
 
-    def aside(self) -> list[str]:
-        return sorted(
-            name for name in os.listdir(self.work.parent) if name.startswith(".satchel.foreign-")
-        )
-
 
 @pytest.fixture
 def victim(tmp_path, monkeypatch):
@@ -89,79 +81,52 @@ def victim(tmp_path, monkeypatch):
 # --- a whole work area that came with a project --------------------------------------------
 
 
-def test_a_journal_of_a_clone_is_never_finished(victim):
+def test_a_work_area_of_another_owner_is_neither_believed_nor_changed(victim):
     make_skill(victim.skills, "foo", "Mine. Use for mine.", body="Mine.\n")
     before = standing(str(victim.skills / "foo"))
     data = victim.hostile_journal()
     (victim.work / "journal.json").write_bytes(data)
     assert pending(victim.scope.root, victim.scope.marks) == {}
     assert history(victim.scope) == []
-    receipt = victim.add("other")
+    assert recover(victim.scope) == []
+    for deed in (lambda: victim.add("other"), lambda: victim.remove("foo"), victim.store.undo):
+        with pytest.raises(AccessDenied, match="was not made here"):
+            deed()
     assert standing(str(victim.skills / "foo")) == before
-    assert "foo" not in read_lock(victim.scope.lock)
-    (aside,) = victim.aside()
-    (said,) = receipt.repaired
-    assert "was not made here" in said
-    assert aside in said
-    # It is kept as it was, and nothing more is said about it.
-    assert (victim.work.parent / aside / "journal.json").read_bytes() == data
-    assert victim.remove("other").repaired == ()
-    assert victim.aside() == [aside]
+    assert read_lock(victim.scope.lock) == {}
+    assert (victim.work / "journal.json").read_bytes() == data
+    shutil.rmtree(victim.work)
+    assert victim.add("other").repaired == ()
 
 
-def test_recover_and_undo_do_not_believe_it_either(victim):
-    make_skill(victim.skills, "foo", "Mine. Use for mine.")
-    before = standing(str(victim.skills / "foo"))
-    (victim.project / ".agents/.satchel").mkdir()
-    (victim.work / "journal.json").write_bytes(victim.hostile_journal())
-    (repair,) = recover(victim.scope)
-    assert "was not made here" in repair.text
-    assert standing(str(victim.skills / "foo")) == before
-    with pytest.raises(SatchelError, match="nothing to undo"):
-        victim.store.undo()
-
-
-def test_the_mark_of_another_place_is_not_ours(victim):
+def test_the_mark_of_another_place_or_user_is_not_ours(victim, monkeypatch):
     victim.add("foo")
     shutil.copytree(victim.project, victim.base / "copy")
     copy = Satchel.for_project(victim.base / "copy", builtin=False).store()
     assert copy.history() == []
-    with copy.plan_add("bar", "Helps. Use for help.") as plan:
-        (said,) = copy.carry_out(plan).repaired
-    assert "all that it could undo" in said
+    with pytest.raises(AccessDenied, match="was not made here"):
+        copy.plan_add("bar", "Helps. Use for help.")
+    monkeypatch.setenv("SATCHEL_HOME", str(victim.base / "another"))
+    with pytest.raises(AccessDenied, match="was not made here"):
+        victim.add("yours")
     # The first one goes on as before.
+    monkeypatch.setenv("SATCHEL_HOME", str(victim.base / "home"))
     assert len(victim.store.history()) == 1
     victim.store.undo()
     assert not (victim.skills / "foo").exists()
 
 
-def test_two_users_of_one_project_do_not_set_each_other_aside_for_ever(victim, monkeypatch):
-    victim.add("mine")
-    monkeypatch.setenv("SATCHEL_HOME", str(victim.base / "another"))
-    assert len(victim.add("yours").repaired) == 1
-    for home, name in (("home", "a"), ("another", "b"), ("home", "c"), ("another", "d")):
-        monkeypatch.setenv("SATCHEL_HOME", str(victim.base / home))
-        assert victim.add(name).repaired == ()
-    assert len(victim.aside()) == 1
-    # Each undoes what is the own, in spite of newer changes of the other.
-    monkeypatch.setenv("SATCHEL_HOME", str(victim.base / "home"))
-    states = {entry.number: entry.state for entry in victim.store.history()}
-    assert sorted(states.values()) == ["damaged", "damaged", "damaged", "done", "done"]
-    victim.store.undo()
-    assert not (victim.skills / "c").exists()
-    assert (victim.skills / "d").exists()
-
-
-@pytest.mark.parametrize("name", ["owner", "lock", "journal.json", "stage", "history", "replaced"])
-def test_links_in_a_foreign_area_are_not_touched(victim, name):
+def test_links_in_a_work_area_of_another_owner_are_not_touched(victim):
     outside = victim.base / "outside"
     outside.write_text("precious")
-    victim.work.mkdir(parents=True)
-    (victim.work / name).symlink_to(outside)
-    (victim.work / "base").mkdir()
-    victim.add("foo")
-    assert outside.read_text() == "precious"
-    assert len(victim.aside()) == 1
+    for name in ("owner", "lock", "journal.json", "stage", "history"):
+        victim.work.mkdir(parents=True)
+        (victim.work / name).symlink_to(outside)
+        (victim.work / "base").mkdir()
+        with pytest.raises(AccessDenied):
+            victim.add("foo")
+        assert outside.read_text() == "precious", name
+        shutil.rmtree(victim.work)
 
 
 # --- files that a pull put into our own ----------------------------------------------------
@@ -252,8 +217,8 @@ def test_what_somebody_put_into_the_history_does_not_come_back(victim):
 # --- odd things in our own area ------------------------------------------------------------
 
 
-FILES = ("lock", "journal.json", "links.json", ".gitignore", "entry.new")
-FOLDERS = ("stage", "history", "base", "trash", "replaced")
+FILES = ("lock", "journal.json", ".gitignore", "entry.new")
+FOLDERS = ("stage", "history", "base", "trash")
 
 
 @pytest.mark.parametrize("name", FILES + FOLDERS)
@@ -310,18 +275,6 @@ def test_an_entry_that_leads_to_a_device_is_damaged_and_nothing_else(victim, tar
     victim.store.undo()
 
 
-@pytest.mark.parametrize("name", [".idea", ".vscode", ".DS_Store", "notes", ".journal.json.x"])
-def test_what_is_not_ours_is_left_alone(victim, name):
-    victim.add("foo")
-    (victim.work / name).mkdir()
-    (victim.work / "base" / name).mkdir()
-    assert victim.add("bar").repaired == ()
-    assert victim.remove("bar").repaired == ()
-    assert recover(victim.scope) == []
-    assert (victim.work / name).is_dir()
-    assert (victim.work / "base" / name).is_dir()
-
-
 def test_the_owner_of_a_stage_may_be_a_link(victim):
     victim.add("foo")
     outside = victim.base / "outside"
@@ -332,42 +285,6 @@ def test_the_owner_of_a_stage_may_be_a_link(victim):
     victim.add("bar")
     assert outside.read_text() == "precious"
     assert not (victim.work / "trash/x").is_symlink()
-
-
-def test_what_a_link_replaces_stays_in_the_project(victim):
-    make_skill(victim.skills, "foo", "Mine. Use for mine.")
-    satchel = victim.satchel
-    satchel.library.trust.approve(str(victim.project), "project")
-    (skill,) = victim.satchel.library.refresh().find("foo")
-    own = victim.project / ".claude/skills/foo"
-    own.mkdir(parents=True)
-    (own / "SKILL.md").write_text("precious")
-    outside = victim.base / "outside"
-    outside.mkdir()
-    links = Links(load_settings(str(victim.project)))
-    prepare_scope(links.scope)
-    (victim.work / "replaced").symlink_to(outside)
-    with pytest.raises(AccessDenied, match="is a link"):
-        links.link(skill, agent_named("claude-code"), replace=True)
-    assert os.listdir(outside) == []
-    assert (own / "SKILL.md").read_text() == "precious"
-    (victim.work / "replaced").unlink()
-    done = links.link(skill, agent_named("claude-code"), replace=True)
-    assert (victim.base / done.note / "SKILL.md").read_text() == "precious"
-    assert done.note.startswith(str(victim.work / "replaced"))
-
-
-def test_a_record_of_links_that_came_with_a_project_says_nothing(victim):
-    victim.add("foo")
-    links = Links(load_settings(str(victim.project)))
-    (victim.project / ".claude/skills/foo").mkdir(parents=True)
-    row = '{"agent": "claude-code", "skill": "foo", "how": "symlink"}'
-    text = f'{{"version": 1, "links": {{".claude/skills/foo": {row}}}}}'
-    (victim.work / "links.json").write_text(text)
-    assert links.records() == {}
-
-
-# --- the key --------------------------------------------------------------------------------
 
 
 def test_the_key_is_private_and_made_once(victim):
@@ -383,7 +300,7 @@ def test_the_key_is_private_and_made_once(victim):
                 assert first.hex().encode() not in stream.read()
 
 
-def test_a_damaged_key_is_an_error_and_sets_nothing_aside(victim):
+def test_a_damaged_key_is_an_error(victim):
     victim.add("foo")
     with open(victim.scope.marks, "w") as stream:
         stream.write("?")
@@ -391,7 +308,6 @@ def test_a_damaged_key_is_an_error_and_sets_nothing_aside(victim):
         victim.add("bar")
     with pytest.raises(Refused, match="damaged"):
         victim.store.history()
-    assert victim.aside() == []
 
 
 @pytest.mark.parametrize("state", ["", "read-only"])
@@ -414,7 +330,6 @@ def test_without_a_state_folder_nothing_is_believed_and_that_is_said(victim, sta
     make_skill(victim.skills, "foo", "Mine. Use for mine.")
     (victim.work / "journal.json").write_bytes(victim.hostile_journal())
     assert history(scope) == []
-    repairs = [repair.text for repair in recover(scope)]
-    assert "cannot be undone later" in repairs[0]
-    assert "was not made here" in repairs[1]
-    assert len(victim.aside()) == 1
+    assert recover(scope) == []
+    with pytest.raises(AccessDenied, match="was not made here"):
+        prepare_scope(scope)

@@ -44,12 +44,6 @@ def test_a_second_start_is_equal_and_reads_nothing(root, tmp_path):
     assert warm.files_read == 0
 
 
-def test_an_empty_place_needs_no_index(tmp_path):
-    (tmp_path / "skills").mkdir()
-    Library([str(tmp_path / "skills")], index=Index(str(tmp_path / "cache"))).snapshot()
-    assert not (tmp_path / "cache").exists()
-
-
 def test_changes_between_processes_are_seen(root, tmp_path):
     _stable(root)
     Library([str(root)], index=Index(str(tmp_path / "cache"))).snapshot()
@@ -82,10 +76,3 @@ def test_a_damaged_index_is_said_and_rebuilt(root, tmp_path, damage):
 
 def same_skills(first, second) -> bool:
     return [skill.ref for skill in first.snapshot()] == [skill.ref for skill in second.snapshot()]
-
-
-def test_an_unwritable_cache_is_said(root, tmp_path):
-    (tmp_path / "cache").write_text("a file, not a folder")
-    library = Library([str(root)], index=Index(str(tmp_path / "cache")))
-    assert "index-unsaved" in {problem.code for problem in library.snapshot().problems}
-    assert len(library.snapshot()) == 41

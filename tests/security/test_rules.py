@@ -47,12 +47,6 @@ def test_a_rule_says_what_it_is(name):
         pattern.search("")  # compiled when first tried: here if nowhere else
 
 
-def test_words_that_decide_are_in_lower_case():
-    for rule in RULES.values():
-        for word in (*rule.needs, *rule.also):
-            assert word == word.lower(), rule.id
-
-
 def test_blocking_rules_are_the_few_that_are_certain():
     counts = dict.fromkeys(SEVERITIES, 0)
     for rule in RULES.values():

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import date
 
 import pytest
 
-from satchel.errors import InvalidInput, SettingsError
+from satchel.errors import SettingsError
 from satchel.security import Allowance, scan_tree
 from satchel.security.allow import gather, read_allowances
 from satchel.skill.tree import MemoryTree
@@ -29,16 +28,6 @@ def names(report) -> set[str]:
     return {finding.rule for finding in report.findings}
 
 
-def test_nothing_found_is_not_called_anything_better():
-    report = scan({"SKILL.md": HEAD + "# Hello\n"})
-    assert report.verdict == "no findings"
-    assert report.findings == ()
-
-
-def test_review_when_a_person_should_look():
-    assert scan({"SKILL.md": HEAD, "run.sh": REVIEW}).verdict == "review"
-
-
 def test_blocked_whatever_was_not_looked_at():
     report = scan({"SKILL.md": HEAD, "run.sh": BAD, "x.zip": _zip(0)})
     assert report.verdict == "blocked"
@@ -49,12 +38,6 @@ def test_incomplete_before_review_and_findings_are_shown():
     report = scan({"SKILL.md": HEAD, "run.sh": REVIEW, "x.zip": _zip(0)})
     assert report.verdict == "incomplete"
     assert {"fetch-and-run", "nested-archive"} <= names(report)
-
-
-def test_findings_name_the_file_and_the_line_worst_first():
-    report = scan({"SKILL.md": HEAD + "\n" + REVIEW, "run.sh": "#!/bin/sh\n\n" + BAD})
-    assert report.findings[0][:3] == ("fetch-from-nowhere", "run.sh", 3)
-    assert ("fetch-and-run", "SKILL.md", 6) in {finding[:3] for finding in report.findings}
 
 
 def test_the_inventory_lists_programs_hosts_and_secrets():
@@ -184,16 +167,6 @@ def test_an_acceptance_is_for_what_it_names(more, verdict):
     assert report.verdict == verdict
 
 
-def test_an_acceptance_can_name_one_content():
-    from hashlib import sha256
-
-    digest = f"sha256:{sha256(REVIEW.encode()).hexdigest()}"
-    assert (
-        scan({"run.sh": REVIEW}, allow=[accept(digest=digest)], today=TODAY).verdict
-        == "no findings"
-    )
-
-
 def test_an_allow_list_is_read(tmp_path):
     path = tmp_path / "satchel-scan.toml"
     path.write_text('[[allow]]\nrule = "fetch-and-run"\nreason = "ours"\nexpires = 2026-12-31\n')
@@ -246,39 +219,6 @@ def test_the_scanner_works_without_yara():
     assert "yara" in scan({"run.sh": BAD}).engines
 
 
-def test_every_thread_may_scan():
-    """A server scans in whichever thread is free."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    here = scan({"run.sh": BAD})
-    with ThreadPoolExecutor(3) as pool:
-        found = list(pool.map(lambda _: scan({"run.sh": BAD}), range(6)))
-    assert {report.verdict for report in found} == {here.verdict}
-    assert all(names(report) == names(here) for report in found)
-
-
-def test_a_process_ends_in_silence_while_threads_wait():
-    """Each scanner belongs to a thread, and complains when another lets go of it."""
-    import subprocess
-    import sys
-
-    code = f"""
-import threading
-from satchel.security import scan_tree
-from satchel.skill.tree import MemoryTree
-done, never = threading.Barrier(3), threading.Event()
-def work():
-    scan_tree(MemoryTree({{"run.sh": {BAD.encode()!r}}}))
-    done.wait(30)
-    never.wait()
-for _ in range(2):
-    threading.Thread(target=work, daemon=True).start()
-done.wait(30)
-"""
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stderr == ""
-
-
 def test_rules_of_ones_own_are_used(tmp_path):
     path = tmp_path / "own.yar"
     path.write_text(
@@ -288,30 +228,3 @@ def test_rules_of_ones_own_are_used(tmp_path):
     assert report.verdict == "blocked"
     [one] = report.findings
     assert (one.rule, one.line, one.about.what) == ("yara:house", 2, "Ours")
-
-
-def test_rules_that_are_none_are_refused(tmp_path):
-    path = tmp_path / "own.yar"
-    path.write_text("rule {")
-    with pytest.raises(InvalidInput, match="not made of YARA rules"):
-        scan({"a.md": "x"}, rules=[str(path)])
-    with pytest.raises(InvalidInput, match="cannot be read"):
-        scan({"a.md": "x"}, rules=[str(tmp_path / "none.yar")])
-
-
-def test_threads_that_come_at_once_wait_for_one_set_of_rules(tmp_path):
-    from concurrent.futures import ThreadPoolExecutor
-
-    from satchel.security import yara
-
-    rules = tmp_path / "own.yar"
-    rules.write_text("rule own_at_once { condition: false }\n")
-    gate = threading.Barrier(4)
-
-    def load(_: int) -> object:
-        gate.wait(5)
-        return yara.load((str(rules),))
-
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(load, range(4)))
-    assert all(one is found[0] for one in found)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from satchel.errors import Unsafe
-from satchel.store.archive.names import Names, check_path, fold, ignored_part
+from satchel.store.archive.names import Names, check_path, ignored_part
 from satchel.store.archive.rules import RULES, refuse, shown
 
 GOOD = [
@@ -100,12 +100,6 @@ def test_any_text_passes_or_is_refused(text):
         rule = exc.rule
     plain = "\\" not in text and not {"", ".", ".."} & set(text.split("/"))
     assert rule in RULES or (plain and (text.isprintable() or not text.isascii()))
-
-
-@given(st.text(max_size=30))
-def test_folding_keeps_the_parts_of_a_path(text):
-    assert fold(text).count("/") == text.count("/")
-    assert fold(fold(text)) == fold(text) or not text.isascii()
 
 
 def test_a_refusal_is_shown_on_one_line(monkeypatch):

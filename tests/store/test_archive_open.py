@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import stat
-import subprocess
 import tarfile
 import zipfile
 
@@ -13,12 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from satchel.errors import InvalidInput, NotFound, Unsafe
-from satchel.skill.tree import LIMITS, FolderTree, MemoryTree, read_whole, seal
+from satchel.errors import Unsafe
+from satchel.skill.tree import LIMITS, MemoryTree, seal
 from satchel.store.archive import BOUNDS, open_archive
 from satchel.store.export import write_archive
 from satchel.store.sources import subtree
-from store.trees import CONTENT, PROGRAMS, good_tree, write_folder
+from sizes import sized
+from store.trees import CONTENT, PROGRAMS, good_tree
 
 WANT = seal(good_tree())
 
@@ -78,32 +78,6 @@ def test_a_zip(tmp_path, method, folders):
     _check(tmp_path / "a.zip", "zip")
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_a_zip_with_sizes_behind_the_content(tmp_path, method):
-    pipe = Pipe()
-    _fill_zip(pipe, method)
-    (tmp_path / "a.zip").write_bytes(pipe.data)
-    assert b"PK\x07\x08" in pipe.data
-    _check(tmp_path / "a.zip", "zip")
-
-
-def test_a_zip_with_large_headers(tmp_path):
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as made:
-        for path, data in CONTENT.items():
-            info = zipfile.ZipInfo(path)
-            info.external_attr = (0o100755 if path in PROGRAMS else 0o100644) << 16
-            with made.open(info, "w", force_zip64=True) as stream:
-                stream.write(data)
-    _check(tmp_path / "a.zip", "zip")
-
-
-def test_a_zip_with_a_comment(tmp_path):
-    _fill_zip(tmp_path / "a.zip", zipfile.ZIP_DEFLATED)
-    with zipfile.ZipFile(tmp_path / "a.zip", "a") as made:
-        made.comment = b"packed with care"
-    _check(tmp_path / "a.zip", "zip")
-
-
 @pytest.mark.timeout(240)
 def test_a_zip_of_more_files_than_a_short_number_holds(tmp_path):
     tree = MemoryTree({f"{number}": b"" for number in range(65_536)})
@@ -132,40 +106,6 @@ def test_a_tar(tmp_path, form, packing, dotted):
     _check(path, f"tar.{packing}" if packing else "tar")
 
 
-def test_an_old_tar_with_short_names(tmp_path):
-    with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.USTAR_FORMAT) as made:
-        info = tarfile.TarInfo("d" * 90 + "/" + "e" * 90 + "/SKILL.md")
-        info.size = 3
-        made.addfile(info, io.BytesIO(b"abc"))
-    with open_archive(str(tmp_path / "a.tar")) as tree:
-        assert [file.path for file in tree.files] == [info.name]
-        assert read_whole(tree, info.name) == b"abc"
-
-
-@pytest.mark.parametrize("form", ["zip", "tar", "tar.gz"])
-def test_what_git_archive_writes(tmp_path, form):
-    folder = write_folder(tmp_path / "r")
-    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
-        subprocess.run(["git", *words], cwd=folder, check=True)
-    target = tmp_path / f"a.{form}"
-    subprocess.run(
-        ["git", "archive", "-o", str(target), "--prefix=good/", "HEAD"], cwd=folder, check=True
-    )
-    with open_archive(str(target)) as tree:
-        assert tree.kind == form
-        assert seal(subtree(tree, "good")) == WANT
-    assert seal(FolderTree(folder)) == WANT
-
-
-def test_several_gzips_after_each_other_are_one(tmp_path):
-    import gzip
-
-    _fill_tar(tmp_path / "a.tar", "w", tarfile.PAX_FORMAT)
-    data = (tmp_path / "a.tar").read_bytes()
-    (tmp_path / "b.tgz").write_bytes(gzip.compress(data[:5000]) + gzip.compress(data[5000:]))
-    _check(tmp_path / "b.tgz", "tar.gz")
-
-
 def test_what_desktops_leave_behind_is_left_out_and_named(tmp_path):
     left = ("__MACOSX/._SKILL.md", "s/.DS_Store", "s/.git/config", "s/.git/hooks/x", "s/Thumbs.db")
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as made:
@@ -184,21 +124,6 @@ def test_what_is_left_out_is_checked_all_the_same(tmp_path):
     assert caught.value.rule == "path-escapes"
 
 
-def test_the_first_bytes_decide_and_not_the_name(tmp_path):
-    _fill_zip(tmp_path / "a.tar.gz", zipfile.ZIP_DEFLATED)
-    _check(tmp_path / "a.tar.gz", "zip")
-
-
-def test_an_empty_archive_is_empty(tmp_path):
-    with zipfile.ZipFile(tmp_path / "a.zip", "w"):
-        pass
-    with tarfile.open(tmp_path / "a.tar", "w"):
-        pass
-    for name in ("a.zip", "a.tar"):
-        with open_archive(str(tmp_path / name)) as tree:
-            assert tree.files == ()
-
-
 def test_a_refusal_names_the_file_without_tricks(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as made:
         made.writestr("a\x1b[31m`red`", b"x")
@@ -206,14 +131,6 @@ def test_a_refusal_names_the_file_without_tricks(tmp_path):
         open_archive(str(tmp_path / "a.zip"))
     assert "a\\u001b[31m\\u0060red\\u0060" in caught.value.message
     assert caught.value.hint
-
-
-def test_what_is_no_file_is_said_so(tmp_path):
-    with pytest.raises(NotFound):
-        open_archive(str(tmp_path / "nothing.zip"))
-    os.mkfifo(tmp_path / "pipe.zip")
-    with pytest.raises(InvalidInput):
-        open_archive(str(tmp_path / "pipe.zip"))
 
 
 # --- properties ---------------------------------------------------------------------------
@@ -262,7 +179,7 @@ def bases(tmp_path_factory):
 
 
 @pytest.mark.timeout(240)
-@settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=sized(60, 250), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(x=st.data())
 def test_a_flipped_bit_is_a_refusal_or_nothing_at_all(tmp_path, bases, x):
     form = x.draw(st.sampled_from(sorted(bases)))

@@ -17,6 +17,7 @@ from satchel.library.lockfile import read_lock
 from satchel.store.history import history, undo
 from satchel.store.keeping import KEPT
 from satchel.store.transaction import commit, present
+from sizes import sized
 
 
 @pytest.fixture
@@ -31,32 +32,6 @@ def scope(project):
 
 def states(scope) -> list[tuple[int, str, str]]:
     return [(entry.number, entry.op, entry.state) for entry in history(scope)]
-
-
-def test_two_undos_are_two_steps_back_and_a_redo_is_one_forward(project, scope):
-    for version in (1, 2, 3):
-        works.transactions(project, "update", "alpha", version)
-    for version, redo in ((2, False), (1, False), (2, True), (1, False), (0, False), (1, True)):
-        undo(scope, redo=redo)
-        assert present(scope, "alpha") == works.digest_of("alpha", version)
-        lock = read_lock(scope.lock)
-        assert (lock["alpha"].tree if lock else "") == works.digest_of("alpha", version)
-
-
-def test_a_new_change_ends_what_could_be_done_again(project, scope):
-    for version in (1, 2):
-        works.transactions(project, "update", "alpha", version)
-    undo(scope)
-    works.transactions(project, "update", "alpha", 3)
-    with pytest.raises(NotFound, match="do again"):
-        undo(scope, redo=True)
-    undo(scope)
-    assert present(scope, "alpha") == works.digest_of("alpha", 1)
-
-
-def test_nothing_to_undo(scope):
-    with pytest.raises(NotFound, match="nothing to undo"):
-        undo(scope)
 
 
 def test_edits_made_since_are_kept_and_said(project, scope):
@@ -74,14 +49,6 @@ def test_edits_made_since_are_kept_and_said(project, scope):
     assert present(scope, "alpha") == mine
 
 
-def test_a_skill_that_was_deleted_by_hand_comes_back(project, scope):
-    works.transactions(project, "update", "alpha", 1)
-    works.transactions(project, "update", "alpha", 2)
-    shutil.rmtree(scope.target("alpha"))
-    assert undo(scope).notes == ("`alpha` had been removed since",)
-    assert present(scope, "alpha") == works.digest_of("alpha", 1)
-
-
 def test_other_skills_keep_their_lines_in_the_lock(project, scope):
     works.transactions(project, "update", "alpha", 1)
     works.transactions(project, "update", "beta", 1)
@@ -94,23 +61,6 @@ def test_other_skills_keep_their_lines_in_the_lock(project, scope):
     assert read_lock(scope.lock) == before
     undo(scope)
     assert list(read_lock(scope.lock)) == ["alpha"]
-
-
-def test_an_undo_by_hand_does_not_stop_the_next_one(project, scope):
-    for version in (1, 2, 3):
-        works.transactions(project, "update", "alpha", version)
-    # As `git checkout` would do it: the folder and the lockfile are as before the last change.
-    old = os.path.join(scope.part("history", "3", "old"), "alpha")
-    shutil.rmtree(scope.target("alpha"))
-    shutil.copytree(old, scope.target("alpha"))
-    lock = read_lock(scope.lock)
-    entry = works.entry_of("alpha", works.seal_of("alpha", 2))
-    with open(scope.lock, "wb") as stream:
-        stream.write(works.render_lock({**lock, "alpha": entry}))
-    undo(scope)
-    assert present(scope, "alpha") == works.digest_of("alpha", 2)
-    undo(scope)
-    assert present(scope, "alpha") == works.digest_of("alpha", 1)
 
 
 def test_the_newest_twenty_can_be_undone(project, scope):
@@ -126,13 +76,6 @@ def test_the_newest_twenty_can_be_undone(project, scope):
     for version in range(count - KEPT + 1, count + 1):
         undo(scope, redo=True)
         assert present(scope, "alpha") == works.digest_of("alpha", version)
-
-
-def test_bases_go_with_the_last_that_refers_to_them(project, scope):
-    for version in range(1, KEPT + 10):
-        works.transactions(project, "update", "alpha", version)
-    kept = {works.digest_of("alpha", version)[7:] + ".zip" for version in range(9, KEPT + 10)}
-    assert set(os.listdir(scope.part("base"))) == kept
 
 
 def test_a_damaged_entry_is_shown_and_stops_an_undo_beyond_it(project, scope):
@@ -156,14 +99,6 @@ def test_an_old_folder_that_somebody_deleted_cannot_come_back(project, scope):
     with pytest.raises(Refused, match="not in the history any more"):
         undo(scope)
     assert present(scope, "alpha") == works.digest_of("alpha", 2)
-
-
-def test_the_history_says_what_can_be_undone(project, scope):
-    works.transactions(project, "update", "alpha", 1)
-    works.transactions(project, "remove", "alpha", 0)
-    undo(scope)
-    assert states(scope) == [(3, "undo", "undone"), (2, "remove", "past"), (1, "update", "done")]
-    assert history(scope)[0].time.endswith("Z")
 
 
 class Past(RuleBasedStateMachine):
@@ -234,4 +169,4 @@ class Past(RuleBasedStateMachine):
 
 
 TestPast = pytest.mark.timeout(120)(Past.TestCase)
-TestPast.settings = settings(max_examples=15, stateful_step_count=18, deadline=None)
+TestPast.settings = settings(max_examples=sized(5, 15), stateful_step_count=18, deadline=None)

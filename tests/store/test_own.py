@@ -7,8 +7,7 @@ import shutil
 
 import pytest
 
-from satchel.errors import Conflict, NotFound, Refused
-from satchel.store import history, transaction
+from satchel.store import transaction
 
 
 def kinds(bench) -> dict[str, str]:
@@ -36,16 +35,6 @@ def by_hand(bench, name: str = "mine") -> None:
     assert "By hand." in bench.loads(name)
 
 
-def test_an_undo_that_is_refused_takes_nothing(bench):
-    add(bench)
-    with pytest.raises(Conflict):
-        bench.store.undo(number=77)
-    with pytest.raises(NotFound):
-        bench.store.undo(redo=True)
-    assert kinds(bench) == {"mine": "own"}
-    by_hand(bench)
-
-
 def test_an_undone_or_redone_edit_of_ones_own_skill_stays_ones_own(bench):
     add(bench)
     edit(bench)
@@ -64,57 +53,11 @@ def test_an_undone_edit_of_somebody_elses_skill_stays_bound(bench):
         assert "Say hello." in bench.loads("greet")
 
 
-def test_the_number_is_compared_before_anything_else_is_said(bench):
-    add(bench)
-    bench.lockfile.write_text("damaged")
-    bench.store.rebuild_lock()
-    entry = bench.store.history()[0]
-    assert entry.op == "rebuild"
-    with pytest.raises(Conflict):
-        bench.store.undo(number=entry.number - 1)
-    with pytest.raises(Refused, match="anew"):
-        bench.store.undo(number=entry.number)
-    assert kinds(bench) == {"mine": "own"}
-
-
-def test_a_skill_that_is_undone_and_done_again_is_ones_own(bench):
-    add(bench)
-    bench.store.undo()
-    assert kinds(bench) == {"mine": "skill"}  # whoever comes there now is a stranger
-    bench.store.undo(redo=True)
-    assert kinds(bench) == {"mine": "own"}
-    by_hand(bench)
-
-
 def test_a_stranger_in_the_place_of_an_undone_skill_inherits_nothing(bench):
     add(bench)
     bench.store.undo()
     shutil.copytree(bench.folder("greet"), bench.skills / "mine")
     assert bench.loads("greet") == "PERMISSION_DENIED"
-
-
-@pytest.mark.parametrize("op", ["remove", "rename", "import"])
-def test_what_an_undo_brings_back_is_its_authors_again(bench, op):
-    add(bench)
-    store = bench.store
-    if op == "remove":
-        plan = store.plan_remove(["mine"])
-    elif op == "rename":
-        plan = store.plan_rename("mine", "other")
-    else:
-        plan = store.plan_import(str(bench.folder("greet")), skill_id="mine")
-    with plan:
-        store.carry_out(plan)
-    if op != "rename":
-        assert kinds(bench) == {"mine": "skill"}
-    bench.store.undo()
-    assert kinds(bench)["mine"] == "own"
-    by_hand(bench)
-    bench.store.undo(redo=True)
-    assert kinds(bench)["mine"] == "skill"
-    if op == "rename":
-        assert kinds(bench)["other"] == "own"
-        by_hand(bench, "other")
 
 
 def test_an_undo_brings_no_stranger_into_a_place_of_ones_own(bench):
@@ -128,33 +71,6 @@ def test_an_undo_brings_no_stranger_into_a_place_of_ones_own(bench):
     bench.store.undo()
     assert "Say hello." in (bench.skills / "mine/SKILL.md").read_text()
     assert kinds(bench).get("mine") != "own"
-
-
-def test_a_change_that_comes_to_nothing_takes_nothing(bench, monkeypatch):
-    add(bench)
-    path = bench.skills / "mine/SKILL.md"
-    source = bench.folder("greet")
-    store = bench.store
-    for plan in (
-        store.plan_edit("mine", {"SKILL.md": path.read_bytes() + b"Mine.\n"}),
-        store.plan_import(str(source), skill_id="mine"),
-        store.plan_remove(["mine"]),
-    ):
-        with plan:
-            path.write_bytes(path.read_bytes() + b"By hand.\n")
-            with pytest.raises(Conflict):
-                store.carry_out(plan)
-        assert kinds(bench) == {"mine": "own"}
-
-    def full(*_given, **_named):
-        raise Refused("no room")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(history, "carry_out", full)
-        with pytest.raises(Refused, match="no room"):
-            bench.store.undo()
-    assert kinds(bench) == {"mine": "own"}
-    by_hand(bench)
 
 
 def test_a_change_that_the_next_command_finishes_gives_nothing_back(bench, monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 
 import pytest
@@ -14,7 +13,7 @@ from satchel.errors import Refused
 from satchel.library.lockfile import read_lock
 from satchel.store import recovery, transaction
 from satchel.store.history import history, undo
-from satchel.store.journal import Record, parse, render
+from satchel.store.journal import Record, render
 from satchel.store.recovery import recover
 from satchel.store.stage import Stage
 from satchel.store.transaction import Change, present
@@ -110,35 +109,6 @@ def test_edits_made_between_crash_and_recovery_go_to_the_history(scope, crash):
     assert present(scope, "alpha") == mine
 
 
-def test_edits_of_what_is_new_already_stay(scope, crash):
-    crash("sync_places")
-    mine = edit(scope, "alpha", "mine\n")
-    (repair,) = recover(scope)
-    assert "left as it is" in repair.text
-    assert present(scope, "alpha") == mine
-    assert history(scope)[0].changes[0].before == works.digest_of("alpha", 1)
-
-
-def test_a_removal_finds_an_edited_skill(scope, crash):
-    crash("_put", "remove", version=0)
-    mine = edit(scope, "alpha", "mine\n")
-    (repair,) = recover(scope)
-    assert "had been edited meanwhile" in repair.text
-    assert present(scope, "alpha") == ""
-    undo(scope)
-    assert present(scope, "alpha") == mine
-
-
-def test_a_skill_that_is_there_again_after_its_removal_stays(scope, crash):
-    crash("sync_places", "remove", version=0)
-    os.mkdir(scope.target("alpha"))
-    mine = edit(scope, "alpha", "new\n")
-    (repair,) = recover(scope)
-    assert "there again" in repair.text
-    assert present(scope, "alpha") == mine
-    assert read_lock(scope.lock) == {}
-
-
 def test_a_journal_whose_stage_is_gone_changes_nothing(scope, crash):
     crash("_put")
     for name in os.listdir(scope.part("stage")):
@@ -153,16 +123,6 @@ def _fs_remove(path: str) -> None:
     import shutil
 
     shutil.rmtree(path)
-
-
-def test_a_damaged_lockfile_does_not_stop_a_recovery(scope, crash):
-    crash("_put")
-    with open(scope.lock, "ab") as stream:
-        stream.write(b"x")
-    (repair,) = recover(scope)
-    assert "the lockfile is damaged" in repair.text
-    assert present(scope, "alpha") == works.digest_of("alpha", 2)
-    assert not os.path.exists(scope.part("journal.json"))
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"not json", b"[1]", b'{"version": 2}'])
@@ -213,19 +173,6 @@ def test_a_journal_through_a_link_reaches_nothing_outside(project, scope, link):
     assert os.listdir(outside) == ["new"]
 
 
-def test_a_record_survives_its_file():
-    changes = (Change("a\udcff", "stage/1-f/new/a\udcff", "x", "y"), Change("b", "", "x", ""))
-    record = Record(
-        3, "update", "`a`", "2030-01-01T00:00:00Z", changes, ("a", "b"), "{}", "", "undo", 2
-    )
-    assert parse(render(record)) == record
-    table = json.loads(render(record))
-    for key in table:
-        broken = {name: value for name, value in table.items() if name != key}
-        with pytest.raises(ValueError, match=key):
-            parse(json.dumps(broken).encode())
-
-
 def test_a_recovery_that_the_disk_refuses_says_so_and_can_be_repeated(scope, crash, monkeypatch):
     crash("_put")
 
@@ -238,8 +185,3 @@ def test_a_recovery_that_the_disk_refuses_says_so_and_can_be_repeated(scope, cra
             recover(scope)
     assert scope.folder in caught.value.message
     assert recover(scope)[0].text.endswith("it was finished")
-
-
-def test_looking_for_leftovers_is_cheap_and_makes_nothing(tmp_path):
-    assert recover(works.scope_of(str(tmp_path))) == []
-    assert os.listdir(tmp_path) == []

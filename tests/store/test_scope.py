@@ -9,24 +9,7 @@ import pytest
 from chaos import works
 from satchel.errors import AccessDenied, InvalidInput
 from satchel.settings import load_settings
-from satchel.store.area import prepare_scope
-from satchel.store.scope import Scope, check_id, scope_of
-
-
-def test_a_project_and_a_user_have_one_each(tmp_path):
-    settings = load_settings(str(tmp_path))
-    project, everywhere = scope_of(settings, "project"), scope_of(settings, "global")
-    assert project.folder == str(tmp_path / ".agents/skills")
-    assert project.lock == str(tmp_path / ".agents/satchel.lock")
-    assert project.work == str(tmp_path / ".agents/.satchel")
-    assert everywhere.folder == os.path.expanduser("~/.config/agents/skills")
-
-
-@pytest.mark.req("B11")
-def test_the_first_change_makes_everything(tmp_path):
-    works.transactions(str(tmp_path), "add", "alpha", 1)
-    assert sorted(os.listdir(tmp_path / ".agents")) == [".satchel", "satchel.lock", "skills"]
-    assert (tmp_path / ".agents/.satchel/.gitignore").read_text() == "*\n"
+from satchel.store.scope import check_id, scope_of
 
 
 @pytest.mark.parametrize("link", [".agents", ".agents/skills"])
@@ -54,19 +37,6 @@ def test_the_work_area_is_never_a_link(tmp_path, part):
     assert os.listdir(elsewhere) == []
 
 
-def test_a_link_within_the_project_is_fine(tmp_path):
-    (tmp_path / "my-skills").mkdir()
-    (tmp_path / ".agents").mkdir()
-    (tmp_path / ".agents/skills").symlink_to("../my-skills")
-    works.transactions(str(tmp_path), "add", "alpha", 1)
-    assert os.listdir(tmp_path / "my-skills") == ["alpha"]
-
-
-@pytest.mark.parametrize("name", ["alpha", "a1-b2", "My_Skill", "résumé", "技能", "a.b", "a b"])
-def test_names_of_folders_that_may_be_there(name):
-    assert check_id(name) == name
-
-
 @pytest.mark.parametrize(
     "name",
     ["", ".", "..", ".git", "a/b", "a\\b", "c:x", "a\0", "a\nb", "a ", "a.", " a", "a\u202eb",
@@ -75,14 +45,6 @@ def test_names_of_folders_that_may_be_there(name):
 def test_names_that_no_folder_may_have(name):
     with pytest.raises(InvalidInput):
         check_id(name)
-
-
-def test_a_work_area_is_prepared_once(tmp_path):
-    scope = Scope("global", str(tmp_path / "agents/skills"))
-    prepare_scope(scope)
-    before = os.stat(scope.part(".gitignore"))
-    prepare_scope(scope)
-    assert os.stat(scope.part(".gitignore")).st_mtime_ns == before.st_mtime_ns
 
 
 def test_what_a_crash_left_of_the_first_use_is_cleared_later(tmp_path):

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import subprocess
 
 import pytest
 
-from satchel.errors import Changed, InvalidInput, MissingExtra, NotFound, Refused
+from satchel.errors import Changed, InvalidInput, MissingExtra, Refused
 from satchel.skill.tree import FolderTree, MemoryTree, seal
 from satchel.store.signers import (
+    SIGNATURE,
     Signers,
     add_signer,
-    add_sigstore_signer,
     list_signers,
     remove_signer,
-)
-from satchel.store.signing import check_signature, sign_folder, signer_of, verify_tree
-from satchel.store.statement import (
-    BUNDLE,
-    SIGNATURE,
     signed_digest,
     signed_digest_of,
     statement,
     statement_of,
 )
+from satchel.store.signing import check_signature, sign_folder, signer_of, verify_tree
+from sizes import sized
 
 ADA = "ada@example.org"
 
@@ -107,82 +103,26 @@ def test_we_verify_what_ssh_keygen_signs(folder, key, trusted):
     assert list_signers(trusted)[0].key == shown
 
 
-def test_a_list_written_by_hand_for_openssh_is_read(folder, key, signers):
-    os.makedirs(signers.folder)
-    kind, data, _ = public(key).split()
-    with open(signers.allowed, "w", encoding="utf-8") as file:
-        file.write(f"# friends\n\n*@example.org,{ADA} {kind} {data} laptop\n")
-    sign_folder(str(folder), str(key))
-    assert verify(folder, signers).key == list_signers(signers)[0].key
-
-
-def test_the_key_in_the_agent_signs(folder, key, trusted, monkeypatch):
-    started = subprocess.run(
-        ["ssh-agent", "-s"], capture_output=True, text=True, check=True
-    ).stdout  # fmt: skip
-    for part in started.split(";"):
-        name, _, value = part.strip().partition("=")
-        if name in {"SSH_AUTH_SOCK", "SSH_AGENT_PID"}:
-            monkeypatch.setenv(name, value)
-    try:
-        subprocess.run(["ssh-add", "-q", str(key)], check=True)
-        key.unlink()
-        sign_folder(str(folder), f"{key}.pub")
-    finally:
-        subprocess.run(["ssh-agent", "-k"], check=True, capture_output=True)
-    assert verify(folder, trusted).identity == ADA
-
-
 # --- what is signed -----------------------------------------------------------------------
-
-
-def test_the_statement_is_short_and_plain(folder):
-    tree = FolderTree(str(folder))
-    digest = seal(tree).digest
-    assert statement(tree) == f"satchel-skill-1\ntree: {digest}\n".encode()
 
 
 def test_signing_does_not_change_what_is_signed(folder, key):
     before = statement(FolderTree(str(folder)))
     sign_folder(str(folder), str(key))
-    (folder / BUNDLE).write_text("{}")
     tree = FolderTree(str(folder))
     assert statement(tree) == before
     assert signed_digest_of(seal(tree).files) == signed_digest(tree)
     assert statement_of(signed_digest(tree)) == before
 
 
-def test_only_the_two_files_of_the_skill_itself_are_left_out():
+def test_only_the_signature_of_the_skill_itself_is_left_out():
     one = MemoryTree({"SKILL.md": b"a"})
     two = MemoryTree({"SKILL.md": b"a", f"references/{SIGNATURE}": b"b"})
     three = MemoryTree({"SKILL.md": b"a", SIGNATURE.lower(): b"b"})
     assert len({signed_digest(tree) for tree in (one, two, three)}) == 3
 
 
-def test_a_tree_from_elsewhere_is_verified_too(folder, key, trusted):
-    sign_folder(str(folder), str(key))
-    files = {
-        name: (folder / name).read_bytes() for name in ("SKILL.md", "scripts/fill.py", SIGNATURE)
-    }
-    tree = MemoryTree(files, frozenset({"scripts/fill.py"}))
-    assert verify_tree(tree, trusted).identity == ADA
-
-
-def test_what_is_hashed_already_is_not_read_again(folder, key, trusted):
-    sign_folder(str(folder), str(key))
-    tree = FolderTree(str(folder))
-    files = seal(tree).files
-    assert check_signature(tree, trusted, files).identity == ADA
-    assert check_signature(tree, trusted, {**files, "more": "sha256:0"}).state == "invalid"
-
-
 # --- what does not pass -------------------------------------------------------------------
-
-
-def test_without_a_signature_there_is_nothing_to_verify(folder, trusted):
-    with pytest.raises(Refused, match="not signed"):
-        verify(folder, trusted)
-    assert state(folder, trusted) == "unsigned"
 
 
 @pytest.mark.parametrize(
@@ -212,13 +152,6 @@ def test_a_stranger_is_not_the_same_as_a_forgery(folder, key, signers):
     assert state(folder, signers) == "unknown-signer"
 
 
-def test_another_key_under_the_same_name_does_not_count(folder, tmp_path, key, trusted):
-    other = tmp_path / "mallory"
-    keygen("-q", "-t", "ed25519", "-N", "", "-C", ADA, "-f", other)
-    sign_folder(str(folder), str(other))
-    assert state(folder, trusted) == "unknown-signer"
-
-
 def test_a_key_counts_until_its_day(folder, key, signers):
     sign_folder(str(folder), str(key))
     add_signer(signers, ADA, public(key), "2999-12-31")
@@ -228,15 +161,6 @@ def test_a_key_counts_until_its_day(folder, key, signers):
     with pytest.raises(Refused, match="counted until 2020-01-01"):
         verify(folder, signers)
     assert state(folder, signers) == "unknown-signer"
-
-
-def test_a_key_for_something_else_does_not_count(folder, key, signers):
-    sign_folder(str(folder), str(key))
-    os.makedirs(signers.folder)
-    with open(signers.allowed, "w", encoding="utf-8") as file:
-        file.write(f'{ADA} namespaces="git" {public(key)}')
-    with pytest.raises(Refused, match="does not count for skills"):
-        verify(folder, signers)
 
 
 def test_a_signature_made_for_something_else_does_not_count(folder, key, trusted):
@@ -290,11 +214,11 @@ def test_a_link_is_no_signature(folder, key, trusted):
 
 @pytest.mark.timeout(120)
 def test_no_flipped_bit_passes(folder, key, trusted):
-    """In the files, in the signature: 100 of each, with the real `ssh-keygen`."""
+    """In the files and in the signature, with the real `ssh-keygen`."""
     sign_folder(str(folder), str(key))
     chance = random.Random(7)
     paths = [folder / SIGNATURE, folder / "SKILL.md"]
-    for turn in range(200):
+    for turn in range(sized(40, 200)):
         path = paths[turn % 2]
         whole = path.read_bytes()
         at = chance.randrange(len(whole))
@@ -309,44 +233,6 @@ def test_no_flipped_bit_passes(folder, key, trusted):
 
 
 # --- signing ------------------------------------------------------------------------------
-
-
-def test_signing_needs_a_skill_and_a_key(tmp_path, folder, key):
-    with pytest.raises(NotFound, match="There is no key"):
-        sign_folder(str(folder), str(tmp_path / "nokey"))
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(NotFound, match=r"SKILL\.md"):
-        sign_folder(str(tmp_path / "empty"), str(key))
-
-
-def test_what_python_leaves_behind_is_not_signed(folder, key):
-    (folder / "scripts" / "__pycache__").mkdir()
-    (folder / "scripts" / "__pycache__" / "fill.cpython-311.pyc").write_bytes(b"x")
-    with pytest.raises(Refused, match="__pycache__"):
-        sign_folder(str(folder), str(key))
-
-
-def test_a_passphrase_that_nobody_can_type_is_an_error(folder, tmp_path, monkeypatch):
-    path = tmp_path / "locked"
-    keygen("-q", "-t", "ed25519", "-N", "secret", "-f", path)
-    monkeypatch.setenv("SSH_ASKPASS", "/bin/false")
-    monkeypatch.setenv("SSH_ASKPASS_REQUIRE", "force")
-    with pytest.raises(Refused, match="did not sign"):
-        sign_folder(str(folder), str(path))
-    assert not (folder / SIGNATURE).exists()
-
-
-def test_a_passphrase_is_asked_for_by_openssh_itself(folder, tmp_path, signers, monkeypatch):
-    path = tmp_path / "locked"
-    keygen("-q", "-t", "ed25519", "-N", "secret", "-f", path)
-    ask = tmp_path / "ask"
-    ask.write_text("#!/bin/sh\necho secret\n")
-    ask.chmod(0o755)
-    monkeypatch.setenv("SSH_ASKPASS", str(ask))
-    monkeypatch.setenv("SSH_ASKPASS_REQUIRE", "force")
-    sign_folder(str(folder), str(path))
-    add_signer(signers, ADA, public(path))
-    assert state(folder, signers) == "valid"
 
 
 def test_a_missing_program_is_said_with_what_to_install(folder, key, trusted, monkeypatch):
@@ -407,56 +293,10 @@ def test_a_revocation_list_of_openssh_is_obeyed(folder, key, trusted):
         remove_signer(trusted, ADA, revoke=True)
 
 
-def test_adding_twice_is_adding_once(key, signers):
-    add_signer(signers, ADA, public(key))
-    add_signer(signers, ADA, public(key))
-    add_sigstore_signer(signers, ADA, "https://issuer.example.org")
-    add_sigstore_signer(signers, ADA, "https://issuer.example.org")
-    assert [one.kind for one in list_signers(signers)] == ["ssh-ed25519", "sigstore"]
-    assert len(remove_signer(signers, ADA)) == 2
-    assert list_signers(signers) == []
-    with pytest.raises(NotFound):
-        remove_signer(signers, ADA)
-
-
 @pytest.mark.parametrize("name", ["", "a b", "a,b", "*", "a\nb", '"a', "#a", "!a"])
 def test_an_identity_cannot_say_more_than_a_name(key, signers, name):
     with pytest.raises(InvalidInput):
         add_signer(signers, name, public(key))
-    with pytest.raises(InvalidInput):
-        add_sigstore_signer(signers, name, "https://issuer.example.org")
-
-
-@pytest.mark.parametrize(
-    "issuer", ["", "issuer", "http://a.example", "https://a b", "https://a\nb c"]
-)
-def test_an_issuer_is_an_address(signers, issuer):
-    with pytest.raises(InvalidInput):
-        add_sigstore_signer(signers, ADA, issuer)
-
-
-def test_a_private_key_is_not_taken_for_a_public_one(key, signers):
-    with pytest.raises(InvalidInput):
-        add_signer(signers, ADA, key.read_text())
-    assert not os.path.exists(signers.allowed)
-
-
-def test_comments_in_the_list_survive(key, signers):
-    os.makedirs(signers.folder)
-    with open(signers.allowed, "w", encoding="utf-8") as file:
-        file.write("# my friends\n")
-    add_signer(signers, ADA, public(key))
-    remove_signer(signers, ADA)
-    with open(signers.allowed, encoding="utf-8") as file:
-        assert file.read() == "# my friends\n"
-
-
-def test_without_a_home_nobody_counts(folder, key):
-    sign_folder(str(folder), str(key))
-    nobody = Signers("")
-    assert state(folder, nobody) == "unknown-signer"
-    with pytest.raises(Refused):
-        add_signer(nobody, ADA, public(key))
 
 
 def test_the_list_is_the_users_own(folder, key, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from satchel.errors import NotFound, Unsafe
+from satchel.errors import Unsafe
 from satchel.skill.tree import Limits, MemoryTree, read_whole, seal
 from satchel.store.sources import find_skills, subtree
 from satchel.store.sources.folder import LocalTree
@@ -34,35 +34,10 @@ def test_every_folder_with_a_skill_but_none_inside_another():
     assert paths(MANY, "tools") == []
 
 
-def test_a_path_with_a_skill_is_that_one():
-    assert paths(MANY, "skills/b/") == ["skills/b"]
-    assert paths(MANY, "skills/b/SKILL.md") == ["skills/b"]
-    assert paths(MANY, "skills/b/examples") == ["skills/b/examples/inner"]
-    assert paths(MANY, "node_modules/x") == ["node_modules/x"]
-
-
-def test_a_path_that_is_not_there():
-    with pytest.raises(NotFound):
-        find_skills(MANY, "skills/c")
-    with pytest.raises(NotFound):
-        subtree(MANY, "skills/c")
-
-
 def test_a_skill_at_the_top_takes_all_and_a_given_name():
     tree = MemoryTree({"SKILL.md": SKILL, "more/SKILL.md": SKILL})
     assert [found[:3] for found in find_skills(tree)] == [("", "good", "good")]
     assert find_skills(tree, name="My Zip")[0].id == "my-zip"
-
-
-def test_a_broken_skill_is_found_too():
-    found = find_skills(MemoryTree({"x/SKILL.md": b"\0\1"}))
-    assert [(one.id, one.name) for one in found] == [("x", "x")]
-
-
-def test_the_files_of_one_skill_only():
-    tree = subtree(MANY, "skills/a")
-    assert [file.path for file in tree.files] == ["skill.md"]
-    assert read_whole(tree, "skill.md") == SKILL
 
 
 def test_the_limits_of_a_skill():

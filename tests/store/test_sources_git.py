@@ -11,12 +11,12 @@ from contextlib import suppress
 
 import pytest
 
-from satchel.errors import MissingExtra, NotFound, Refused, Unsafe
+from satchel.errors import NotFound, Refused, Unsafe
 from satchel.skill.tree import read_whole, seal
-from satchel.store.sources import find_skills, source_from, source_of, subtree
+from satchel.store.sources import find_skills, source_of, subtree
 from satchel.store.sources.address import parse_address
 from satchel.store.sources.git import GitSource
-from satchel.store.sources.git_program import NoSuchRef, environment
+from satchel.store.sources.git_program import environment
 from store.trees import SKILL, good_tree, write_folder
 
 
@@ -73,44 +73,6 @@ def test_the_default_branch_a_tag_a_branch_and_a_commit(repository, tmp_path, te
     assert os.listdir(temporary) == []
 
 
-def test_a_skill_has_the_same_seal_from_git_as_from_its_folder(repository, tmp_path):
-    source = source_of(f"file://{repository}#v1:skills/good", base=str(tmp_path))
-    with source.fetch() as bundle:
-        assert bundle.place.path == "skills/good"
-        assert seal(subtree(bundle.tree, "skills/good")) == seal(good_tree())
-        again = source_from(bundle.place, base=str(tmp_path))
-    with again.fetch(commit=bundle.place.commit) as bundle:
-        assert seal(subtree(bundle.tree, "skills/good")) == seal(good_tree())
-
-
-def test_a_commit_that_no_branch_shows_any_more(repository, tmp_path):
-    lost = git(repository, "rev-parse", "feature/x")
-    git(repository, "branch", "-D", "feature/x")
-    git(repository, "config", "uploadpack.allowAnySHA1InWant", "true")
-    with GitSource(str(repository)).fetch(commit=lost) as bundle:
-        assert bundle.place.commit == lost
-
-
-def test_a_server_that_gives_only_what_branches_show(repository):
-    """The commit lies below a branch, and the server does not hand it out by its name."""
-    first = git(repository, "rev-parse", "main")
-    git(repository, "checkout", "-q", "feature/x")
-    git(repository, "branch", "-D", "main")
-    git(repository, "tag", "-d", "v1")
-    with GitSource(str(repository)).fetch(commit=first) as bundle:
-        assert bundle.place.commit == first
-
-
-def test_what_is_not_there_is_said(repository, tmp_path):
-    with pytest.raises(NoSuchRef), GitSource(str(repository)).fetch(ref="nowhere"):
-        pass
-    with pytest.raises(NoSuchRef), GitSource(str(repository)).fetch(commit="1" * 40):
-        pass
-    with pytest.raises(NotFound) as caught, GitSource(str(tmp_path / "nothing")).fetch():
-        pass
-    assert "nothing" in caught.value.message
-
-
 def test_links_and_submodules_matter_only_inside_the_skill(repository):
     os.symlink("SKILL.md", repository / "skills" / "good" / "AGENTS.md")
     os.symlink("/etc/passwd", repository / "elsewhere")
@@ -128,21 +90,6 @@ def test_links_and_submodules_matter_only_inside_the_skill(repository):
         assert caught.value.rule == "submodule"
 
 
-def test_large_files_come_in_pieces_and_may_be_left_halfway(repository):
-    data = os.urandom(5 << 20)
-    (repository / "skills" / "good" / "big.bin").write_bytes(data)
-    git(repository, "add", ".")
-    git(repository, "commit", "-qm", "big")
-    with GitSource(str(repository)).fetch() as bundle:
-        first = bundle.tree.chunks("skills/good/big.bin")
-        next(first)
-        second = bundle.tree.chunks("skills/good/big.bin")
-        next(second)
-        assert read_whole(bundle.tree, "skills/good/SKILL.md") == SKILL
-        assert b"".join(bundle.tree.chunks("skills/good/big.bin")) == data
-        del first, second
-
-
 def test_hooks_filters_and_configuration_of_a_repository_do_nothing(repository, tmp_path):
     marker = tmp_path / "ran"
     (repository / ".gitattributes").write_text("* filter=evil\n")
@@ -158,15 +105,6 @@ def test_hooks_filters_and_configuration_of_a_repository_do_nothing(repository, 
     with GitSource(str(repository)).fetch() as bundle:
         assert seal(subtree(bundle.tree, "skills/good")) == seal(good_tree())
     assert not marker.exists()
-
-
-def test_the_callers_repository_variables_do_not_matter(repository, tmp_path, monkeypatch):
-    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"):
-        monkeypatch.setenv(name, str(tmp_path / "other"))
-    monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'core.bare'='maybe'")
-    with GitSource(str(repository)).fetch() as bundle:
-        assert find_skills(bundle.tree)
-    assert not (tmp_path / "other").exists()
 
 
 def test_nobody_is_asked_for_a_password(monkeypatch):
@@ -202,20 +140,6 @@ def server():
     httpd.shutdown()
     httpd.server_close()
     thread.join()
-
-
-def test_a_password_reaches_the_server_and_nobody_else(server, monkeypatch):
-    host, seen = server
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    source = GitSource(f"http://user:hunter2@{host}/o/r")
-    told: list[str] = []
-    with pytest.raises(NotFound) as caught, source.fetch(progress=told.append):
-        pass
-    assert any(word.startswith("Basic ") for word in seen)
-    assert source.url == f"http://{host}/o/r"
-    assert "hunter2" not in str(caught.value) + "".join(told)
-    assert "user" not in caught.value.message
 
 
 @pytest.fixture
@@ -363,10 +287,3 @@ def test_a_server_that_says_nothing_is_not_waited_for(tmp_path, temporary):
             pass
     assert "did not answer" in caught.value.message
     assert os.listdir(temporary) == []
-
-
-def test_without_git_it_is_said_what_to_install(repository, monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingExtra) as caught, GitSource(str(repository)).fetch():
-        pass
-    assert "Install git" in caught.value.hint

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from satchel.errors import InvalidInput, NotFound, Unsafe
 from satchel.library.lockfile import Place
 from satchel.store.sources import source_from, source_of
 from satchel.store.sources.address import parse_address, redacted
-from satchel.store.sources.words import recorded
 from store.trees import write_folder
 
 
@@ -88,14 +85,6 @@ def test_what_is_refused_is_said_without_its_secrets(word, left, tmp_path):
 
 @pytest.mark.parametrize(
     "word",
-    ["git@host:o/r", "https://host:80/r", "https://[::1]:80/r", "./a@b", "C:\\a@b", "a//b@c"],
-)
-def test_what_holds_no_secret_is_shown_as_it_is(word):
-    assert redacted(word) == word
-
-
-@pytest.mark.parametrize(
-    "word",
     [
         "",
         "-x",
@@ -152,24 +141,6 @@ def test_paths_on_this_machine(tmp_path, monkeypatch):
         source = source_of(word, base=base)
         assert (source.kind, source.url) == (kind, url), word
         assert source.path == path  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def test_a_path_is_written_down_so_that_others_find_it(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    project = tmp_path / "home" / "work" / "project"
-    base = str(project / ".agents")
-    assert recorded(str(project / "vendor" / "x"), base) == "../vendor/x"
-    assert recorded(str(project / ".agents" / "x"), base) == "x"
-    assert recorded(str(project / ".agents" / "~x"), base) == "./~x"
-    assert recorded(str(tmp_path / "home" / "x.zip"), base) == "~/x.zip"
-    assert recorded(str(tmp_path / "x.zip"), base) == f"{tmp_path}/x.zip"
-    again = source_from(Place("archive", "~/x.zip"), base=base)
-    assert again.file == os.path.join(tmp_path, "home", "x.zip")  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def test_a_skill_that_was_made_here_has_no_source(tmp_path):
-    with pytest.raises(InvalidInput):
-        source_from(Place("new"), base=str(tmp_path))
 
 
 @pytest.mark.parametrize(

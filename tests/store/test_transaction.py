@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import subprocess
 import sys
 import threading
@@ -18,7 +17,6 @@ from satchel.errors import (
     Conflict,
     Incomplete,
     InvalidInput,
-    LockBroken,
     Refused,
     SkillBroken,
     Unsafe,
@@ -122,39 +120,6 @@ def test_a_skill_that_changed_meanwhile_is_a_conflict(project, scope):
     with pytest.raises(Conflict, match="alpha"):
         commit(scope, None, [Change("alpha", "", seen, "")], relock=same, op="remove", summary="")
     assert shot(scope.root) == before
-
-
-def test_nothing_to_do_leaves_no_entry(project, scope):
-    works.transactions(project, "add", "alpha", 1)
-    assert commit(scope, None, [], relock=same, op="lock", summary="").number == 0
-    now = present(scope, "alpha")
-    with stage(scope) as here:
-        here.write_tree("alpha", works.tree_of("alpha", 1))
-        change = Change("alpha", here.folder("alpha"), now, now)
-        assert commit(scope, here, [change], relock=same, op="update", summary="").number == 0
-    assert len(history(scope)) == 1
-
-
-def test_the_lock_alone_can_change(project, scope):
-    works.transactions(project, "add", "alpha", 1)
-    receipt = commit(scope, None, [], relock=lambda _lock: {}, op="lock", summary="empty")
-    assert receipt.number == 2
-    assert read_lock(scope.lock) == {}
-    assert present(scope, "alpha")
-
-
-def test_a_damaged_lock_stops_a_change_unless_it_is_rebuilt(project, scope):
-    works.transactions(project, "add", "alpha", 1)
-    lock = read_lock(scope.lock)
-    with open(scope.lock, "ab") as stream:
-        stream.write(b"x")
-    with pytest.raises(LockBroken):
-        works.transactions(project, "update", "alpha", 2)
-    assert present(scope, "alpha") == works.digest_of("alpha", 1)
-    commit(scope, None, [], relock=lambda _: lock, op="lock", summary="", rebuild=True)
-    assert read_lock(scope.lock) == lock
-    with open(scope.part("history", "2", "satchel.lock.damaged"), "rb") as stream:
-        assert stream.read().endswith(b"x")
 
 
 def test_what_fails_in_the_callers_part_changes_nothing(project, scope):
@@ -306,33 +271,7 @@ def test_a_change_that_the_disk_does_not_confirm_is_told_as_made(bench, monkeypa
     assert store.trust.folders()[os.path.realpath(folder)].kind == "own"
 
 
-def test_a_note_tells_of_repairs_when_the_change_itself_fails(project, scope, monkeypatch):
-    works.transactions(project, "add", "alpha", 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(transaction, "sync_places", lambda *_: (_ for _ in ()).throw(MemoryError))
-        with pytest.raises(MemoryError):
-            works.transactions(project, "update", "alpha", 2)
-    with pytest.raises(Conflict) as caught:
-        commit(scope, None, [Change("alpha", "", "x", "")], relock=same, op="remove", summary="")
-    assert caught.value.__notes__ == ["The update of `alpha` was interrupted; it was finished"]
-
-
 # --- staging ------------------------------------------------------------------------------
-
-
-def test_modes_do_not_depend_on_the_umask(scope):
-    old = os.umask(0o077)
-    try:
-        with stage(scope) as here:
-            here.write_tree("alpha", works.tree_of("alpha", 1))
-            folder = here.folder("alpha")
-            modes = {
-                path: stat.S_IMODE(os.stat(os.path.join(folder, path)).st_mode)
-                for path in ("SKILL.md", works.SCRIPT, "scripts")
-            }
-    finally:
-        os.umask(old)
-    assert modes == {"SKILL.md": 0o644, works.SCRIPT: 0o755, "scripts": 0o755}
 
 
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "a//b", "./a", "a\0b", ""])
@@ -380,38 +319,6 @@ def test_too_large_a_skill_stops_while_it_is_written(scope):
         here.write_tree("alpha", Endless({"SKILL.md": b"x"}))
 
 
-def test_a_stage_goes_away_with_its_owner(project, scope):
-    with stage(scope) as here:
-        path = here.path
-        works.transactions(project, "add", "other", 1)  # does not sweep away what is alive
-        assert os.path.isdir(path)
-    assert os.listdir(scope.part("stage")) == []
-    here.close()  # once more does no harm
-
-
-@pytest.mark.skipif(os.name == "nt", reason="modes are POSIX")
-def test_folders_that_may_not_be_written_are_removed_with_the_rest(tmp_path, monkeypatch):
-    import shutil
-
-    from satchel.store.stage import remove_tree
-
-    inner = tmp_path / "gone/inner"
-    inner.mkdir(parents=True)
-    (inner / "file").write_text("x")
-    (tmp_path / "kept").mkdir(mode=0o500)
-    (inner / "link").symlink_to(tmp_path / "kept")
-    inner.chmod(0o500)
-    really = shutil.rmtree
-
-    def as_a_user(path, **_named):
-        if stat.S_IMODE(os.stat(inner).st_mode) == 0o700:  # whoever runs this may be root
-            really(path)
-
-    monkeypatch.setattr(shutil, "rmtree", as_a_user)
-    assert remove_tree(str(tmp_path / "gone"))
-    assert stat.S_IMODE(os.stat(tmp_path / "kept").st_mode) == 0o500
-
-
 def test_a_staged_folder_elsewhere_is_refused(scope, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -421,13 +328,3 @@ def test_a_staged_folder_elsewhere_is_refused(scope, tmp_path):
         with pytest.raises((InvalidInput, Refused)):
             commit(scope, None, [change], relock=same, op="import", summary="")
     assert (outside / "SKILL.md").exists()
-
-
-def test_what_was_staged_must_be_what_was_checked(scope):
-    with stage(scope) as here:
-        folder = here.folder("alpha")
-        with open(f"{folder}/SKILL.md", "w") as stream:
-            stream.write("x")
-        change = Change("alpha", folder, "", "sha256:" + "0" * 64)
-        with pytest.raises(Refused, match="not what was checked"):
-            commit(scope, here, [change], relock=same, op="import", summary="")

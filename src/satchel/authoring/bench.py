@@ -11,7 +11,6 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._language import say
-from satchel.authoring.permission import check_runnable
 from satchel.errors import InvalidInput, Refused
 from satchel.skill.manifest_read import load_manifest
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from satchel.facade import Satchel
+    from satchel.library.tool_snapshot import ToolSkill, ToolSnapshot
     from satchel.runners.base import Program, RunResult
     from satchel.skill.manifest import Manifest, ToolDecl
 
@@ -115,3 +115,40 @@ def check_trust(satchel: Satchel, folder: str) -> None:
     if skill.state == "untrusted" and skill.ref not in {*look.refused, *look.asking}:
         raise Untrusted(skill.typed)
     check_runnable(look, found)
+
+
+def check_runnable(look: ToolSnapshot, source: ToolSkill) -> None:
+    """Let pass what an agent could call too.
+
+    Args:
+        look: What the skill was found in.
+        source: The skill, offered or hidden.
+
+    Raises:
+        Refused: it is not offered; the message says why its program is not run.
+        SatchelError: it is not what was locked or approved.
+    """
+    skill = source.skill
+    if skill.state == "active":
+        return
+    name = skill.typed
+    exc, problem = look.refused.get(skill.ref), look.asking.get(skill.ref)
+    if exc is not None:
+        raise exc
+    if problem is not None:
+        raise Refused(problem.message, problem.fix)
+    if skill.state == "shadowed":
+        raise Refused(
+            say("`{name}` is shadowed by `{winner}`, so its program is not run",
+                name=name, winner=skill.winner),
+            say("Rename it, or remove `{winner}`", winner=skill.winner),
+        )  # fmt: skip
+    if skill.state == "excluded":
+        raise Refused(
+            say("`{name}` is left out by a filter, so its program is not run", name=name),
+            say("Change `include`, `exclude` or `tags` in `satchel.toml`"),
+        )
+    raise Refused(
+        say("`{name}` is not trusted, so its program is not run", name=name),
+        say("Read it with `satchel show {name}`, then run `satchel trust {name}`", name=name),
+    )

@@ -14,9 +14,9 @@ from satchel._language import say
 from satchel.authoring import words
 from satchel.authoring.draft import draft_of
 from satchel.authoring.error_words import inside_shown, slip_in
-from satchel.authoring.look import look_at
+from satchel.authoring.look_python import look
 from satchel.authoring.sheet import Sheet
-from satchel.authoring.sources import ENDINGS, read_text
+from satchel.authoring.sources import Look, Spot, program_files, read_text
 from satchel.authoring.texts import (
     judge_descriptions,
     judge_language,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from satchel.authoring.draft import Draft, DraftTool
     from satchel.authoring.sheet import Slip
-    from satchel.authoring.sources import Look
     from satchel.errors import SatchelError
     from satchel.skill.manifest_read import Reading
 
@@ -56,6 +55,12 @@ _SYNONYMS = {
     "bun": "node", "golang": "go", "exe": "binary", "bin": "binary", "executable": "binary",
     "native": "binary", "rust": "binary", "c": "binary",
 }  # fmt: skip
+ENDINGS = {
+    "python": (".py",),
+    "node": (".ts", ".js", ".mjs", ".cjs", ".mts", ".cts"),
+    "go": (".go",),
+}
+"""Runtime -> endings of its entry."""
 _NEED_SOURCE = (
     "protocol-read", "protocol-write", "protocol-quiet", "error-wording", "error-inside",
     "error-language", "no-uncaught",
@@ -307,34 +312,30 @@ def _judge_code(sheet: Sheet, folder: str, draft: Draft, language: str) -> None:
     if draft.runtime not in RUNTIMES:
         sheet.skip_rest(say("`runtime` is not known"), "code")
         return
-    look = look_at(folder, draft.runtime, draft.entry)
-    if look is None:
-        why = (
-            say("a compiled program: only a run can tell, with `--run`")
-            if draft.runtime == "binary"
-            else say("there is no source to look at")
-        )
+    if draft.runtime != "python":
+        why = say("its source is not read: only a run can tell, with `--run`")
         sheet.skip(why, "program-parses", *_NEED_SOURCE)
         return
-    if look.broken is not None:
-        path = os.path.join(folder, look.broken.path)
-        values = {"reason": look.broken.text}
-        sheet.judge("program-parses", [(look.broken.line, values)], path)
+    files = program_files(folder, draft.entry)
+    if not files:
+        sheet.skip(say("there is no source to look at"), "program-parses", *_NEED_SOURCE)
+        return
+    try:
+        found = look(files)
+    except RecursionError:
+        found = Look(broken=Spot(say("it is nested too deeply"), files[0].path, 0))
+    if found.broken is not None:
+        path = os.path.join(folder, found.broken.path)
+        values = {"reason": found.broken.text}
+        sheet.judge("program-parses", [(found.broken.line, values)], path)
         sheet.skip(say("the program cannot be parsed"), *_NEED_SOURCE)
         return
-    if draft.runtime == "python":
-        sheet.judge("program-parses")
-    else:
-        sheet.skip(say("only for the runtime `python`"), "program-parses")
-    if draft.runtime == "binary":
-        why = say("a compiled program: only a run can tell, with `--run`")
-        sheet.skip(why, "protocol-read", "protocol-write", "protocol-quiet", "no-uncaught")
-    else:
-        _judge_protocol(sheet, folder, draft, look)
+    sheet.judge("program-parses")
+    _judge_protocol(sheet, folder, draft, found)
     wanted = language or words.language_of(draft.tools[0].description if draft.tools else "")
-    _judge_errors(sheet, folder, look, wanted)
+    _judge_errors(sheet, folder, found, wanted)
     if draft.access == "write":
-        bad = look.writes_files and not look.looks_first
+        bad = found.writes_files and not found.looks_first
         sheet.judge("write-looks", [(0, {})] if bad else [], os.path.join(folder, draft.entry))
 
 
@@ -346,12 +347,8 @@ def _judge_protocol(sheet: Sheet, folder: str, draft: Draft, look: Look) -> None
     for spot in look.loud:
         path = os.path.join(folder, spot.path)
         sheet.judge("protocol-quiet", [(spot.line, {"what": spot.text})], path)
-    guards = {
-        "python": say("Nothing catches every exception: there is no `except Exception`"),
-        "node": say("Nothing catches every exception: there is no `try … catch`"),
-        "go": say("Nothing catches a panic: there is no deferred `recover()`"),
-    }
-    slips = [] if look.guarded else [(1, {"what": guards[draft.runtime]})]
+    bare = say("Nothing catches every exception: there is no `except Exception`")
+    slips = [] if look.guarded else [(1, {"what": bare})]
     sheet.judge("no-uncaught", slips, os.path.join(folder, draft.entry))
 
 

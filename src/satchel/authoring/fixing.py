@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import read_plain, write_atomic
 from satchel._language import say
-from satchel.authoring.check_tool import entry_is_there, likely_runtime
-from satchel.authoring.sources import ENDINGS
+from satchel.authoring.check_tool import ENDINGS, entry_is_there, likely_runtime
 from satchel.errors import Refused
 from satchel.skill.manifest import FILE
 from satchel.skill.manifest_read import read_manifest
@@ -186,7 +185,7 @@ def _only_entry(folder: str, text: str) -> str:
     """The one file that can be meant by `entry`; nothing when there are several."""
     runtime = re.search(r"^runtime:\s*[\"']?(\w+)", text, re.MULTILINE)
     endings = ENDINGS.get(runtime.group(1), ()) if runtime else ()
-    if not endings or runtime is None or runtime.group(1) == "binary":
+    if not endings:
         return ""
     names = [
         name

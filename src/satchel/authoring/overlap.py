@@ -21,8 +21,7 @@ from collections import Counter, defaultdict
 from heapq import heappush, heappushpop
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from satchel.authoring.advice import DENSE
-from satchel.authoring.telling import tells
+from satchel.authoring.telling import DENSE, tells
 from satchel.detect.idle import IDLE, IDLE_SIGNS, IDLE_WORDS
 from satchel.detect.stems import stem
 from satchel.detect.terms import WORD, terms_of, words_shown

@@ -1,10 +1,6 @@
-"""Which source files does a tool skill have, and what is in them? Read, never run.
+"""The Python source of a tool skill: which files there are, and what the rules ask of them.
 
-    program_files   the files of the program, in the language of its runtime
-    Look            what the rules ask of them: how it reads, writes, fails and guards itself
-
-Python is parsed; the other languages are cut into words, strings and marks (`tokens`), which is
-enough to see a shape and too little to be fooled into running anything.
+Files are read and parsed, never run. Programs in other languages are proven by `check --run`.
 """
 
 from __future__ import annotations
@@ -18,16 +14,9 @@ MAX_FILE = 256 * 1024
 MAX_FILES = 40
 MAX_FOLDERS = 2_000
 _LEFT_OUT = frozenset((
-    "node_modules", "vendor", "venv", ".venv", "__pycache__", "dist", "build", "target", "tests",
-    "test", "testdata", "references", "assets",
+    "node_modules", "vendor", "venv", "__pycache__", "dist", "build", "target", "tests", "test",
+    "testdata", "references", "assets",
 ))  # fmt: skip
-ENDINGS = {
-    "python": (".py",),
-    "node": (".ts", ".js", ".mjs", ".cjs", ".mts", ".cts"),
-    "go": (".go",),
-    "binary": (".c",),
-}
-"""Runtime -> endings of its source. Of compiled languages, C is what the scaffold has."""
 
 
 class Source(NamedTuple):
@@ -58,7 +47,7 @@ class Look(NamedTuple):
     errors: tuple[Spot, ...] = ()
     """Texts of errors, with `…` for what is filled in."""
     leaks: tuple[Spot, ...] = ()
-    """Where an error shows what Python, Node or Go said."""
+    """Where an error shows what Python said."""
     guarded: bool = True
     """Whether something catches everything."""
     writes_files: bool = False
@@ -68,9 +57,8 @@ class Look(NamedTuple):
     """The file cannot be parsed."""
 
 
-def program_files(folder: str, runtime: str, entry: str) -> list[Source]:
+def program_files(folder: str, entry: str) -> list[Source]:
     """The program's files, the entry first; what cannot be read is left out."""
-    endings = ENDINGS.get(runtime, ())
     names: list[str] = []
     for walked, (here, folders, files) in enumerate(os.walk(folder)):
         near = os.path.relpath(here, folder).replace(os.sep, "/")
@@ -81,7 +69,7 @@ def program_files(folder: str, runtime: str, entry: str) -> list[Source]:
             folders[:] = []
         for name in sorted(files):
             stem = name.rpartition(".")[0]
-            if name.endswith(endings) and not _is_test(stem) and not name.endswith(".d.ts"):
+            if name.endswith(".py") and not _is_test(stem):
                 names.append(name if near == "." else f"{near}/{name}")
         if len(names) > MAX_FILES or walked > MAX_FOLDERS:
             break
@@ -95,7 +83,7 @@ def program_files(folder: str, runtime: str, entry: str) -> list[Source]:
 
 
 def _is_test(stem: str) -> bool:
-    return stem.startswith("test_") or stem.endswith(("_test", ".test", ".spec"))
+    return stem.startswith("test_") or stem.endswith("_test")
 
 
 def read_text(path: str, limit: int = MAX_FILE) -> str | None:

@@ -9,20 +9,34 @@ detector that picks skills for a request answers.
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from satchel._language import say
 from satchel.authoring.telling import tells
 from satchel.detect.answer import look
 from satchel.detect.placing import place
+from satchel.errors import InvalidInput, NotFound, SatchelError, SkillBroken
+from satchel.skill.load import load_document
+from satchel.skill.model import Origin, Skill
+from satchel.skill.problems import Problem
+from satchel.skill.tree import skill_file
+from satchel.skill.triggers import has_triggers, load_triggers
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
-    from satchel.authoring.advice import Advice
     from satchel.detect import Detector, Match
-    from satchel.skill import Skill
-    from satchel.skill.triggers import Prompt
+    from satchel.facade import Satchel
+    from satchel.skill.triggers import Prompt, Triggers
 
+    Subject = tuple[Skill, Triggers]
+
+OTHERS = ("builtin", "system", "global")
+"""Places whose skills are not the project's."""
+_NEAR = 0.6
+"""How alike two names are, one of which may be a slip for the other."""
 _SHOWN = 5
 
 
@@ -89,8 +103,6 @@ class Result(NamedTuple):
     path: str
     """The file with the prompts."""
     rows: tuple[Row, ...]
-    advice: tuple[Advice, ...] = ()
-    """Changes of the description that were tried and help."""
 
     def cell(self, *, fires: bool, chosen: bool) -> int:
         """One cell of the table."""
@@ -137,8 +149,40 @@ class Result(NamedTuple):
                 "fired": self.cell(fires=False, chosen=True),
             },
             "prompts": [row.to_dict() for row in self.rows],
-            "advice": [one.to_dict() for one in self.advice],
         }
+
+
+def run_subjects(
+    satchel: Satchel,
+    subjects: Sequence[tuple[Skill, Triggers]],
+    tell: Callable[[str, int, int], object],
+) -> list[Result]:
+    """Run the prompts of some skills among all that are offered.
+
+    Args:
+        satchel: Whose skills and whose detector.
+        subjects: The skills with their prompts.
+        tell: Called with a skill's name, and how many of how many prompts were run.
+
+    Raises:
+        InvalidInput: one of the skills cannot be chosen by a prompt.
+    """
+    skills: Sequence[Skill] = satchel.library.snapshot().for_model
+    for skill, _ in subjects:
+        skills = line_up(skills, skill)
+    with suppress(OSError, SatchelError):  # another process indexes, or a model is away
+        satchel.prepare()
+    total = sum(len(triggers.prompts) for _, triggers in subjects)
+    results: list[Result] = []
+    done = 0
+    for skill, triggers in subjects:
+        rows: list[Row] = []
+        for row in run_prompts(skill, triggers.prompts, skills, satchel.detector):
+            rows.append(row)
+            done += 1
+            tell(skill.name, done, total)
+        results.append(Result(skill, triggers.path, tuple(rows)))
+    return results
 
 
 def run_prompts(
@@ -154,14 +198,6 @@ def run_prompts(
     """
     for prompt in prompts:
         yield _run(skill, prompt, skills, detector)
-
-
-def does_right(skill: Skill, prompt: Prompt, skills: Sequence[Skill], detector: Detector) -> bool:
-    """Whether a prompt passes, and no more: `ok` of its row."""
-    matches = look(detector, prompt.text, skills).matches
-    if (_own(matches, skill) is not None) is not prompt.fires:
-        return False
-    return not prompt.instead or any(one.name == prompt.instead for one in matches)
 
 
 def strangers(prompts: Sequence[Prompt], known: Container[str]) -> list[Prompt]:
@@ -197,3 +233,107 @@ def _own(matches: Sequence[Match], skill: Skill) -> Match | None:
 
 def _rounded(share: float | None) -> float | None:
     return None if share is None else round(share, 4)
+
+
+# --- which skills ------------------------------------------------------------------------
+
+
+def skill_at(folder: str) -> Skill:
+    """The skill of a folder that no library knows.
+
+    Raises:
+        NotFound: it has no SKILL.md.
+        SkillBroken: that is not a skill.
+    """
+    folder = os.path.abspath(folder)
+    try:
+        file = skill_file(os.listdir(folder))
+    except OSError:
+        file = ""
+    if not file:
+        raise NotFound(
+            say("There is no SKILL.md in `{path}`", path=folder),
+            say("Give the folder of a skill, or write one with `satchel new`"),
+        )
+    document = load_document(folder, file)
+    if document.head is None:
+        first = next(one for one in document.problems if one.severity == "error")
+        raise SkillBroken(
+            say(
+                "`{name}` is not a skill yet: {problem}",
+                name=os.path.basename(folder),
+                problem=first.message,
+            ),
+            first.fix,
+        )
+    origin = Origin(os.path.dirname(folder), "extra", os.path.dirname(folder))
+    return Skill(document.head, origin)
+
+
+def line_up(offered: Sequence[Skill], skill: Skill) -> tuple[Skill, ...]:
+    """The offered skills with this one among them, instead of those that have its name.
+
+    Raises:
+        InvalidInput: no words ever choose it.
+    """
+    if skill.is_tool:
+        raise InvalidInput(
+            say("`{name}` has tools and no instructions to choose", name=skill.name),
+            say("Run its examples: `satchel test {name}`", name=skill.typed),
+        )
+    if not skill.for_model:
+        raise InvalidInput(
+            say("`{name}` is chosen by people alone: `disable-model-invocation`", name=skill.name),
+            say("Remove that line from its SKILL.md to have models choose it"),
+        )
+    if any(one is skill for one in offered):
+        return tuple(offered)
+    active = skill._replace(state="active", winner="")
+    others = (one for one in offered if one.name != skill.name and one.path != skill.path)
+    return (*others, active)
+
+
+def subjects(skills: Iterable[Skill], *, everything: bool = False) -> list[Subject]:
+    """The skills that a prompt can choose and that have a file with prompts.
+
+    Args:
+        skills: All that is known.
+        everything: Also those that are not the project's.
+    """
+    every = [
+        skill
+        for skill in skills
+        if (everything or skill.source not in OTHERS)
+        and skill.for_model
+        and not skill.is_tool
+        and skill.state in ("active", "untrusted")
+        and not skill.origin.remote
+        and has_triggers(skill.base_dir)
+    ]
+    read = [(skill, load_triggers(skill.base_dir)) for skill in every]
+    return [(skill, triggers) for skill, triggers in read if triggers is not None]
+
+
+def with_known_names(found: Sequence[Subject], skills: Iterable[Skill]) -> list[Subject]:
+    """The same, where an `instead` that names nobody is a problem of its file.
+
+    Args:
+        found: Skills with their prompts.
+        skills: All that is known.
+    """
+    from difflib import get_close_matches
+
+    names = {skill.name for skill in skills}
+    names.update(skill.name for skill, _ in found)
+    checked: list[Subject] = []
+    for skill, triggers in found:
+        problems = list(triggers.problems)
+        for prompt in strangers(triggers.prompts, names):
+            near = get_close_matches(prompt.instead, sorted(names), 1, cutoff=_NEAR)
+            better = f"`{near[0]}`" if near else say("a name that `satchel list` shows")
+            values = {"name": prompt.instead, "better": better}
+            problem = Problem("triggers-instead", triggers.path, prompt.line, values=values)
+            problems.append(problem)
+        problems.sort(key=lambda problem: problem.line)
+        checked.append((skill, triggers._replace(problems=tuple(problems))))
+    return checked

@@ -92,7 +92,7 @@ def _compare(session: Session, name: str | None, least: float, limit: int) -> Ov
 
         if name is None:
             return compare(skills, least=least, limit=limit, progress=tell)
-        from satchel.authoring.lineup import line_up
+        from satchel.authoring.triggers import line_up
         from satchel.cli.triggering import named
 
         skill = named(session, name)

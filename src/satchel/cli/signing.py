@@ -62,7 +62,7 @@ def sign(
     """The path of the signature on stdout, the rest on stderr."""
     folder, writable, tree = _folder(session, skill)
     if only_text:
-        from satchel.store.statement import statement
+        from satchel.store.signers import statement
 
         text = statement(tree).decode()
         if as_json:
@@ -156,7 +156,7 @@ def _tell(session: Session, folder: str, found: SignatureState, *, as_json: bool
     session.out.line(f"{one_line(short_path(folder))}: {words[found.state]}", "", "", "  ", lead)
     if found.state == "valid":
         session.out.line(one_line(found.key), "dim", "  ")
-    elif found.kind:
+    elif found.state != "unsigned":
         session.out.line(one_line(found.reason), "", "  ")
         session.out.line(one_line(found.hint), "", "  → ")
     return 0 if found.state == "valid" else 1
@@ -174,7 +174,6 @@ def _tell(session: Session, folder: str, found: SignatureState, *, as_json: bool
     ),
     "satchel signers",
     "satchel signers add ada@example.org --key ada.pub",
-    "satchel signers add ada@example.org --issuer https://accounts.google.com",
     "satchel signers remove ada@example.org --revoke",
 )
 @click.argument("action", type=OneOf(["list", "add", "remove"]), default="list")
@@ -187,9 +186,6 @@ def _tell(session: Session, folder: str, found: SignatureState, *, as_json: bool
 )
 @click.option("--until", metavar="DAY", help=say("add: the day from which the key counts no more."))
 @click.option(
-    "--issuer", metavar="URL", help=say("add: who vouches for the identity, for Sigstore.")
-)
-@click.option(
     "--revoke", is_flag=True, help=say("remove: the key is lost or stolen; never accept it again.")
 )
 def signers(
@@ -198,7 +194,6 @@ def signers(
     identity: str | None,
     key: str | None,
     until: str | None,
-    issuer: str | None,
     revoke: bool,
     as_json: bool,
 ) -> int:
@@ -221,14 +216,20 @@ def signers(
         for one in [] if as_json else gone:
             words = (
                 say("Revoked: {name} ({key})", name=one_line(one.identity), key=one_line(one.key))
-                if revoke and one.kind != "sigstore"
+                if revoke
                 else say(
                     "Removed: {name} ({key})", name=one_line(one.identity), key=one_line(one.key)
                 )
             )
             session.err.line(words)
         return 0
-    made = _add(book, identity, key, until, issuer)
+    if key is None:
+        raise InvalidInput(
+            say("`{name}` is missing", name="--key"), help_hint(click.get_current_context())
+        )
+    from satchel.store.signers import add_signer
+
+    made = add_signer(book, identity, _public_key(key), until or "")
     if as_json:
         write_json({"added": _record(made)})
     else:
@@ -236,21 +237,6 @@ def signers(
             say("Counts from now on: {name} ({key})", name=made.identity, key=made.key), "green"
         )
     return 0
-
-
-def _add(
-    book: Signers, identity: str, key: str | None, until: str | None, issuer: str | None
-) -> Signer:
-    from satchel.store.signers import add_signer, add_sigstore_signer
-
-    if (key is None) == (issuer is None):
-        raise InvalidInput(
-            say("Say what the signatures are known by: `--key` or `--issuer`"),
-            help_hint(click.get_current_context()),
-        )
-    if issuer is not None:
-        return add_sigstore_signer(book, identity, issuer)
-    return add_signer(book, identity, _public_key(key or ""), until or "")
 
 
 def _public_key(path: str) -> str:
@@ -284,7 +270,7 @@ def _list(session: Session, book: Signers, *, as_json: bool) -> int:
         session.err.line(say("Nobody's signatures count yet"))
         session.err.line(say("Run `satchel signers add IDENTITY --key FILE.pub`"), "", "→ ")
         return 0
-    head = [say("identity"), say("kind"), say("until"), say("key or issuer")]
+    head = [say("identity"), say("kind"), say("until"), say("key")]
     rows = [
         [one_line(one.identity), one.kind, one.until or say("open"), one_line(one.key)]
         for one in found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._language import listed, say
@@ -12,12 +11,10 @@ from satchel.cli.session import short_path
 from satchel.errors import NotFound, SkillBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from satchel.authoring.advice import Advice
     from satchel.authoring.triggers import Result, Row
     from satchel.cli.output import Screen
-    from satchel.cli.progress import Progress
     from satchel.cli.session import Session
     from satchel.detect import Match
     from satchel.skill.model import Skill
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
 FAILED = 1
 _WORDS = 4
 _NOTES = 3
-_EXPLICIT = "explicit"
 
 
 class Bounds(NamedTuple):
@@ -40,16 +36,17 @@ def run_trigger_tests(
     session: Session, names: Sequence[str], bounds: Bounds, *, everything: bool, as_json: bool
 ) -> int:
     """Run the prompts of some skills, and say who passed; returns the exit code."""
-    from satchel.authoring.subjects import with_known_names
+    from satchel.authoring.triggers import run_subjects, with_known_names
+    from satchel.cli.progress import Progress
 
     chosen = _subjects(session, names, everything=everything)
     subjects = with_known_names(chosen, session.satchel.library.every())
     broken = [(skill, triggers) for skill, triggers in subjects if triggers.broken]
     if broken and len(subjects) == 1:
         raise _broken(*broken[0])
-    results, notes = _run(session, [one for one in subjects if not one[1].broken])
-    told = (note for one in results for row in one.rows for note in row.notes)
-    notes = list(dict.fromkeys((*notes, *told)))
+    with Progress(say("Running prompts")) as bar:
+        results = run_subjects(session.satchel, [one for one in subjects if not one[1].broken], bar)
+    notes = list(dict.fromkeys(note for one in results for row in one.rows for note in row.notes))
     passed = all(one.passes(*bounds) for one in results)
     status = SkillBroken.exit_code if broken else 0 if passed else FAILED
     if as_json:
@@ -105,7 +102,7 @@ def named(session: Session, word: str) -> Skill:
     if known:
         return known[0]
     if os.path.isdir(folder) and (os.sep in word or not session.satchel.library.find(word)):
-        from satchel.authoring.lineup import skill_at
+        from satchel.authoring.triggers import skill_at
 
         return skill_at(folder)
     return session.find(word)[0]
@@ -119,7 +116,7 @@ def _subjects(
     Raises:
         NotFound: there is no such skill, or nothing to run.
     """
-    from satchel.authoring.subjects import subjects
+    from satchel.authoring.triggers import subjects
     from satchel.skill.triggers import FILE, load_triggers
 
     hint = say("Write `{file}` beside its SKILL.md, in this form:", file=FILE) + _example()
@@ -143,48 +140,6 @@ def _example() -> str:
     """A file to copy, with prompts in the reader's language."""
     should, should_not = say("Look over my pull request"), say("Write the release notes")
     return f"\nshould:\n  - {should}\nshould_not:\n  - {should_not}"
-
-
-def _run(
-    session: Session, subjects: Sequence[tuple[Skill, Triggers]]
-) -> tuple[list[Result], tuple[str, ...]]:
-    """Run them all, then look for words that would help: no advice for one may harm another."""
-    from satchel.authoring.lineup import line_up
-    from satchel.authoring.rehearsal import rehearsal
-    from satchel.authoring.triggers import Result, run_prompts
-    from satchel.authoring.wording import advise
-    from satchel.cli.progress import Progress
-
-    satchel = session.satchel
-    skills = satchel.library.snapshot().for_model
-    for skill, _ in subjects:
-        skills = line_up(skills, skill)
-    skills = tuple(skills)
-    steps = sum(len(triggers.prompts) for _, triggers in subjects) + len(subjects)
-    results: list[Result] = []
-    with ExitStack() as stack:
-        with Progress(say("Reading skills")) as bar:
-            tell = _telling(bar)
-            stage = stack.enter_context(rehearsal(satchel, skills, tell))
-        done = 0
-        with Progress(say("Running prompts")) as bar:
-            for skill, triggers in subjects:
-                rows: list[Row] = []
-                for row in run_prompts(skill, triggers.prompts, skills, stage.detector):
-                    rows.append(row)
-                    done += 1
-                    bar(skill.name, done, steps)
-                results.append(Result(skill, triggers.path, tuple(rows)))
-            for at, result in enumerate(results):
-                advice = advise(result, skills, stage, results)
-                results[at] = result._replace(advice=advice)
-                done += 1
-                bar(result.skill.name, done, steps)
-    return results, stage.notes
-
-
-def _telling(bar: Progress) -> Callable[[int, int], None]:
-    return lambda done, total: bar("", done, total)
 
 
 def _broken(skill: Skill, triggers: Triggers) -> SkillBroken:
@@ -215,19 +170,13 @@ def _show(out: Screen, result: Result, bounds: Bounds) -> None:
     name = out.paint(one_line(result.skill.name), "bold")
     where = out.paint(one_line(short_path(result.path)), "dim")
     out.write(f"{out.paint(mark, colour)} {name}  {where}\n")
-    helped = {prompt for one in result.advice for prompt in one.prompts}
     for row in result.rows:
-        _show_row(out, row, result.skill, row.prompt.text in helped)
+        _show_row(out, row)
     out.line()
     _show_counts(out, result)
-    if result.advice:
-        out.line()
-        out.line(say("In the description"), "bold", "  ")
-        for one in result.advice:
-            _show_advice(out, one)
 
 
-def _show_row(out: Screen, row: Row, skill: Skill, helped: bool) -> None:
+def _show_row(out: Screen, row: Row) -> None:
     tick, style = ("✓", "green") if row.ok else ("✗", "red")
     side = say("should") if row.prompt.fires else say("should not")
     width = max(width_of(say("should")), width_of(say("should not")))
@@ -236,19 +185,13 @@ def _show_row(out: Screen, row: Row, skill: Skill, helped: bool) -> None:
     hang = " " * (4 + width + 2 + 5)
     lines = wrap(one_line(row.prompt.text), max(out.width - len(hang), 20) if out.width else 0)
     out.write("  " + "".join(out.paint(*part) for part in lead) + ("\n" + hang).join(lines) + "\n")
-    for line in _story(row, skill, helped=helped):
+    for line in _story(row):
         out.line(line, "dim", hang + "→ ", hang + "  ")
 
 
-def _story(row: Row, skill: Skill, *, helped: bool) -> list[str]:
-    """Why a prompt went where it went, where that is not as it should be.
-
-    Args:
-        row: The prompt.
-        skill: Whose it is.
-        helped: A change of the description makes it pass, and is told.
-    """
-    from satchel.authoring.candidates import tells
+def _story(row: Row) -> list[str]:
+    """Why a prompt went where it went, where that is not as it should be."""
+    from satchel.authoring.telling import tells
 
     told: list[str] = []
     if not row.ok and row.prompt.fires:
@@ -259,8 +202,6 @@ def _story(row: Row, skill: Skill, *, helped: bool) -> list[str]:
             told.append(say("the skill lacks {words}", words=words))
     elif not row.ok and row.own is not None:
         told.append(say("caught by {words}", words=_evidence(row.own)))
-        if not helped:
-            told.append(_narrowing(row, skill))
     if not row.instead:
         told.append(say("`{name}` was not chosen instead", name=one_line(row.prompt.instead)))
     return told
@@ -279,24 +220,6 @@ def _why_missed(row: Row) -> str:
         )
     first = row.rivals[0]
     return say("`{name}` took it, by {words}", name=one_line(first.name), words=_evidence(first))
-
-
-def _narrowing(row: Row, skill: Skill) -> str:
-    """What to do about a prompt that no tried change of the description keeps away."""
-    from satchel.authoring.candidates import akin, caught_by
-    from satchel.detect.terms import spelt_out
-
-    if row.own is not None and row.own.detector == _EXPLICIT:
-        return say("a skill that is called by its name is always chosen")
-    caught = caught_by(skill.description, row)
-    if not caught:
-        return say("no word of the description caught it: other words there cannot help")
-    in_name = caught_by(spelt_out(skill.name), row)
-    named = [word for word in caught if any(akin(word, one) for one in in_name)]
-    words = listed(f"`{one_line(word)}`" for word in (named or caught)[:_WORDS])
-    if named:
-        return say("its name says {words}: a description alone cannot keep it away", words=words)
-    return say("narrow the description where it says {words}", words=words)
 
 
 def _evidence(match: Match) -> str:
@@ -350,17 +273,6 @@ def _show_counts(out: Screen, result: Result) -> None:
         out.write("  " + out.paint(line.rstrip(), "" if at else "dim") + "\n")
 
 
-def _show_advice(out: Screen, advice: Advice) -> None:
-    words = one_line(advice.change.words)
-    counts = {"passed": advice.after, "of": advice.of, "before": advice.before, "words": words}
-    if advice.change.kind == "add":
-        told = say("with `{words}`: {passed} of {of} pass, not {before}", **counts)
-        out.line(told, "", "  ", "    ", [("+", "green"), (" ", "")])
-    else:
-        told = say("without `{words}`: {passed} of {of} pass, not {before}", **counts)
-        out.line(told, "", "  ", "    ", [("-", "red"), (" ", "")])
-
-
 def _conclude(session: Session, results: list[Result], bounds: Bounds) -> None:
     rows = [row for result in results for row in result.rows]
     passed = sum(row.ok for row in rows)
@@ -370,16 +282,6 @@ def _conclude(session: Session, results: list[Result], bounds: Bounds) -> None:
     if bounds != Bounds():
         for result in results:
             session.err.line(_against(result, bounds))
-    bad = [one for one in results if not one.passes(*bounds)]
-    stuck = [one for one in bad if not one.advice]
-    if stuck:
-        names = listed(f"`{one_line(one.skill.name)}`" for one in stuck[:3])
-        words = say(
-            "No word that was tried helps {names}: see `satchel overlap {name}`",
-            names=names,
-            name=stuck[0].skill.typed,
-        )
-        session.err.line(words, "dim")
 
 
 def _against(result: Result, bounds: Bounds) -> str:

@@ -1,10 +1,10 @@
 """Was this written here, by this user's Satchel?
 
 A project comes from somebody. It may bring a `.satchel` of its own, and a `git pull` puts files
-into the one that is there, over ours if need be. So whatever is believed later (the journal, the
-history, the record of links) carries a seal: a keyed sum over its content and over the real path
-of the work area. The key is in the user's state folder and nowhere else, so nobody who can only
-write into the project can make one, and what was copied from another place is not taken for ours.
+into the one that is there, over ours if need be. So whatever is believed later (the journal and the
+history) carries a seal: a keyed sum over its content and over the real path of the work area. The
+key is in the user's state folder and nowhere else, so nobody who can only write into the project
+can make one, and what was copied from another place is not taken for ours.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ MEMORY = "(memory)"
 """Instead of a path: there is no state folder, so the key lives as long as the process."""
 SEAL = "seal"
 RECORD = "record"
-LINKS = "links"
 _KEY = re.compile(rb"[0-9a-f]{64}")
 _MAX_FILE = 1024
 _NOT_KEPT = frozenset((errno.EROFS, errno.EACCES, errno.EPERM))

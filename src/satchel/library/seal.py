@@ -58,7 +58,7 @@ _DESKTOP = {
 }
 """What a desktop writes into a folder that somebody looks at, and how such a file begins."""
 _DESKTOP_SIZE = 1 << 20
-_SIGNATURES = frozenset(("SKILL.sig", "SKILL.sigstore.json"))
+_SIGNATURE = "SKILL.sig"
 
 
 class _Passed(NamedTuple):
@@ -411,7 +411,7 @@ def tree_of(skill: Skill) -> FolderTree:
 
 def _only(skill: Skill) -> frozenset[str] | None:
     """A skill at the top of a project is its file and its own folders, not the whole project."""
-    return None if skill.head.id else OWN_FOLDERS | _SIGNATURES | {skill.head.file}
+    return None if skill.head.id else OWN_FOLDERS | {_SIGNATURE, skill.head.file}
 
 
 def _entry_of(lock: Lock, skill_id: str) -> Locked | None:

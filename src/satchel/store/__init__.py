@@ -23,10 +23,9 @@
     archive/         one strict reader for zip and tar
     export.py        a skill -> an archive, the same bytes everywhere
 
-    statement.py     what a signature is about; signing.py, sigstore.py: who made it
-    signers.py       whose signatures the user accepts
-    agents.py        where other agents look (agents.toml)
-    links.py         skills put there; link_book.py: which were; visibility.py: who sees what
+    signers.py       whose signatures count; signing.py: making and checking them
+    agents.py        where other agents look (agents.toml), and what they see
+    links.py         links to skills there
 
 A change goes from `store` through `plan` to `transaction`; nothing else writes to a scope.
 """

@@ -1,42 +1,31 @@
-"""Whose is the work area?
+"""The work area `.satchel` has one owner.
 
 `.satchel/owner` holds a mark that only this user, at this path, can make (`library/marks.py`). An
-area without it was made by somebody else: it came with a clone, or in a copy, or the project was
-moved. It is never read. It is renamed aside as a whole, `.satchel.foreign-…`, kept and told, and a
-new one is made; what it could have undone is in there, for people.
+area without it came with a clone or a copy, belongs to another user, or the project was moved. It
+is never believed: readers see an empty history, and every change is refused until it is removed.
 
-Some cases:
-    a file that a pull put into our own area   has no seal: see `journal.py` and `link_book.py`
-    two users, or a host and its container     the marks of the area that was set aside are taken
-                                               over, so that both go on with the new one instead of
-                                               setting each other's aside; each believes, undoes and
-                                               finishes only what is sealed with the own key
-    no state folder to keep the key in         the key lives as long as the process: the next
-                                               command sets this area aside again, and says so
-    no `marks` in the scope                    nothing is checked; for tests of single parts
+A file that a pull put into our own area has no seal: see `journal.py`. Without a state folder to
+keep the key in, the key lives as long as the process. Without `marks` in the scope nothing is
+checked; for tests of single parts.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import stat
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from satchel._fs import is_odd, locked, make_folders, read_plain, sync_folder, write_atomic
+from satchel._fs import is_odd, make_folders, read_plain, write_atomic
 from satchel._language import say
+from satchel.errors import AccessDenied
 from satchel.library.marks import mark_of, own_key, read_key
-from satchel.store.scope import PARTS, TIMEOUT, check_places, check_scope
+from satchel.store.scope import PARTS, check_places, check_scope
 
 if TYPE_CHECKING:
     from satchel.store.scope import Scope
 
 OWNER = "owner"
-_MARK = re.compile(r"[0-9a-f]{32}")
 _MAX_FILE = 4096
-_MOST = 8
-"""Users who share one area."""
 _BLANK = re.compile(r"lock|\.gitignore|\.(?:\.gitignore|owner)\.[0-9]+\.[0-9a-f]{8}")
 """What says nothing, so that it may be there before the owner's mark is."""
 
@@ -53,48 +42,42 @@ def is_ours(scope: Scope) -> bool:
     return bool(key) and mark_of(key, scope.work) in _owners(scope)
 
 
-def claim(scope: Scope, timeout: float) -> list[str]:
-    """Make sure that the work area is ours; returns what had to be done for it.
+def claim(scope: Scope) -> list[str]:
+    """Make sure that the work area is ours; returns notes about it.
 
     Raises:
+        AccessDenied: it belongs to another owner.
         OSError: the disk says no.
     """
     if not scope.marks:
         return []
     key, why = own_key(scope.marks)
-    said: list[str] = []
-    if why:
-        said.append(
-            say(
-                "`{path}` cannot be written ({reason}), so nobody will know that this change was "
-                "made here: it cannot be undone later",
-                path=scope.marks,
-                reason=why,
-            )
-        )
     wanted = mark_of(key, scope.work)
-    owners = _owners(scope)
-    if wanted in owners:
-        return said
-    if not _is_blank(scope):
-        aside, owners = _set_aside(scope, wanted, timeout)
-        if not aside:
-            return said
-        said.append(
-            say(
-                "`.satchel` was not made here; it was set aside as `{path}`, with all that it "
-                "could undo or finish",
-                path=aside,
-            )
+    if wanted not in _owners(scope):
+        # Another process of ours may have written its mark meanwhile.
+        if not _is_blank(scope) and wanted not in _owners(scope):
+            raise AccessDenied(
+                say("`{path}` was not made here: it came with the project, belongs to another "
+                    "user, or the project was moved; nothing was changed", path=scope.work),
+                say("Remove it, then run the command again. The skills are not in it, but what "
+                    "could be undone is"),
+            )  # fmt: skip
+        make_folders(scope.work)
+        write_atomic(scope.part(OWNER), f"{wanted}\n".encode())
+    if not why:
+        return []
+    return [
+        say(
+            "`{path}` cannot be written ({reason}), so this change cannot be undone later, and the "
+            "next one is refused until `.satchel` is removed",
+            path=scope.marks,
+            reason=why,
         )
-    make_folders(scope.work)
-    lines = [wanted, *owners][:_MOST]
-    write_atomic(scope.part(OWNER), "".join(f"{line}\n" for line in lines).encode())
-    return said
+    ]
 
 
 def _owners(scope: Scope) -> list[str]:
-    """The marks in a work area."""
+    """The marks in a work area; 0.1 wrote several."""
     try:
         data = read_plain(scope.part(OWNER), _MAX_FILE)
     except (FileNotFoundError, NotADirectoryError):
@@ -103,8 +86,7 @@ def _owners(scope: Scope) -> list[str]:
         if is_odd(exc):
             return []
         raise
-    lines = data.decode("ascii", "replace").split("\n")
-    return [line for line in lines if _MARK.fullmatch(line)]
+    return data.decode("ascii", "replace").split("\n")
 
 
 def _is_blank(scope: Scope) -> bool:
@@ -115,33 +97,15 @@ def _is_blank(scope: Scope) -> bool:
         return True
 
 
-def _set_aside(scope: Scope, wanted: str, timeout: float) -> tuple[str, list[str]]:
-    """Rename somebody else's work area; where it is now, and whose marks were in it."""
-    lock = scope.part("lock")
-    try:
-        plain = stat.S_ISREG(os.lstat(lock).st_mode)
-    except FileNotFoundError:
-        plain = True
-    # Another user may be at work in it this moment: wait for the end of that.
-    with locked(lock, timeout=timeout, private=False) if plain else nullcontext():
-        owners = _owners(scope)
-        if wanted in owners or _is_blank(scope):
-            return "", owners
-        aside = f"{scope.work}.foreign-{os.urandom(4).hex()}"
-        os.rename(scope.work, aside)
-    sync_folder(scope.root)
-    return aside, owners
-
-
-def prepare_scope(scope: Scope, *, timeout: float = TIMEOUT) -> list[str]:
-    """Make the work area, at the first use; returns what there is to say about the old one.
+def prepare_scope(scope: Scope) -> list[str]:
+    """Make the work area, at the first use; returns notes about it.
 
     Raises:
-        AccessDenied: something in the scope leads elsewhere.
+        AccessDenied: something in the scope leads elsewhere, or it belongs to another owner.
         OSError: it cannot be made.
     """
     check_places(scope)
-    said = claim(scope, timeout)
+    said = claim(scope)
     check_scope(scope)
     ignore = scope.part(".gitignore")
     if not (os.path.isfile(ignore) and all(os.path.isdir(scope.part(name)) for name in PARTS)):

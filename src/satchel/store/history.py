@@ -18,8 +18,7 @@ from satchel._language import say
 from satchel.errors import Conflict, LockBroken, NotFound, Refused
 from satchel.store import keeping
 from satchel.store.area import is_ours
-from satchel.store.beside import gone_with
-from satchel.store.journal import Change, heirs, standing
+from satchel.store.journal import Change, standing
 from satchel.store.recovery import Repair, apply_rows, recover_held, writing
 from satchel.store.scope import TIMEOUT, check_scope
 from satchel.store.transaction import Draft, carry_out
@@ -144,7 +143,6 @@ def undo(
                     say("The damaged one is kept in `{path}`", path=record.entry(scope)),
                 )
             changes = [_back(scope, record, change, notes) for change in record.changes]
-            notes += _lost(scope, changes, redo=redo)
         try:
             rows = record.rows("before")
         except LockBroken as exc:
@@ -213,17 +211,6 @@ def _back(scope: Scope, record: Record, change: Change, notes: list[str]) -> Cha
         # Deleted, or somebody put something else there: that is not what is asked for.
         raise _gone(record)
     return Change(change.id, os.path.relpath(staged, scope.work).replace(os.sep, "/"), now, found)
-
-
-def _lost(scope: Scope, changes: Sequence[Change], *, redo: bool) -> list[str]:
-    """What goes that no digest knows of, and finds no place in what comes."""
-    new = {one.id: scope.part(other.staged) for one, other in heirs(changes)}
-    return [
-        text
-        for change in changes
-        if change.before
-        for text in gone_with(scope.target(change.id), new.get(change.id, ""), by_undo=not redo)
-    ]
 
 
 def _origin(record: Record, past: dict[int, Record]) -> Record:

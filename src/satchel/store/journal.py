@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from satchel._fs import is_odd, read_plain, write_atomic
 from satchel._language import say
-from satchel.errors import SatchelError
+from satchel.errors import Refused, SatchelError
 from satchel.library.marks import RECORD, SEAL, is_sealed, own_key, seal_of
-from satchel.skill.tree import FolderTree, seal
+from satchel.skill.tree import VERSION_CONTROL, FolderTree, seal
 from satchel.store.scope import check_id
 
 if TYPE_CHECKING:
@@ -95,26 +95,6 @@ class Record(NamedTuple):
         """Where a folder goes that was replaced or removed."""
         return scope.part("history", str(self.number), "old", skill_id)
 
-    def heirs(self, scope: Scope) -> list[tuple[str, str]]:
-        """The folders that go, each with the one that takes its place.
-
-        Where one comes and one goes, the skill has got a new name.
-        """
-        return [
-            (self.old(scope, one.id), scope.target(other.id)) for one, other in heirs(self.changes)
-        ]
-
-
-def heirs(changes: Iterable[Change]) -> list[tuple[Change, Change]]:
-    """Which folder goes, and which takes its place: two of one id, or of a skill's two names."""
-    every = list(changes)
-    pairs = [(change, change) for change in every if change.before and change.after]
-    gone = [change for change in every if not change.after]
-    come = [change for change in every if not change.before]
-    if len(gone) == len(come) == 1:
-        pairs += zip(gone, come, strict=True)
-    return pairs
-
 
 def standing(path: str) -> str:
     """What is at a path: a digest, `link:…`, `UNSEALED`, or empty for nothing.
@@ -132,6 +112,28 @@ def standing(path: str) -> str:
         return UNSEALED if os.path.lexists(path) else ""
     except SatchelError:
         return UNSEALED
+
+
+def refuse_repository(path: str) -> None:
+    """Refuse to change a skill's folder that holds a repository: no digest covers it.
+
+    Raises:
+        Refused: there is a `.git`, or another tool's folder of that kind, at any depth.
+        OSError: the disk says no.
+    """
+    todo = [path] if os.path.isdir(path) and not os.path.islink(path) else []
+    while todo:
+        with os.scandir(todo.pop()) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    continue
+                if entry.name in VERSION_CONTROL:
+                    raise Refused(
+                        say("`{path}` is a repository within a skill, which Satchel does not move",
+                            path=entry.path),
+                        say("Change the skill with your own tools, or move the repository away"),
+                    )  # fmt: skip
+                todo.append(entry.path)
 
 
 def render(record: Record, scope: Scope | None = None) -> bytes:

@@ -1,4 +1,4 @@
-"""A tree of files -> a step of a plan: staged, read back, scanned, and compared with what is there.
+"""A tree of files -> a step of a plan: staged, scanned, and compared with what is there.
 
 Nothing outside the staging folder is written here. A skill that cannot be used becomes a refused
 step with its reason, so that one bad skill of a hundred does not hide the others.
@@ -18,9 +18,8 @@ from satchel.security import scan_tree
 from satchel.skill.load import load_document, parse_document
 from satchel.skill.model import MANIFEST
 from satchel.skill.tree import FolderTree, head_file, read_whole, seal
-from satchel.store.beside import gone_with
 from satchel.store.export import write_archive
-from satchel.store.journal import standing
+from satchel.store.journal import refuse_repository, standing
 from satchel.store.merge import compose, differing
 from satchel.store.plan import Difference, Step
 from satchel.store.sources import subtree
@@ -87,13 +86,14 @@ class Workbench:
             kept: Files with edits of the user.
             signer: Says who signed a tree; nothing when nobody did.
             against: What to compare with, in place of what is on disk.
-            like: Id of the skill that this goes on from, with its modes and empty folders.
+            like: Id of the skill that this is made from; its mode bits are not widened.
         """
         before = self.lock.get(skill_id)
         try:
             with unchanged(self.scope.work):
-                model = self.scope.target(like) if like else ""
-                sealed = self.stage.write_tree(skill_id, tree, model, self.scope.target(skill_id))
+                refuse_repository(self.scope.target(skill_id))
+                over = self.scope.target(like or skill_id)
+                sealed = self.stage.write_tree(skill_id, tree, over)
                 folder = self.stage.folder(skill_id)
                 staged = FolderTree(folder)
                 document = _document(folder, skill_id)
@@ -142,7 +142,6 @@ class Workbench:
             report,
             bases=tuple(bases),
             old=against,
-            notes=gone_with(self.scope.target(skill_id), folder) if kind == "replace" else (),
         )
 
     def present(self, skill_id: str) -> Seal | None:

@@ -20,8 +20,7 @@ from satchel._language import listed, say
 from satchel.errors import LockBroken, Refused
 from satchel.library.lockfile import read_lock, render_lock
 from satchel.store import journal
-from satchel.store.area import prepare_scope
-from satchel.store.beside import staying
+from satchel.store.area import is_ours, prepare_scope
 from satchel.store.journal import NAME, standing
 from satchel.store.keeping import numbers
 from satchel.store.scope import TIMEOUT
@@ -29,15 +28,13 @@ from satchel.store.stage import remove_tree, sweep
 from satchel.store.trouble import hint, named, reason, unchanged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Generator, Iterable
 
     from satchel.library.lockfile import Lock
     from satchel.store.journal import Change, Record
     from satchel.store.scope import Scope
 
-_TEMPORARY = re.compile(
-    r"\.(?:journal\.json|entry\.new|links\.json|satchel\.lock)\.[0-9]+\.[0-9a-f]{8}"
-)
+_TEMPORARY = re.compile(r"\.(?:journal\.json|entry\.new|satchel\.lock)\.[0-9]+\.[0-9a-f]{8}")
 """Unfinished files (`write_atomic`) of whoever holds the lock."""
 _EARLY = re.compile(r"\.(?:owner|\.gitignore)\.[0-9]+\.[0-9a-f]{8}")
 """The same of whoever makes the work area, without a lock: somebody may be at it this moment."""
@@ -57,12 +54,15 @@ class Repair(NamedTuple):
 def recover(scope: Scope, *, timeout: float = TIMEOUT) -> list[Repair]:
     """Finish or clear away what an interrupted command left; cheap when there is nothing.
 
+    A work area of another owner is left alone.
+
     Raises:
         AccessDenied: something in the scope leads elsewhere.
         Refused: the disk says no, or another process is at work for too long.
     """
-    if not _left(scope):
-        return []
+    with unchanged(scope.work):
+        if not _left(scope) or not is_ours(scope):
+            return []
     with writing(scope, timeout=timeout) as said:
         return [*(Repair("", (), text) for text in said), *recover_held(scope)]
 
@@ -70,18 +70,10 @@ def recover(scope: Scope, *, timeout: float = TIMEOUT) -> list[Repair]:
 @contextmanager
 def writing(scope: Scope, *, timeout: float = TIMEOUT) -> Generator[list[str]]:
     """Be the only writer of a scope; gives what there is to say about its work area."""
-    said: list[str] = []
     with unchanged(scope.part("lock")):
-        while True:
-            said += prepare_scope(scope, timeout=timeout)
-            area = os.stat(scope.work)
-            held = locked(scope.part("lock"), timeout=timeout, private=False)
-            held.__enter__()
-            with suppress(FileNotFoundError):
-                if os.path.samestat(area, os.stat(scope.work)):
-                    break
-            # Another user set this work area aside while we waited for it.
-            held.__exit__(None, None, None)
+        said = prepare_scope(scope)
+        held = locked(scope.part("lock"), timeout=timeout, private=False)
+        held.__enter__()
     try:
         yield said
     finally:
@@ -159,7 +151,6 @@ def _finish(scope: Scope, record: Record) -> Repair:
     make_folders(os.path.join(record.entry(scope), "old"))
     notes: list[str] = []
     actual = tuple(_settle(scope, record, change, notes) for change in record.changes)
-    leave_beside(scope, record)
     sync_places(scope, record)
     pairs = zip(record.changes, actual, strict=True)
     failed = {wanted.id for wanted, now in pairs if wanted.after != now.after}
@@ -231,17 +222,6 @@ def place(staged: str, target: str, old: str) -> None:
         # half of one.
         os.rename(target, _free(old))
         os.rename(staged, target)
-
-
-def leave_beside(
-    scope: Scope, record: Record, move: Callable[[str, str], object] = os.rename
-) -> None:
-    """Put back in its place what is no part of a skill, after the folder around it was changed."""
-    for old, new in record.heirs(scope):
-        for one, other in staying(old, new):
-            move(one, other)
-            sync_folder(os.path.dirname(other))
-            sync_folder(os.path.dirname(one))
 
 
 def sync_places(scope: Scope, record: Record) -> None:

@@ -2,8 +2,7 @@
 
     R/skills/<id>/     the skills
     R/satchel.lock     what was installed, for review
-    R/.satchel/        work area: owner, lock, stage/, journal.json, history/, base/, trash/,
-                       links.json, replaced/
+    R/.satchel/        work area: owner, lock, stage/, journal.json, history/, base/, trash/
 
 R is `.agents` of a project, or `~/.config/agents` for all projects.
 """
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel._fs import is_really_inside
 from satchel._language import say
-from satchel.errors import AccessDenied
+from satchel.errors import AccessDenied, Refused
 from satchel.library.locations import global_folder, user_folder
 from satchel.library.lockfile import check_id, lock_path
 from satchel.library.marks import key_path
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from satchel.settings import Settings
+    from satchel.skill.model import Skill
 
 __all__ = [
     "PARTS",
@@ -35,6 +35,7 @@ __all__ = [
     "check_id",
     "check_scope",
     "scope_of",
+    "whose",
 ]
 
 Name = Literal["project", "global"]
@@ -43,8 +44,7 @@ PARTS = ("stage", "history", "base", "trash")
 """Folders that are always there."""
 TIMEOUT = 60.0
 """Seconds that a writer waits for another one."""
-_FOLDERS = (*PARTS, "replaced")
-_FILES = ("owner", "lock", "journal.json", "entry.new", "links.json", ".gitignore")
+_FILES = ("owner", "lock", "journal.json", "entry.new", ".gitignore")
 
 
 class Scope(NamedTuple):
@@ -110,7 +110,7 @@ def check_scope(scope: Scope) -> None:
         AccessDenied: something does.
     """
     check_places(scope)
-    for name in _FOLDERS:
+    for name in PARTS:
         _check_kind(scope.part(name), stat.S_ISDIR)
     for name in _FILES:
         _check_kind(scope.part(name), stat.S_ISREG)
@@ -142,3 +142,43 @@ def _check_kind(path: str, is_kind: Callable[[int], bool]) -> None:
         raise AccessDenied(
             say("`{path}` is not what Satchel puts there", path=path), say("Move it elsewhere")
         )
+
+
+def whose(settings: Settings, skill: Skill) -> Name:
+    """The scope in which this very skill lies. No scope is opened for that.
+
+    Raises:
+        Refused: it ships with a product, or lies where Satchel does not write.
+    """
+    if skill.is_system:
+        raise Refused(
+            say("`{name}` ships with a product and cannot be changed", name=skill.name),
+            say("Exclude it: add its name to the setting `exclude`"),
+        )
+    name = _scope_at(settings, skill)
+    if name is None or skill.origin.remote or not skill.origin.writable:
+        raise Refused(
+            say("`{name}` is in `{place}`, which Satchel does not write to",
+                name=skill.name, place=skill.origin.label),
+            say("Change it where it comes from"),
+        )  # fmt: skip
+    if "/" in skill.head.id or not skill.head.id:
+        raise Refused(
+            say("`{name}` lies within another folder, `{path}`",
+                name=skill.name, path=skill.head.id),
+            say("Change that folder by hand"),
+        )  # fmt: skip
+    return name
+
+
+def _scope_at(settings: Settings, skill: Skill) -> Name | None:
+    """The scope whose folder a skill was found in."""
+    folders: tuple[tuple[Name, str], ...] = (
+        ("project", user_folder(settings)),
+        ("global", global_folder()),
+    )
+    real = os.path.realpath(skill.origin.root)
+    for name, folder in folders:
+        if folder and os.path.realpath(folder) == real:
+            return name
+    return None

@@ -1,8 +1,10 @@
-"""Whose signatures count here? Two files in the user's own configuration, and a third for bad keys.
+"""The signers whose signatures count, and the text that a signature covers.
 
     allowed_signers     OpenSSH's own format: an identity, options, a public key
     revoked_signers     public keys (or an OpenSSH revocation list) that never count again
-    sigstore_signers    an identity and who vouches for it, for Sigstore
+
+The text has two lines, `satchel-skill-1` and `tree: sha256:…`, the digest of every file but the
+signature. It needs no Satchel to be read or checked: `ssh-keygen` signs it as it is.
 
 A project cannot name signers: whoever signs badly would only have to bring their own list.
 """
@@ -16,11 +18,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from satchel._fs import locked, write_atomic
 from satchel._language import say
 from satchel.errors import InvalidInput, NotFound, Refused, SettingsError
-from satchel.store.statement import NAMESPACE
+from satchel.skill.tree import digest_of, seal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from satchel.skill.tree import Tree
+
+SIGNATURE = "SKILL.sig"
+"""A signature by `ssh-keygen -Y sign`."""
+NAMESPACE = "satchel"
+"""Keeps a signature over something else, a git commit say, from counting here."""
+_FIRST = "satchel-skill-1"
 KEY_TYPES = ("ssh-ed25519", "sk-ssh-ed25519@openssh.com")
 """Ed25519, in a file or in a hardware key."""
 _MAX_FILE = 1 << 20
@@ -47,25 +56,15 @@ class Signers(NamedTuple):
         """Keys that count no more."""
         return os.path.join(self.folder, "revoked_signers") if self.folder else ""
 
-    @property
-    def sigstore(self) -> str:
-        """Identities that Sigstore vouches for."""
-        return os.path.join(self.folder, "sigstore_signers") if self.folder else ""
-
-    @property
-    def root(self) -> str:
-        """The trust root of a Sigstore of one's own; without the file the public one counts."""
-        return os.path.join(self.folder, "sigstore_root.json") if self.folder else ""
-
 
 class Signer(NamedTuple):
     """Somebody whose signatures count."""
 
     identity: str
     key: str
-    """The key's fingerprint, `SHA256:…`; for Sigstore who vouches for the identity."""
+    """The key's fingerprint, `SHA256:…`."""
     kind: str
-    """`ssh-ed25519`, `sigstore`, …"""
+    """`ssh-ed25519`, …"""
     options: str = ""
     """What limits the key, as OpenSSH writes it: `namespaces="satchel",valid-before="20270101"`."""
 
@@ -93,13 +92,8 @@ def fingerprint_of(key: bytes) -> str:
 
 
 def list_signers(signers: Signers) -> list[Signer]:
-    """Everybody whose signatures count, in the order of the files."""
-    found = [signer for line in _lines(signers.allowed) if (signer := _parse(line))]
-    for line in _lines(signers.sigstore):
-        words = line.split()
-        if len(words) == 2 and not line.startswith("#"):
-            found.append(Signer(words[0], words[1], "sigstore"))
-    return found
+    """The signers whose signatures count, in the order of the file."""
+    return [signer for line in _lines(signers.allowed) if (signer := _parse(line))]
 
 
 def add_signer(signers: Signers, identity: str, public_key: str, until: str = "") -> Signer:
@@ -115,7 +109,11 @@ def add_signer(signers: Signers, identity: str, public_key: str, until: str = ""
         InvalidInput: the identity, the key or the day cannot be used.
         Refused: the key was revoked, or the file cannot be written.
     """
-    _check_identity(identity)
+    if not _IDENTITY.fullmatch(identity):
+        raise InvalidInput(
+            say("`{name}` cannot be a signer's identity", name=identity),
+            say("Use an e-mail address or a name without spaces, quotes, commas and wildcards"),
+        )
     found = _KEY.match(public_key.strip())
     data = _decoded(found["key"]) if found else None
     if found is None or data is None or found["kind"] not in KEY_TYPES:
@@ -147,24 +145,6 @@ def add_signer(signers: Signers, identity: str, public_key: str, until: str = ""
     return Signer(identity, fingerprint_of(data), found["kind"], options)
 
 
-def add_sigstore_signer(signers: Signers, identity: str, issuer: str) -> Signer:
-    """Let signatures count that Sigstore says are by this identity.
-
-    Raises:
-        InvalidInput: the identity or the issuer cannot be used.
-        Refused: the file cannot be written.
-    """
-    _check_identity(identity)
-    if not re.fullmatch(r"https://[^\s\x00-\x1f\x7f]{1,500}", issuer):
-        raise InvalidInput(
-            say("`{value}` is not an issuer's address", value=issuer),
-            say("Write a whole address, such as `https://token.actions.githubusercontent.com`"),
-        )
-    row = f"{identity} {issuer}"
-    _edit(signers.sigstore, lambda lines: [*(line for line in lines if line != row), row])
-    return Signer(identity, issuer, "sigstore")
-
-
 def remove_signer(signers: Signers, identity: str, *, revoke: bool = False) -> list[Signer]:
     """Let nothing count any more that this identity signed; returns what was removed.
 
@@ -184,36 +164,21 @@ def remove_signer(signers: Signers, identity: str, *, revoke: bool = False) -> l
             say("Run `satchel signers list` to see them"),
         )
     rows = {line: signer for line in _lines(signers.allowed) if (signer := _parse(line)) in gone}
-    if rows:
-        if revoke:
-            if _is_list(signers.revoked):
-                raise Refused(
-                    say("`{path}` is a revocation list of OpenSSH", path=signers.revoked),
-                    say(
-                        "Add the key with `ssh-keygen -k -u -f {path} KEY.pub`",
-                        path=signers.revoked,
-                    ),
-                )
-            keys = [f"{found['kind']} {found['key']}" for row in rows if (found := _key_in(row))]
-            _edit(signers.revoked, lambda lines: [*lines, *(k for k in keys if k not in lines)])
-        _edit(signers.allowed, lambda lines: [line for line in lines if line not in rows])
-    away = {f"{one.identity} {one.key}" for one in gone if one.kind == "sigstore"}
-    if away:
-        _edit(signers.sigstore, lambda lines: [line for line in lines if line not in away])
+    if revoke:
+        if _is_list(signers.revoked):
+            raise Refused(
+                say("`{path}` is a revocation list of OpenSSH", path=signers.revoked),
+                say("Add the key with `ssh-keygen -k -u -f {path} KEY.pub`", path=signers.revoked),
+            )
+        keys = [f"{found['kind']} {found['key']}" for row in rows if (found := _key_in(row))]
+        _edit(signers.revoked, lambda lines: [*lines, *(k for k in keys if k not in lines)])
+    _edit(signers.allowed, lambda lines: [line for line in lines if line not in rows])
     return gone
 
 
 def entries_with(signers: Signers, key: bytes) -> list[Signer]:
     """The lines that name a key, whether they count or not: to say why it does not."""
     return [one for one in list_signers(signers) if one.key == fingerprint_of(key)]
-
-
-def _check_identity(identity: str) -> None:
-    if not _IDENTITY.fullmatch(identity):
-        raise InvalidInput(
-            say("`{name}` cannot be a signer's identity", name=identity),
-            say("Use an e-mail address or a name without spaces, quotes, commas and wildcards"),
-        )
 
 
 def _key_in(line: str) -> re.Match[str] | None:
@@ -294,3 +259,26 @@ def _edit(path: str, change: Callable[[list[str]], list[str]]) -> None:
             say("`{path}` cannot be written: {reason}", path=path, reason=exc.strerror or exc),
             say("Make the folder writable, or set `SATCHEL_HOME` to one that is"),
         ) from exc
+
+
+# --- what is signed -----------------------------------------------------------------------
+
+
+def signed_digest(tree: Tree) -> str:
+    """The digest of a skill without its signature: signing it does not change it."""
+    return signed_digest_of(seal(tree).files)
+
+
+def signed_digest_of(files: Mapping[str, str]) -> str:
+    """The same from fingerprints that are known already, as in `Seal.files` and in a lock."""
+    return digest_of({path: mark for path, mark in files.items() if path != SIGNATURE})
+
+
+def statement(tree: Tree) -> bytes:
+    """The text that is signed."""
+    return statement_of(signed_digest(tree))
+
+
+def statement_of(digest: str) -> bytes:
+    """The text that is signed, for a digest by `signed_digest`."""
+    return f"{_FIRST}\ntree: {digest}\n".encode()

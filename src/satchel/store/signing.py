@@ -6,7 +6,7 @@ signatures count is for the user's own list to say (`signers.py`).
 
     sign_folder       writes SKILL.sig
     verify_tree       the signature of somebody on the list, or the reason why not
-    check_signature   the same as a state, for those who only look; Sigstore included
+    check_signature   the same as a state, for those who only look
     signer_of         the same for those who install
 """
 
@@ -19,15 +19,16 @@ from satchel._fs import write_atomic
 from satchel._language import say
 from satchel.errors import Changed, InvalidInput, MissingExtra, NotFound, Refused, SkillBroken
 from satchel.skill.tree import FolderTree, head_file, read_whole
-from satchel.store.signers import KEY_TYPES, entries_with, fingerprint_of, user_signers
-from satchel.store.sigstore import verify_bundle
-from satchel.store.statement import (
-    BUNDLE,
+from satchel.store.signers import (
+    KEY_TYPES,
     NAMESPACE,
     SIGNATURE,
+    entries_with,
+    fingerprint_of,
     signed_digest,
     signed_digest_of,
     statement_of,
+    user_signers,
 )
 
 if TYPE_CHECKING:
@@ -49,8 +50,7 @@ class Signature(NamedTuple):
 
     identity: str
     key: str
-    """The key's fingerprint, `SHA256:…`; for Sigstore who vouched for the identity."""
-    kind: Literal["ssh", "sigstore"] = "ssh"
+    """The key's fingerprint, `SHA256:…`."""
 
 
 class SignatureState(NamedTuple):
@@ -61,7 +61,6 @@ class SignatureState(NamedTuple):
     somebody who is not on the list, or could not be checked here."""
     identity: str = ""
     key: str = ""
-    kind: Literal["ssh", "sigstore", ""] = ""
     reason: str = ""
     hint: str = ""
 
@@ -234,21 +233,16 @@ def _not_allowed(key: bytes, signers: Signers, *, found: bool) -> Refused:
 def check_signature(
     tree: Tree, signers: Signers | None = None, files: Mapping[str, str] | None = None
 ) -> SignatureState:
-    """How a skill stands; never raises for what a skill contains. Takes what `verify_tree` takes.
-
-    A skill may have both signatures. One that is wrong makes the state `invalid`, whatever the
-    other says: somebody changed something.
-    """
-    signers = user_signers() if signers is None else signers
-    names = {file.path for file in tree.files}
-    states: list[SignatureState] = []
-    if SIGNATURE in names:
-        states.append(_state(tree, signers, files, "ssh"))
-    if BUNDLE in names:
-        states.append(_state(tree, signers, files, "sigstore"))
-    if not states:
+    """The state of a skill's signature, from the arguments of `verify_tree`. Does not raise."""
+    if all(file.path != SIGNATURE for file in tree.files):
         return SignatureState("unsigned", reason=say("The skill is not signed"))
-    return min(states, key=lambda one: ("invalid", "valid", "unknown-signer").index(one.state))
+    try:
+        found = verify_tree(tree, signers, files)
+    except Changed as exc:
+        return SignatureState("invalid", reason=exc.message, hint=exc.hint)
+    except (Refused, MissingExtra) as exc:
+        return SignatureState("unknown-signer", reason=exc.message, hint=exc.hint)
+    return SignatureState("valid", found.identity, found.key)
 
 
 def signer_of(tree: Tree) -> str:
@@ -261,24 +255,6 @@ def signer_of(tree: Tree) -> str:
     if found.state == "invalid":
         raise Changed(found.reason, found.hint)
     return found.identity
-
-
-def _state(
-    tree: Tree,
-    signers: Signers,
-    files: Mapping[str, str] | None,
-    kind: Literal["ssh", "sigstore"],
-) -> SignatureState:
-    try:
-        if kind == "ssh":
-            found = verify_tree(tree, signers, files)
-        else:
-            found = Signature(*verify_bundle(tree, signers, files), "sigstore")
-    except Changed as exc:
-        return SignatureState("invalid", kind=kind, reason=exc.message, hint=exc.hint)
-    except (Refused, MissingExtra) as exc:
-        return SignatureState("unknown-signer", kind=kind, reason=exc.message, hint=exc.hint)
-    return SignatureState("valid", found.identity, found.key, kind)
 
 
 # --- the file and the program -------------------------------------------------------------

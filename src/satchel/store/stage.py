@@ -10,15 +10,15 @@ Whoever finds a stage whose `alive` nobody holds may delete it: its owner is dea
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from satchel._fs import check_lock_file, locked
 from satchel._language import say
-from satchel.errors import Conflict, Refused, SkillBroken, Unsafe
-from satchel.skill.tree import LIMITS, FolderTree, Seal, digest_of, seal
+from satchel.errors import Conflict, SkillBroken, Unsafe
+from satchel.skill.tree import LIMITS, FolderTree, Seal, digest_of
 from satchel.store.area import prepare_scope
-from satchel.store.beside import no_wider, take_after
 from satchel.store.scope import check_id
 from satchel.store.trouble import unchanged
 
@@ -52,7 +52,7 @@ class Stage:
         self.scope = scope
         with unchanged(scope.work):
             self.notes = tuple(prepare_scope(scope))
-            """What there is to say about the work area: somebody else's was set aside."""
+            """Notes about the work area."""
             self.path = scope.part("stage", f"{os.getpid():x}-{os.urandom(6).hex()}")
             self._alive = locked(self.path + ".alive", private=False)
             # Locked first, made second: nobody ever sees a stage without an owner.
@@ -63,7 +63,6 @@ class Stage:
                 self._let_go()
                 raise
         self._open = True
-        self._sealed: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -102,25 +101,18 @@ class Stage:
             os.makedirs(path, exist_ok=True)
         return path
 
-    def sealed(self, skill_id: str) -> str:
-        """The digest of a staged skill, read back from the disk once."""
-        if skill_id not in self._sealed:
-            self._sealed[skill_id] = seal(FolderTree(self.folder(skill_id))).digest
-        return self._sealed[skill_id]
-
-    def write_tree(self, skill_id: str, tree: Tree, like: str = "", over: str = "") -> Seal:
-        """Write a skill's files and read them back.
+    def write_tree(self, skill_id: str, tree: Tree, over: str = "") -> Seal:
+        """Write a skill's files; the digest is computed while they are written.
 
         Args:
             skill_id: Which skill.
             tree: Its files.
-            like: The folder that it is made from: what no digest tells stays as it is there.
-            over: The folder in whose place it comes: who may not read that may not read this.
+            over: The folder that it replaces or is made from: its mode bits are not widened.
 
         Raises:
             Unsafe: a path leads elsewhere, or two files have one name here.
             SkillBroken: it is too large.
-            Refused: the disk says no, or gives back something else.
+            Refused: the disk says no.
         """
         folder = self.folder(skill_id)
         with unchanged(folder):
@@ -131,27 +123,14 @@ class Stage:
             )
         try:
             with unchanged(folder):
-                marks = _write(folder, tree)
-                if like:
-                    known = seal(FolderTree(like)).files
-                    same = {path for path, mark in marks.items() if known.get(path) == mark}
-                    take_after(folder, like, same)
-                elif over:
-                    no_wider(folder, over)
-                found = seal(FolderTree(folder))
+                marks = dict(sorted(_write(folder, tree).items()))
+                if over:
+                    _keep_modes(folder, over)
+                FolderTree(folder)  # refuses links that lead outside
         except BaseException:
             remove_tree(folder)
             raise
-        if found != Seal(digest_of(marks), marks):
-            differing = sorted(set(found.files.items()) ^ set(marks.items()))
-            remove_tree(folder)
-            raise Refused(
-                say("`{path}` did not come back from the disk as it was written",
-                    path=f"{skill_id}/{differing[0][0] if differing else ''}"),
-                say("Nothing was changed; look at the disk, then run the command again"),
-            )  # fmt: skip
-        self._sealed[skill_id] = found.digest
-        return found
+        return Seal(digest_of(marks), marks)
 
 
 def stage(scope: Scope) -> Stage:
@@ -201,6 +180,28 @@ def _write(folder: str, tree: Tree) -> dict[str, str]:
                 os.fchmod(descriptor, mode)  # whatever the user's umask takes away
         marks[file.path] = f"sha256:{total.hexdigest()}" + (" x" if mode == 0o755 else "")
     return marks
+
+
+def _keep_modes(new: str, old: str) -> None:
+    """Give nobody rights to a staged path that they lack on the path it replaces."""
+    with os.scandir(new) as entries:
+        for entry in entries:
+            there = os.path.join(old, entry.name)
+            if entry.is_dir(follow_symlinks=False) and not os.path.islink(there):
+                _keep_modes(entry.path, there)
+            elif entry.is_file(follow_symlinks=False):
+                _keep_mode(entry.path, there)
+    _keep_mode(new, old)
+
+
+def _keep_mode(new: str, old: str) -> None:
+    try:
+        known = os.lstat(old).st_mode
+    except OSError:
+        return
+    now = stat.S_IMODE(os.lstat(new).st_mode)
+    if not stat.S_ISLNK(known) and now & ~(known | stat.S_IRWXU):
+        os.chmod(new, now & (known | stat.S_IRWXU))
 
 
 def _make_parents(folder: str, file: File, made: set[str]) -> None:

@@ -27,9 +27,8 @@ from satchel.skill.interpret import MAX_NAME, NAME, id_of, slug
 from satchel.skill.tree import FolderTree, MemoryTree, head_file
 from satchel.store import history
 from satchel.store.approving import Approvals
-from satchel.store.beside import gone_with
 from satchel.store.choose import choose
-from satchel.store.journal import Change, standing
+from satchel.store.journal import Change, refuse_repository, standing
 from satchel.store.plan import Plan, Step
 from satchel.store.prepare import Workbench
 from satchel.store.recovery import recover
@@ -244,9 +243,9 @@ class Store:
                 entry = lock.get(skill_id)
                 shown = entry.name if entry is not None else name
                 with unchanged(self.scope.target(skill_id)):
+                    refuse_repository(self.scope.target(skill_id))
                     was = standing(self.scope.target(skill_id))
-                    notes = gone_with(self.scope.target(skill_id))
-                plan.append(Step("remove", skill_id, shown, before=entry, was=was, notes=notes))
+                plan.append(Step("remove", skill_id, shown, before=entry, was=was))
         return plan.done
 
     def plan_update(

@@ -1,11 +1,10 @@
 """How does a change happen completely or not at all?
 
-    stage     the new skills are written beside their places, read back, and brought to the disk
+    stage     the new skills are written beside their places and brought to the disk
     lock      from here on there is one writer; what a crash left is finished first
     compare   each place still holds what the plan saw, else `Conflict`
     journal   what will be done is on the disk: a crash from here on is finished, not undone
-    rename    staged folder and place change places in one step; readers see old or new;
-              what is no part of a skill, such as a repository, stays in its place
+    rename    staged folder and place change places in one step; readers see old or new
     lockfile  replaced in one step
     history   what was replaced goes there, and with it the journal: the change is acknowledged
 
@@ -23,11 +22,18 @@ from satchel._language import say
 from satchel.errors import Conflict, InvalidInput, LockBroken, Refused
 from satchel.library.lockfile import read_lock, render_lock
 from satchel.store import journal
-from satchel.store.journal import ENTRY, NAME, Change, Record, relative, standing
+from satchel.store.journal import (
+    ENTRY,
+    NAME,
+    Change,
+    Record,
+    refuse_repository,
+    relative,
+    standing,
+)
 from satchel.store.keeping import next_number, prune
 from satchel.store.recovery import (
     Repair,
-    leave_beside,
     recover,
     recover_held,
     sync_places,
@@ -54,8 +60,7 @@ class Receipt(NamedTuple):
     number: int
     """Its number in the history; 0 when there was nothing to do."""
     repaired: tuple[str, ...] = ()
-    """What was finished or cleared away of an interrupted command before, and whether somebody
-    else's work area was set aside."""
+    """What was finished or cleared away of an interrupted command before."""
     notes: tuple[str, ...] = ()
     """What else is worth saying."""
     trouble: tuple[str, ...] = ()
@@ -124,8 +129,6 @@ def commit(
     except ValueError as exc:
         raise InvalidInput(say("The change cannot be made: {reason}", reason=exc)) from exc
     with unchanged(scope.root):
-        for change in changes:
-            _check_staged(stage, change)
         if stage is not None and (any(change.staged for change in moves) or bases):
             sync_tree(stage.path)
             sync_folder(scope.part("stage"))
@@ -141,19 +144,6 @@ def commit(
             raise
 
 
-def _check_staged(stage: Stage | None, change: Change) -> None:
-    """Read a staged folder back: it must be what was checked."""
-    if change.staged:
-        ours = stage is not None and change.staged == stage.folder(change.id)
-        found = stage.sealed(change.id) if ours and stage else standing(change.staged)
-        if found != change.after:
-            raise Refused(
-                say("The staged copy of `{name}` is not what was checked; nothing was changed",
-                    name=change.id),
-                say("Run the command again"),
-            )  # fmt: skip
-
-
 def carry_out(
     scope: Scope, draft: Draft, stage: Stage | None = None, repaired: Sequence[Repair] = ()
 ) -> Receipt:
@@ -161,6 +151,7 @@ def carry_out(
     said = tuple(repair.text for repair in repaired)
     with unchanged(scope.root):
         for change in draft.changes:
+            refuse_repository(scope.target(change.id))
             if standing(scope.target(change.id)) != change.before:
                 raise Conflict(
                     say("`{name}` was changed meanwhile; nothing was changed by this command",
@@ -232,7 +223,6 @@ def _do(scope: Scope, record: Record, stage: Stage | None, lock: Lock | None) ->
         journal.write(scope, record)
         for change in record.changes:
             _put(scope, record, change, done)
-        leave_beside(scope, record, lambda one, other: _move(one, other, done))
         sync_places(scope, record)
         if lock is not None:
             _relock(scope, lock, done)

@@ -29,7 +29,7 @@ MAX_FILES = 512
 MAX_BYTES = 16 * 1024 * 1024
 """What every host must be ready to take, by the extension; more than that is not served."""
 _TRIES = 3
-_AT_THE_TOP = OWN_FOLDERS | {"SKILL.md", "SKILL.sig", "SKILL.sigstore.json"}
+_AT_THE_TOP = OWN_FOLDERS | {"SKILL.md", "SKILL.sig"}
 """What a skill at the top of a project is: not the whole project."""
 
 

@@ -120,15 +120,12 @@ def switch_agent(
     agent: Annotated[str, Form(max_length=64)],
     turn: Annotated[Literal["on", "off"], Form()],
     everywhere: Annotated[bool, Form()] = False,
-    replace: Annotated[bool, Form()] = False,
 ) -> Response:
     """Put it where an agent looks, or take it away."""
     house = house_of(request)
     satchel = house.satchel
     skill = find_skill(satchel, ref)
-    outcome = agents.switch(
-        satchel, skill, agent, user=everywhere, on=turn == "on", replace=replace
-    )
+    outcome = agents.switch(satchel, skill, agent, user=everywhere, on=turn == "on")
     house.changed()
     found = agents.agents_of(satchel, skill, user=everywhere)
     if wants_part(request):
