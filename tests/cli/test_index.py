@@ -72,7 +72,6 @@ def test_scripts_get_engine_skills_seconds_size_and_folder(inside, tmp_path):
         "folder": str(tmp_path / "nowhere"),
         "vectors": "",
         "embedded": 0,
-        "swept": 0,
         "without_vectors": [],
         "size": 0,
     }
@@ -109,7 +108,7 @@ def test_the_one_that_ships_builds_and_then_has_little_to_do(terminal):
     assert done.status == 0, done.err
     first = json.loads(done.out)
     assert first["skills"] == 4
-    assert first["engine"] in {"memory", "fts5", "tantivy"}
+    assert first["engine"] in {"memory", "tantivy"}
     again = json.loads(terminal.run("index", "--json").out)
     assert again["skills"] == 4
     assert json.loads(terminal.run("search", "review", "--json").out)[0]["name"] == "code-review"
@@ -117,7 +116,7 @@ def test_the_one_that_ships_builds_and_then_has_little_to_do(terminal):
 
 def test_a_small_library_is_told_the_truth_about_its_engine(terminal):
     out = terminal.run("index").out
-    assert "engine: plain Python and one file; so few skills need no more" in out
+    assert "engine: plain Python and one file" in out
     assert "gone with this process" not in out
     assert "folder:" in out
     assert "gone with this process" in terminal.run("index", SATCHEL_INDEX="false").out
@@ -231,21 +230,3 @@ def test_a_small_library_hears_nothing_of_it(terminal, monkeypatch):
     monkeypatch.setitem(sys.modules, "tantivy", None)
     assert _doctor(terminal.project, Scripted(held=0)) == {}
     assert "search-" not in terminal.run("doctor").out
-
-
-@pytest.mark.parametrize(
-    ("swept", "said"),
-    [
-        (1, "Removed 1 search index that nobody uses any more\n"),
-        (1_200, "Removed 1,200 search indexes that nobody uses any more\n"),
-    ],
-)
-def test_what_was_swept_is_told_to_people(inside, swept, said):
-    class Sweeping(Scripted):
-        def prepare(self, skills, progress=None, rebuild=False):
-            return super().prepare(skills, progress, rebuild)._replace(swept=swept)
-
-    _, status, _, err = inside(index, Sweeping())
-    assert (status, err) == (0, said)
-    _, _, out, err = inside(index, Sweeping(), "--json")
-    assert (json.loads(out)["swept"], err) == (swept, "")
