@@ -148,7 +148,7 @@ def _meaning(
     from satchel.detect.vectors.open import open_embedder
 
     try:
-        embedder = open_embedder(spec, cache=satchel.settings.paths.cache)
+        embedder = open_embedder(spec)
         return Semantic(embedder, os.path.join(folder, _VECTORS)), []
     except SatchelError as exc:
         return None, [_unheard(exc)]

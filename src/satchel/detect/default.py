@@ -77,5 +77,5 @@ def _open_semantic(settings: Settings, folder: str | None) -> Semantic:
     from satchel.detect.semantic import Semantic
     from satchel.detect.vectors.open import open_embedder
 
-    embedder = open_embedder(settings.vectors, cache=settings.paths.cache)
+    embedder = open_embedder(settings.vectors)
     return Semantic(embedder, os.path.join(folder, "vectors") if folder else None)

@@ -49,8 +49,10 @@ class _Rows(NamedTuple):
     """tantivy's commit that it belongs to."""
     fields: frozenset[str]
     """Fields that may have a text: few skills have `when`, and each term looked up costs time."""
-    by_key: dict[str, tuple[int, int, int, int]]
-    """Number and stamp of each key."""
+    stamps: dict[str, Stamp]
+    """By key."""
+    numbers: list[int]
+    """In the order of `stamps`."""
 
 
 class _View(NamedTuple):
@@ -94,10 +96,8 @@ class TantivyIndex:
         view = self._current()
         if view is None:
             return {}
-        known = view.rows.by_key
-        if keys is not None:
-            return {key: known[key][1:] for key in keys if key in known}
-        return {key: row[1:] for key, row in known.items()}
+        known = view.rows.stamps
+        return known if keys is None else {key: known[key] for key in keys if key in known}
 
     def update(
         self,
@@ -118,25 +118,26 @@ class TantivyIndex:
         heap = _SMALL_HEAP if len(first) <= _FEW else _LARGE_HEAP
         with _Writing(self._writable(), heap, self._tantivy.Document) as writing:
             view = self._current()  # nobody else writes from here on
-            fields, by_key = (view.rows.fields, dict(view.rows.by_key)) if view else ((), {})
+            fields, stamps = (view.rows.fields, dict(view.rows.stamps)) if view else ((), {})
+            numbers = dict(zip(stamps, view.rows.numbers, strict=True)) if view else {}
             # A killed update may have left rows that `rows` does not list.
             is_behind = view is not None and view.rows.commit < _last_commit(self._meta)
             self._failures += 1
             for key in gone:
-                if (known := by_key.pop(key, None)) is not None:
-                    writing.drop(known[0])
+                if stamps.pop(key, None) is not None:
+                    writing.drop(numbers.pop(key))
             taken = 0
             for taken, row in enumerate(chain(first, todo), 1):
                 number = _number(row.key)
-                if is_behind or row.key in by_key:
+                if is_behind or row.key in stamps:
                     writing.drop(number)
                 writing.add(number, row)
-                by_key[row.key] = (number, *row.stamp)
+                stamps[row.key], numbers[row.key] = row.stamp, number
                 if progress is not None and taken % 500 == 0:
                     progress(taken)
             commit = writing.commit()
             used = tuple(writing.used.union(fields))
-            write_state(self._rows, _MAGIC, (commit, used, by_key))
+            write_state(self._rows, _MAGIC, (commit, used, stamps, list(numbers.values())))
         self._failures = 0
         if progress is not None:
             progress(taken)
@@ -230,8 +231,7 @@ class TantivyIndex:
             return {}
         asked = query.boolean_query(parts)
         if keys is not None:
-            known = view.rows.by_key
-            few = query.term_set_query(schema, "num", [known[k][0] for k in keys if k in known])
+            few = query.term_set_query(schema, "num", [_number(key) for key in keys])
             must = self._tantivy.Occur.Must
             asked = query.boolean_query([(must, asked), (must, query.const_score_query(few, 0.0))])
         hits = view.searcher.search(asked, most, count=False).hits
@@ -257,13 +257,13 @@ class TantivyIndex:
             return None
         with self._lock:
             try:
-                rows = _Rows(*read_state(self._rows, _MAGIC) or (-1, (), {}))
+                rows = _Rows(*read_state(self._rows, _MAGIC) or (-1, (), {}, []))
                 index = self._open()
                 searcher = index.searcher()
                 if not 0 <= rows.commit <= _last_commit(self._meta):
                     self._refuse(mark, "its two files do not belong together")
                     return None
-                keys = {row[0]: key for key, row in rows.by_key.items()}
+                keys = dict(zip(rows.numbers, rows.stamps, strict=True))
                 fields = frozenset(rows.fields)
                 self._view = _View(
                     searcher,
