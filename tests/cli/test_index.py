@@ -137,13 +137,13 @@ def test_vectors_are_counted_and_made_anew(empty):
     assert "vectors: 2 skills (~/tiny)" in done.out
     lacking = "No vector for `notes`: the model does not know the script of its description"
     assert lacking in " ".join(done.err.split())
-    (kept,) = empty.home.glob(".cache/satchel/search/*/vectors/*/*.vec")
+    (kept,) = empty.home.glob(".cache/satchel/search/*/vectors/*/*.npy")
     empty.run("index", **on)
     assert kept.exists()
     told = json.loads(empty.run("index", "--rebuild", "--json", **on).out)
     assert told["embedded"] == 2
     assert [one["name"] for one in told["without_vectors"]] == ["notes"]
-    (again,) = empty.home.glob(".cache/satchel/search/*/vectors/*/*.vec")
+    (again,) = empty.home.glob(".cache/satchel/search/*/vectors/*/*.npy")
     assert again != kept
 
 
