@@ -96,17 +96,6 @@ def test_fields_are_added_up(index):
     assert sorted(best.values()) == pytest.approx(sorted(wanted.values())[-3:], rel=1e-5)
 
 
-def test_the_limit_is_per_field(index):
-    index.update(some_rows(60))
-    some = index.search([("word0", 1.0), ("word1", 1.0)], 5)
-    assert {len(keys) for keys in some.values()} <= set(range(6))
-    assert len(some["body"]) == 5
-    full = index.search([("word0", 1.0), ("word1", 1.0)], 60)["body"]
-    assert sorted(some["body"].values()) == pytest.approx(sorted(full.values())[-5:])
-    assert index.search([("word0", 1.0)], 0) == {field: {} for field in FIELDS}
-    assert index.search([], 5) == {field: {} for field in FIELDS}
-
-
 def test_terms_are_taken_as_they_are(index):
     terms = ["c++", "c", "PDF", "pdf", "数据", "=数据", "é", 'say"so', "a-b", "-", "*", "x" * 300]
     index.update([row(f"/{n}", about=term) for n, term in enumerate(terms)])

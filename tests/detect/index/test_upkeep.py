@@ -16,7 +16,7 @@ from satchel import Library
 from satchel._fs import locked
 from satchel.detect.index import Row
 from satchel.detect.index.open import FORMAT, TANTIVY_FROM
-from satchel.detect.index.upkeep import Upkeep, keys_of
+from satchel.detect.index.upkeep import Upkeep
 from satchel.errors import Conflict, NotFound, Refused
 from satchel.library import Location
 from satchel.skill import Head, Origin, Skill
@@ -98,18 +98,6 @@ def test_a_changed_skill_is_indexed_alone(tmp_path):
     assert found(answer, "reads") == {"s0"}
 
 
-def test_the_next_process_indexes_nothing_again(tmp_path):
-    skills = some_skills(20)
-    Upkeep(str(tmp_path), make_row, make_row).current(skills)
-
-    def never(skill):
-        raise AssertionError(skill.name)
-
-    answer = Upkeep(str(tmp_path), never, make_row).current(some_skills(20))
-    assert (tuple(answer.unindexed), answer.note) == ((), "")
-    assert found(answer, "number7") == {"s7"}
-
-
 def test_a_list_that_changes_is_noticed(tmp_path):
     skills = list(some_skills(5))
     upkeep = Upkeep(str(tmp_path), make_row, make_row)
@@ -139,21 +127,6 @@ def test_who_sees_fewer_skills_does_not_empty_the_index_for_others(tmp_path):
     assert found(upkeep.current(everybody), "reads") == {"s0", "s1", "s2"}
 
 
-def test_skills_are_known_by_their_keys(tmp_path):
-    make_skill(tmp_path / "skills", "nested/one")
-    make_skill(tmp_path / "skills", "two")
-    books = Library([Location(str(tmp_path / "skills"))])
-    alone = Head("alone", "A location that is a skill", "", "SKILL.md", 1, 1, 1)
-    skills = (
-        *books.snapshot().skills,
-        Skill(alone, Origin("/opt/alone", "extra", "alone")),
-        Skill(alone, Origin("/opt/slash/", "extra", "slash")),
-        Skill(alone._replace(id="x"), Origin("/", "extra", "root")),
-    )
-    assert len(skills) == 5
-    assert keys_of(skills) == [skill.path for skill in skills]
-
-
 # --- many ---------------------------------------------------------------------------------
 
 
@@ -175,16 +148,6 @@ def test_many_are_left_to_the_background(tmp_path):
     answer = settled(upkeep, skills)
     assert answer.ready.engine == "tantivy"
     assert found(answer, "number7") == {"s7"}
-
-
-def test_newer_skills_overtake_older_ones(tmp_path):
-    upkeep = Upkeep(str(tmp_path), slow_row, make_row)
-    rounds = [some_skills(MANY, f"round{stamp}", stamp) for stamp in range(1, 4)]
-    for skills in rounds:
-        upkeep.current(skills)
-    answer = settled(upkeep, rounds[-1])
-    assert found(answer, "round3") == {f"s{n}" for n in range(MANY)}
-    assert found(answer, "round1") == set()
 
 
 def test_each_batch_is_searched_and_kept_before_all_is_done(tmp_path, monkeypatch):
@@ -418,21 +381,6 @@ BUILD = (
     "    return slow_row(skill)\n"
     "Upkeep(folder, telling, make_row).build(some_skills(MANY))\n"
 )
-
-
-def test_a_second_process_searches_and_waits_for_its_turn_to_write(tmp_path):
-    with _python(tmp_path, BUILD) as other:
-        assert other.stdout.readline() == "s0\n"
-        skills = some_skills(MANY)
-        upkeep = Upkeep(str(tmp_path), make_row, make_row)
-        answer = upkeep.current(skills)
-        assert len(answer.unindexed) == MANY
-        assert "is being built" in answer.note
-        one_more = some_skills(MANY + 1)
-        upkeep.current(one_more)
-        other.stdout.read()
-        assert other.wait(9) == 0, other.stderr.read()
-    assert found(settled(upkeep, one_more), f"number{MANY}") == {f"s{MANY}"}
 
 
 @pytest.mark.parametrize("after", [1, 150])

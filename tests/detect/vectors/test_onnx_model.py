@@ -55,13 +55,6 @@ def test_the_id_follows_the_bytes(tmp_path):
     assert OnnxEmbedder(str(tmp_path / "m")).id != first.id
 
 
-def test_long_texts_are_cut(tmp_path):
-    write_onnx(tmp_path / "m")
-    model = OnnxEmbedder(str(tmp_path / "m"), tokens=8)
-    short, long = model.embed(["cat " * 6, "cat " * 6 + "dog " * 5_000])
-    assert np.array_equal(short, long)
-
-
 def test_the_usual_places_and_names_are_found(tmp_path):
     write_onnx(tmp_path / "m")
     expected = OnnxEmbedder(str(tmp_path / "m")).id

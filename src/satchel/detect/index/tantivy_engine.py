@@ -136,8 +136,10 @@ class TantivyIndex:
                 if progress is not None and taken % 500 == 0:
                     progress(taken)
             commit = writing.commit()
-            used = tuple(writing.used.union(fields))
-            write_state(self._rows, _MAGIC, (commit, used, stamps, list(numbers.values())))
+            used = writing.used.union(fields)
+            kept = _Rows(commit, frozenset(used), stamps, list(numbers.values()))
+            write_state(self._rows, _MAGIC, (commit, tuple(used), *kept[2:]))
+            self._view = self._view_of(kept, self._mark())
         self._failures = 0
         if progress is not None:
             progress(taken)
@@ -258,25 +260,20 @@ class TantivyIndex:
         with self._lock:
             try:
                 rows = _Rows(*read_state(self._rows, _MAGIC) or (-1, (), {}, []))
-                index = self._open()
-                searcher = index.searcher()
                 if not 0 <= rows.commit <= _last_commit(self._meta):
                     self._refuse(mark, "its two files do not belong together")
                     return None
-                keys = dict(zip(rows.numbers, rows.stamps, strict=True))
-                fields = frozenset(rows.fields)
-                self._view = _View(
-                    searcher,
-                    int(searcher.num_docs),
-                    index.schema,
-                    rows._replace(fields=fields),
-                    keys,
-                    mark,
-                )
+                self._view = self._view_of(rows._replace(fields=frozenset(rows.fields)), mark)
             except BaseException as exc:  # noqa: BLE001 - the same
                 self._refuse(mark, _reason(exc))
                 return None
             return self._view
+
+    def _view_of(self, rows: _Rows, mark: tuple[int, ...]) -> _View:
+        index = self._open()
+        searcher = index.searcher()
+        keys = dict(zip(rows.numbers, rows.stamps, strict=True))
+        return _View(searcher, int(searcher.num_docs), index.schema, rows, keys, mark)
 
     def _mark(self) -> tuple[int, ...]:
         one, other = os.stat(self._meta), os.stat(self._rows)
