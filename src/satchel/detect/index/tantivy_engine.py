@@ -259,7 +259,8 @@ class TantivyIndex:
             return None
         with self._lock:
             try:
-                rows = _Rows(*read_state(self._rows, _MAGIC) or (-1, (), {}, []))
+                state = read_state(self._rows, _MAGIC)
+                rows = _Rows(-1, frozenset(), {}, []) if state is None else _Rows(*state)
                 if not 0 <= rows.commit <= _last_commit(self._meta):
                     self._refuse(mark, "its two files do not belong together")
                     return None

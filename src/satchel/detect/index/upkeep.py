@@ -204,7 +204,11 @@ class Upkeep:
         else:
             todo, gone = self._difference(skills, index, MAX_UNKNOWN)
         if todo or gone or not before:
-            tell = None if progress is None else lambda done: progress(done, len(todo))
+
+            def tell(done: int) -> None:
+                if progress is not None:
+                    progress(done, len(todo))
+
             index.update(map(self._row, todo), gone, tell)
         self._remove_unused()
         with self._lock:

@@ -150,7 +150,7 @@ class VectorStore:
         if any(block.shape[1] != size for block in (*saved.matrix[:1], *new.values())):
             self._lose()  # a server has changed its model
             return []
-        keys = [*saved.places, *new]
+        keys: list[str] = [*saved.places, *new]
         if not keys:
             return []
         scores = _scores(saved.matrix, queries) if saved.places else np.zeros((0, len(queries)))
