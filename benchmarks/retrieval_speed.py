@@ -14,7 +14,7 @@ Who is asked:
     ranking       the detector without words about it: the goal cut into terms, the fields fused,
                   the ten best
     detector      the whole `HybridDetector.rank`, from a text to ten explained matches
-    fts5, memory  the other engines
+    memory        the other engine
 
 Everybody answers every goal, one after the other in one process, who begins changing each time.
 Times are CPU times.
@@ -55,7 +55,6 @@ LEGS = {
     "body": {"body": 1.0},
 }
 """What the detector asks the index for."""
-_FTS5_MOST = 100_000
 _MEMORY_MOST = 10_000
 _FEW_GOALS = 60
 """Goals that a slow engine answers."""
@@ -146,7 +145,6 @@ def _timed(call: Callable[[], Any]) -> dict[str, float]:
 def measure(size: int, folder: str, rounds: int) -> dict[str, Any]:
     """Everything at one size, in this process."""
     from satchel.detect.hybrid import CANDIDATES, MANY_CANDIDATES, HybridDetector
-    from satchel.detect.index.fts5 import Fts5Index
     from satchel.detect.index.memory import MemoryIndex
     from satchel.detect.index.tantivy_engine import TantivyIndex
     from satchel.detect.terms import goal_terms
@@ -159,12 +157,10 @@ def measure(size: int, folder: str, rounds: int) -> dict[str, Any]:
     builds = {"cutting into terms": _timed(lambda: rows.extend(rows_of(skills, bodies)))}
     del found
     by_key = {row.key: row for row in rows}
-    places = {name: os.path.join(folder, name) for name in ("bare", "index", "detector", "fts5")}
+    places = {name: os.path.join(folder, name) for name in ("bare", "index", "detector")}
     bare = Bare(places["bare"])
     builds["bare"] = _timed(lambda: bare.update(rows))
     engines: dict[str, FieldIndex] = {"index": TantivyIndex(places["index"])}
-    if size <= _FTS5_MOST:
-        engines["fts5"] = Fts5Index(places["fts5"])
     if size <= _MEMORY_MOST:
         engines["memory"] = MemoryIndex()
     for name, engine in engines.items():
@@ -214,7 +210,7 @@ def _ask(
     for turn, (text, terms) in enumerate(goals_):
         shift = turn % len(names)
         for name in names[shift:] + names[:shift]:
-            if name in ("fts5", "memory") and turn >= _FEW_GOALS:
+            if name == "memory" and turn >= _FEW_GOALS:
                 continue
             began = _cpu()
             asks[name](text, terms)
@@ -260,7 +256,6 @@ def _updates(
 
 def memory(folder: str, what: str, asked: list[str]) -> dict[str, float]:
     """What an opened index keeps in memory after some searches, in a process of its own."""
-    from satchel.detect.index.fts5 import Fts5Index
     from satchel.detect.index.tantivy_engine import TantivyIndex
     from satchel.detect.terms import goal_terms
 
@@ -272,8 +267,7 @@ def memory(folder: str, what: str, asked: list[str]) -> dict[str, float]:
         for one in terms:
             bare.search(one)
     else:
-        kind = Fts5Index if what == "fts5" else TantivyIndex
-        index = kind(os.path.join(folder, what))
+        index = TantivyIndex(os.path.join(folder, what))
         for one in terms:
             index.search(list(one.items()), 100)
     gc.collect()
@@ -337,7 +331,7 @@ def at_size(size: int, workdir: str, rounds: int) -> dict[str, Any]:
     os.makedirs(folder)
     try:
         found = _child("measure", str(size), folder, str(rounds))
-        names = [name for name in ("bare", "index", "fts5") if name in found["disk MB"]]
+        names = [name for name in ("bare", "index") if name in found["disk MB"]]
         found["memory MB"] = {name: _child("memory", folder, name) for name in names}
         return found
     finally:

@@ -20,7 +20,6 @@ _CONTENDERS = {
     "ranking": "from the text to a ranking",
     "detector": "from the text to ten explained matches",
     "memory": "plain Python",
-    "fts5": "SQLite FTS5",
 }
 
 

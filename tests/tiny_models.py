@@ -1,4 +1,4 @@
-"""Small models made on the spot: a BERT of two layers, a table of words, and a plain embedder."""
+"""Small models made on the spot: an ONNX lookup, a table of words, and a plain embedder."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import struct
 
 import numpy as np
+import onnx
+from onnx import TensorProto, helper
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 # fmt: off
@@ -19,7 +21,7 @@ WORDS = (
 )
 # fmt: on
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS, *(f"##{end}" for end in ("s", "ed", "ing"))]
-SIZE, HEADS, LAYERS, WIDE, PLACES = 48, 4, 2, 96, 64
+SIZE = 12
 
 
 def write_tensors(path, tensors: dict[str, np.ndarray]) -> None:
@@ -49,59 +51,30 @@ def write_tokenizer(folder, vocab=VOCAB) -> None:
     made.save(str(folder / "tokenizer.json"))
 
 
-def bert_weights(seed: int = 1) -> dict[str, np.ndarray]:
-    random = np.random.default_rng(seed)
-
-    def some(*shape: int) -> np.ndarray:
-        return (random.standard_normal(shape) * 0.15).astype(np.float32)
-
-    weights = {
-        "embeddings.word_embeddings.weight": some(len(VOCAB), SIZE) * 4,
-        "embeddings.position_embeddings.weight": some(PLACES, SIZE),
-        "embeddings.token_type_embeddings.weight": some(2, SIZE),
-    }
-    norms = ["embeddings.LayerNorm"]
-    for layer in range(LAYERS):
-        name = f"encoder.layer.{layer}."
-        for part in ("attention.self.query", "attention.self.key", "attention.self.value",
-                     "attention.output.dense"):  # fmt: skip
-            weights[f"{name}{part}.weight"] = some(SIZE, SIZE)
-            weights[f"{name}{part}.bias"] = some(SIZE)
-        weights[f"{name}intermediate.dense.weight"] = some(WIDE, SIZE)
-        weights[f"{name}intermediate.dense.bias"] = some(WIDE)
-        weights[f"{name}output.dense.weight"] = some(SIZE, WIDE)
-        weights[f"{name}output.dense.bias"] = some(SIZE)
-        norms += [f"{name}attention.output.LayerNorm", f"{name}output.LayerNorm"]
-    for name in norms:
-        weights[f"{name}.weight"] = 1 + some(SIZE)
-        weights[f"{name}.bias"] = some(SIZE)
-    return weights
-
-
-def write_bert(folder, weights=None, **config) -> None:
-    """A folder as sentence-transformers keeps it."""
+def write_onnx(
+    folder, *, inputs=("input_ids", "attention_mask"), pooled=False, rows=0
+) -> np.ndarray:
+    """A folder with a model that looks up one vector of 12 numbers a token; its table."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_tensors(folder / "model.safetensors", weights or bert_weights())
+    table = np.random.default_rng(5).standard_normal((rows or len(VOCAB), SIZE)).astype(np.float32)
+    nodes = [helper.make_node("Gather", ["table", "input_ids"], ["tokens"])]
+    output, sides = "tokens", ["b", "t", SIZE]
+    if pooled:
+        nodes.append(helper.make_node("ReduceMax", ["tokens", "axis"], ["pooled"], keepdims=0))
+        output, sides = "pooled", ["b", SIZE]
+    constants = [onnx.numpy_helper.from_array(table, "table")]
+    constants.append(onnx.numpy_helper.from_array(np.array([1]), "axis"))
+    graph = helper.make_graph(
+        nodes,
+        "lookup",
+        [helper.make_tensor_value_info(name, TensorProto.INT64, ["b", "t"]) for name in inputs],
+        [helper.make_tensor_value_info(output, TensorProto.FLOAT, sides)],
+        constants,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save(model, folder / "model.onnx")
     write_tokenizer(folder)
-    about = {
-        "model_type": "bert",
-        "hidden_size": SIZE,
-        "num_attention_heads": HEADS,
-        "num_hidden_layers": LAYERS,
-        "layer_norm_eps": 1e-12,
-        "hidden_act": "gelu",
-        **config,
-    }
-    (folder / "config.json").write_text(json.dumps(about))
-    kinds = ("Transformer", "Pooling", "Normalize")
-    modules = [
-        {"path": f"{at}_{kind}" if at else "", "type": f"sentence_transformers.models.{kind}"}
-        for at, kind in enumerate(kinds)
-    ]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "1_Pooling").mkdir(exist_ok=True)
-    (folder / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
-    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 40}')
+    return table
 
 
 class Letters:

@@ -168,7 +168,7 @@ def _setting_problems(settings: Settings) -> Iterator[Problem]:
         from satchel.detect.vectors.open import open_embedder
 
         try:
-            open_embedder(settings.vectors, cache=settings.paths.cache)
+            open_embedder(settings.vectors)
         except (SatchelError, OSError, ValueError) as exc:
             reason = " ".join(str(getattr(exc, "message", exc)).split())
             values = {"name": settings.vectors, "reason": reason}

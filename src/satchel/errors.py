@@ -18,7 +18,7 @@
     ├── MissingExtra             a feature needs a package that is not installed
     │   └── MissingRuntime       a program needs a Python, Node or Go that is not here
     ├── BuildFailed              a program's dependencies cannot be had, or it does not build
-    ├── ModelFailed              a model of embeddings cannot be run, reached or converted
+    ├── ModelFailed              a model of embeddings cannot be run or reached
     ├── ServerFailed             a server of skills does not answer, or not as it should
     ├── StepFailed               a step of a goal cannot be done; it says whether to try again
     └── InternalError            a bug in Satchel; please report it
@@ -174,7 +174,7 @@ class BuildFailed(SatchelError):
 
 
 class ModelFailed(SatchelError):
-    """A model of embeddings cannot be run, reached or converted."""
+    """A model of embeddings cannot be run or reached."""
 
     code = "EXECUTION_ERROR"
     exit_code = 1

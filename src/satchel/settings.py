@@ -68,7 +68,7 @@ SETTINGS = (
             "How a conversation is told that the library changed: `tail` (at the end of the next request, so that the cached prompt stays; only other tools rebuild it), `rebuild` (prompt and tools are made anew before the next request).",
             choices=("tail", "rebuild")),
     Setting("vectors", "SATCHEL_VECTORS", "text", "",
-            "A model that compares meanings: a folder with an ONNX file and its tokenizer, `model2vec:FOLDER`, `sentence-transformers:FOLDER`, or the address of an embeddings endpoint. Empty compares words alone.",
+            "A model that compares meanings: a folder with an ONNX file and its tokenizer, `model2vec:FOLDER`, or the address of an embeddings endpoint. Empty compares words alone.",
             project_may_set=False),
     Setting("model", "SATCHEL_MODEL", "text", "",
             "Who answers in `satchel chat` and `satchel run`, as `provider:name` (`anthropic:claude-sonnet-5`). A project may not choose who is paid.",

@@ -26,7 +26,7 @@ def test_the_benchmark_runs_and_has_its_figures(root, tmp_path):
     figures = json.loads(out.read_text("utf-8"))["sizes"]["300"]
     for kind in ("short", "long"):
         asked = figures["query ms"][kind]
-        assert {"bare", "bare, apart", "index", "legs", "ranking", "detector", "fts5"} <= set(asked)
+        assert {"bare", "bare, apart", "index", "legs", "ranking", "detector"} <= set(asked)
         assert asked["bare"]["p50 / bare"] == 1.0
         assert asked["detector"]["goals"] == 6
     assert figures["build s"]["index"]["cpu"] > 0

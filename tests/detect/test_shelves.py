@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from satchel.detect.shelves import Shelf, Shelves
+from satchel.detect.shelves import Shelf, Shelves, moved
 from satchel.skill import Head, Origin, Skill
 
 HERE, THERE = Origin("/here", "project", "here"), Origin("/there", "user", "there")
@@ -75,3 +75,24 @@ def test_the_same_tuple_has_the_same_shelf_and_a_list_has_none():
     assert shelves.of(skills) is shelves.of(skills)
     some = list(skills)
     assert shelves.of(some) is not shelves.of(some)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "places"),
+    [
+        ("abcd", "abcd", ([], [])),
+        ("abcd", "aXcY", ([1, 3], [1, 3])),
+        ("abcd", "abXcd", ([], [2])),
+        ("abcd", "ad", ([1, 2], [])),
+        ("abcd", "XbYcd", ([0, 1], [0, 1, 2])),
+        ("aa", "aaa", ([], [2])),
+        ("", "ab", ([], [0, 1])),
+        ("ab", "", ([0, 1], [])),
+    ],
+)
+def test_two_states_of_a_library_are_compared_place_by_place(old, new, places):
+    heads = {sign: Head(sign, "", sign, "SKILL.md", 0, 0, 0) for sign in old + new}
+    origin = Origin("/s", "project", "s")
+    before, after = ([Skill(heads[sign], origin) for sign in text] for text in (old, new))
+    gone, came = moved(before, after)
+    assert (list(gone), list(came)) == places

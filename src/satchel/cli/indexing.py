@@ -63,8 +63,6 @@ def index(session: Session, rebuild: bool, as_json: bool) -> int:
         write_json({**told, "without_vectors": lacking})
     else:
         _show(session, made, size, satchel.settings.vectors)
-        if made.swept:
-            session.err.line(_swept(made.swept))
     return 0
 
 
@@ -106,12 +104,13 @@ def _show(session: Session, made: Prepared, size: int, setting: str) -> None:
         seconds=f"{made.seconds:.1f}",
     )
     out.line(told, lead=lead)
-    engine = {
-        "memory": say("plain Python and one file; so few skills need no more")
-        if made.folder
-        else say("in memory, gone with this process"),
-        "fts5": "SQLite",
-    }.get(made.engine, one_line(made.engine))
+    engine = one_line(made.engine)
+    if made.engine == "memory":
+        engine = (
+            say("plain Python and one file")
+            if made.folder
+            else say("in memory, gone with this process")
+        )
     out.line(engine, "", "  ", lead=[(say("engine") + say(": "), "dim")])
     if made.vectors:
         model = one_line(setting or made.vectors)
@@ -139,12 +138,6 @@ def _show_lacking(session: Session, made: Prepared) -> None:
 
 def _skills(count: int) -> str:
     return say("1 skill") if count == 1 else say("{count} skills", count=f"{count:,}")
-
-
-def _swept(count: int) -> str:
-    if count == 1:
-        return say("Removed 1 search index that nobody uses any more")
-    return say("Removed {count} search indexes that nobody uses any more", count=f"{count:,}")
 
 
 def size_of(folder: str) -> int:

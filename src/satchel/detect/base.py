@@ -138,7 +138,7 @@ class Prepared(NamedTuple):
     """An index that is ready: what `satchel index` tells."""
 
     engine: str
-    """`memory`, `fts5` or `tantivy`."""
+    """`memory` or `tantivy`."""
     skills: int
     """How many it holds now."""
     changed: int
@@ -150,8 +150,6 @@ class Prepared(NamedTuple):
     """The model whose vectors are kept beside the words; empty without one."""
     embedded: int = 0
     """How many skills have vectors by it; not those in scripts that it does not read."""
-    swept: int = 0
-    """How many indexes beside it were removed, because nobody uses them any more."""
     without_vectors: tuple[tuple[str, str], ...] = ()
     """Names of skills that have none by the model, each with the reason."""
 

@@ -30,19 +30,12 @@ def default_detector(settings: Settings, patience: float = 0.0) -> Detector:
         patience: Seconds that a look may wait for an index that is being built.
     """
     from satchel.detect.compose import WithExplicit
+    from satchel.detect.hybrid import HybridDetector
 
     kept = index_folder(settings)
     semantic = _lazy_semantic(settings, kept) if settings.vectors else None
     limit = settings.shortlist or 3
-    if kept is None:
-        from satchel.detect.hybrid import HybridDetector
-
-        return WithExplicit(HybridDetector(semantic=semantic, limit=limit, patience=patience))
-    from satchel.detect.index.sweep import Use
-    from satchel.detect.kept import KeptDetector
-
-    use = Use(kept, settings.project)
-    return WithExplicit(KeptDetector(use, semantic=semantic, limit=limit, patience=patience))
+    return WithExplicit(HybridDetector(kept, semantic=semantic, limit=limit, patience=patience))
 
 
 def reaching(detector: Detector, limit: int) -> Detector:
@@ -84,5 +77,5 @@ def _open_semantic(settings: Settings, folder: str | None) -> Semantic:
     from satchel.detect.semantic import Semantic
     from satchel.detect.vectors.open import open_embedder
 
-    embedder = open_embedder(settings.vectors, cache=settings.paths.cache)
+    embedder = open_embedder(settings.vectors)
     return Semantic(embedder, os.path.join(folder, "vectors") if folder else None)

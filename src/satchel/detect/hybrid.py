@@ -299,9 +299,9 @@ class HybridDetector:
         if folder is None or not os.path.isdir(folder):
             return 0
         names = os.listdir(folder)
-        if not any(name.startswith(("tantivy-", "fts5-", "memory-")) for name in names):
+        if not any(name.startswith(("tantivy-", "memory-")) for name in names):
             return 0
-        large = any(name.startswith(("tantivy-", "fts5-")) for name in names)
+        large = any(name.startswith("tantivy-") for name in names)
         return open_index(folder, 1 << 40 if large else 0).count()
 
     def ranking(

@@ -151,7 +151,7 @@ class Semantic:
         with self._lock:
             self._failed, self._rests_until = "", 0.0
             self._remember(_Seen(skills, keys, self._store))
-        there = frozenset(self._store.vectors(keys, 2)[0])
+        there = frozenset(self._store.vectors(keys)[0])
         self.made = len(there)
         without = (skill for skill in skills if skill.path not in there)
         self.unmade = tuple((skill.name, self._why_none(skill)) for skill in without)
@@ -205,8 +205,7 @@ class Semantic:
             return {}, [_not_compared(exc.message)]
         queries = made[:1] if len(parts) == 1 else made
         keys = set(known)
-        for query in queries:
-            keys.update(self._store.best(query, limit, by_key))
+        keys.update(self._store.nearest(queries, limit, by_key))
         return self._score(queries, sorted(keys), known, seen), self._notes(seen)
 
     def signs(self, legs: Mapping[str, Leg], key: str) -> tuple[float, float, float]:
@@ -261,6 +260,8 @@ class Semantic:
     def _notes(self, seen: _Seen) -> list[str]:
         """What a person should know although meanings were compared."""
         notes: list[str] = []
+        if self._store.is_damaged:
+            notes.append(say("The vectors on disk were damaged and are being made again"))
         if count := len(seen.lacking):
             notes.append(
                 say("1 skill has no vector yet")
@@ -356,7 +357,7 @@ class Semantic:
         that words found: neither gain nor loss. One that words did not find gets nothing.
         """
         np: Any = require("numpy", EXTRA)
-        found, blocks = self._store.vectors(keys, 2)
+        found, blocks = self._store.vectors(keys)
         if not found:
             return {}
         apart = blocks[:, ABOUT] - self._in_common(seen)
@@ -383,7 +384,7 @@ class Semantic:
         if seen.common is None or seen.common[0] != changes:
             np: Any = require("numpy", EXTRA)
             keys = sorted(seen.keys)
-            found, blocks = self._store.vectors(keys[:: max(1, len(keys) // _SAMPLE)], 2)
+            found, blocks = self._store.vectors(keys[:: max(1, len(keys) // _SAMPLE)])
             # A handful of skills has no common ground that tells less than they do.
             mean = np.float32(0)
             if len(found) >= FEWEST:

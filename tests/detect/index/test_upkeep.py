@@ -16,7 +16,7 @@ from satchel import Library
 from satchel._fs import locked
 from satchel.detect.index import Row
 from satchel.detect.index.open import FORMAT, TANTIVY_FROM
-from satchel.detect.index.upkeep import Upkeep, keys_of, moved
+from satchel.detect.index.upkeep import Upkeep
 from satchel.errors import Conflict, NotFound, Refused
 from satchel.library import Location
 from satchel.skill import Head, Origin, Skill
@@ -71,7 +71,7 @@ def settled(upkeep: Upkeep, skills):
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_few_skills_are_indexed_on_the_spot(tmp_path, kept):
-    upkeep = Upkeep(str(tmp_path / "index") if kept else None, make_row)
+    upkeep = Upkeep(str(tmp_path / "index") if kept else None, make_row, make_row)
     answer = upkeep.current(some_skills(20))
     assert (tuple(answer.unindexed), answer.note) == ((), "")
     assert found(answer, "number7") == {"s7"}
@@ -85,7 +85,7 @@ def test_a_changed_skill_is_indexed_alone(tmp_path):
         return make_row(skill)
 
     books = library(tmp_path / "skills")
-    upkeep = Upkeep(str(tmp_path / "index"), counting)
+    upkeep = Upkeep(str(tmp_path / "index"), counting, make_row)
     assert found(upkeep.current(books.snapshot().skills), "reads") == {"s0", "s1", "s2"}
     assert sorted(made) == ["s0", "s1", "s2"]
     made.clear()
@@ -98,33 +98,10 @@ def test_a_changed_skill_is_indexed_alone(tmp_path):
     assert found(answer, "reads") == {"s0"}
 
 
-def test_the_next_process_indexes_nothing_again(tmp_path):
-    skills = some_skills(20)
-    Upkeep(str(tmp_path), make_row).current(skills)
-
-    def never(skill):
-        raise AssertionError(skill.name)
-
-    answer = Upkeep(str(tmp_path), never).current(some_skills(20))
-    assert (tuple(answer.unindexed), answer.note) == ((), "")
-    assert found(answer, "number7") == {"s7"}
-
-
-def test_the_same_skills_cost_nothing_the_second_time(tmp_path):
-    skills = some_skills(MANY)
-    upkeep = Upkeep(str(tmp_path), make_row)
-    settled(upkeep, skills)
-    began = time.perf_counter()
-    for _ in range(1_000):
-        upkeep.current(skills)
-    assert (time.perf_counter() - began) / 1_000 < 0.001  # looking at every skill takes longer
-
-
 def test_a_list_that_changes_is_noticed(tmp_path):
     skills = list(some_skills(5))
-    upkeep = Upkeep(str(tmp_path), make_row)
-    first = upkeep.current(skills)
-    assert upkeep.current(skills) is first
+    upkeep = Upkeep(str(tmp_path), make_row, make_row)
+    assert found(upkeep.current(skills), "number4") == {"s4"}
     skills.append(some_skills(6)[5])
     assert found(upkeep.current(skills), "number5") == {"s5"}
 
@@ -137,7 +114,7 @@ def test_who_sees_fewer_skills_does_not_empty_the_index_for_others(tmp_path):
         return make_row(skill)
 
     books = library(tmp_path / "skills")
-    upkeep = Upkeep(str(tmp_path / "index"), counting)
+    upkeep = Upkeep(str(tmp_path / "index"), counting, make_row)
     everybody = books.snapshot().skills
     some = tuple(everybody[:1])
     for skills in (everybody, some, everybody, some, tuple(everybody)):
@@ -148,25 +125,6 @@ def test_who_sees_fewer_skills_does_not_empty_the_index_for_others(tmp_path):
     assert len(made) == 3
     assert found(upkeep.build(some, rebuild=True), "reads") == {"s0"}
     assert found(upkeep.current(everybody), "reads") == {"s0", "s1", "s2"}
-
-
-def test_skills_are_known_by_their_keys(tmp_path):
-    make_skill(tmp_path / "skills", "nested/one")
-    make_skill(tmp_path / "skills", "two")
-    books = Library([Location(str(tmp_path / "skills"))])
-    alone = Head("alone", "A location that is a skill", "", "SKILL.md", 1, 1, 1)
-    skills = (
-        *books.snapshot().skills,
-        Skill(alone, Origin("/opt/alone", "extra", "alone")),
-        Skill(alone, Origin("/opt/slash/", "extra", "slash")),
-        Skill(alone._replace(id="x"), Origin("/", "extra", "root")),
-    )
-    assert len(skills) == 5
-    assert keys_of(skills) == [skill.path for skill in skills]
-    upkeep = Upkeep(None, make_row)
-    table = upkeep.by_key(skills)
-    assert [table[skill.path] for skill in skills] == list(skills)
-    assert upkeep.by_key(skills) is table
 
 
 # --- many ---------------------------------------------------------------------------------
@@ -180,7 +138,7 @@ def test_many_are_left_to_the_background(tmp_path):
         gate.wait(8)
         return make_row(skill)
 
-    upkeep = Upkeep(str(tmp_path), waiting)
+    upkeep = Upkeep(str(tmp_path), waiting, make_row)
     answer = upkeep.current(skills)
     assert answer.ready is None
     assert len(answer.unindexed) == MANY
@@ -192,75 +150,40 @@ def test_many_are_left_to_the_background(tmp_path):
     assert found(answer, "number7") == {"s7"}
 
 
-def test_the_old_index_answers_while_many_change(tmp_path):
-    upkeep = Upkeep(str(tmp_path), make_row)
-    settled(upkeep, some_skills(MANY))
-    changed = some_skills(MANY, "docx", stamp=2)
-    answer = upkeep.current(changed)
-    assert found(answer, "number7") == {"s7"}
-    assert len(answer.unindexed) <= MANY
-    assert found(settled(upkeep, changed), "docx") == {f"s{n}" for n in range(MANY)}
+def test_each_batch_is_searched_and_kept_before_all_is_done(tmp_path, monkeypatch):
+    monkeypatch.setattr("satchel.detect.index.upkeep.FIRST_BATCH", 100)
+    gate, begun = threading.Event(), threading.Event()
 
+    def waiting(skill):
+        if skill.name == "s100":
+            begun.set()
+            gate.wait(8)
+        return make_row(skill)
 
-def test_newer_skills_overtake_older_ones(tmp_path):
-    upkeep = Upkeep(str(tmp_path), slow_row)
-    rounds = [some_skills(MANY, f"round{stamp}", stamp) for stamp in range(1, 4)]
-    for skills in rounds:
-        upkeep.current(skills)
-    answer = settled(upkeep, rounds[-1])
-    assert found(answer, "round3") == {f"s{n}" for n in range(MANY)}
-    assert found(answer, "round1") == set()
-
-
-def test_what_is_done_is_kept_before_all_is_done(tmp_path):
     skills = some_skills(MANY)
-    upkeep = Upkeep(str(tmp_path), slow_row)
+    upkeep = Upkeep(str(tmp_path), waiting, make_row)
     upkeep.current(skills)
-    left = MANY
-    while left == MANY:
-        time.sleep(0.02)
-        left = len(upkeep.current(skills).unindexed)
-    assert 0 < left < MANY
+    assert begun.wait(8)
     answer = upkeep.current(skills)
-    assert answer.ready is not None
-    assert answer.note == f"The index of skills is being built: {MANY - left} of {MANY} are in it"
+    assert len(answer.unindexed) == MANY - 100
+    assert answer.note == f"The index of skills is being built: 100 of {MANY} are in it"
+    assert found(answer, "pdf") == {f"s{n}" for n in range(100)}
+    gate.set()
     settled(upkeep, skills)
 
 
 def test_a_growing_library_changes_the_engine(tmp_path):
-    upkeep = Upkeep(str(tmp_path), make_row)
+    upkeep = Upkeep(str(tmp_path), make_row, make_row)
     assert upkeep.current(some_skills(30)).ready.engine == "memory"
     answer = settled(upkeep, some_skills(MANY))
     assert answer.ready.engine == "tantivy"
     assert sorted(os.listdir(tmp_path)) == [f"tantivy-{FORMAT}", "writer.lock"]
 
 
-def test_many_threads_ask_at_once(tmp_path):
-    upkeep = Upkeep(str(tmp_path), make_row)
-    failures = []
-
-    def ask(turn):
-        try:
-            for stamp in range(3):
-                skills = some_skills(MANY, f"w{turn}", stamp + 1)
-                upkeep.current(skills)
-                upkeep.by_key(skills)
-        except Exception as exc:  # noqa: BLE001 - shown below
-            failures.append(exc)
-
-    threads = [threading.Thread(target=ask, args=(turn,)) for turn in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    settled(upkeep, some_skills(MANY, "last", 9))
-
-
 def test_build_works_in_the_foreground_and_says_how_far_it_is(tmp_path):
     told = []
     skills = some_skills(1_200)
-    upkeep = Upkeep(str(tmp_path), make_row)
+    upkeep = Upkeep(str(tmp_path), make_row, make_row)
     answer = upkeep.build(skills, lambda done, count: told.append((done, count)))
     assert told == [(500, 1_200), (1_000, 1_200), (1_200, 1_200)]
     assert upkeep.current(skills) is answer
@@ -284,8 +207,6 @@ def test_a_skill_that_cannot_be_read_is_found_by_its_head(tmp_path):
         "Skills that could not be read and are found by their description alone: 2, such as "
         "`/nowhere/s1/SKILL.md` (it is gone)"
     )
-    bare = Upkeep(None, failing).current(skills)
-    assert found(bare, "pdf") == {"s0", "s3"}
 
 
 @pytest.mark.parametrize("count", [5, MANY])
@@ -298,7 +219,7 @@ def test_a_bug_becomes_a_note_and_is_tried_again(tmp_path, count, monkeypatch):
         return make_row(skill)
 
     skills = some_skills(count)
-    upkeep = Upkeep(str(tmp_path), failing)
+    upkeep = Upkeep(str(tmp_path), failing, make_row)
     answer = upkeep.current(skills, patience=9)
     assert answer.note == "The index of skills cannot be kept: this is a bug"
     assert len(answer.unindexed) == count
@@ -314,7 +235,7 @@ def test_a_bug_becomes_a_note_and_is_tried_again(tmp_path, count, monkeypatch):
 def test_a_lost_folder_is_made_anew(tmp_path, count):
     folder = tmp_path / "index"
     skills = some_skills(count)
-    upkeep = Upkeep(str(folder), make_row)
+    upkeep = Upkeep(str(folder), make_row, make_row)
     upkeep.current(skills)
     settled(upkeep, skills)
     shutil.rmtree(folder)
@@ -325,7 +246,7 @@ def test_a_lost_folder_is_made_anew(tmp_path, count):
 def test_a_folder_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").write_text("in the way")
     skills = some_skills(10)
-    answer = Upkeep(str(tmp_path / "file" / "index"), make_row).current(skills)
+    answer = Upkeep(str(tmp_path / "file" / "index"), make_row, make_row).current(skills)
     assert answer.note.startswith("The index of skills cannot be kept: ")
     assert found(answer, "number7") == {"s7"}
 
@@ -334,7 +255,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path):
 def test_a_fork_starts_afresh(tmp_path):
     code = (
         "skills = some_skills(MANY)\n"
-        "upkeep = Upkeep(folder, slow_row)\n"
+        "upkeep = Upkeep(folder, slow_row, make_row)\n"
         "upkeep.current(skills)\n"  # the thread is at work when the process forks
         "child = os.fork()\n"
         "if child == 0:\n"
@@ -347,45 +268,9 @@ def test_a_fork_starts_afresh(tmp_path):
         assert done.wait(9) == 0, done.stderr.read()
 
 
-def test_a_thread_that_cannot_start_is_a_note(tmp_path, monkeypatch):
-    def refuse(_thread):
-        raise RuntimeError("can't start new thread")
-
-    skills = some_skills(MANY)
-    upkeep = Upkeep(str(tmp_path), make_row)
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    answer = upkeep.current(skills, patience=1)
-    assert answer.note == "The index of skills cannot be kept: can't start new thread"
-    assert len(answer.unindexed) == MANY
-    monkeypatch.undo()
-    upkeep.close()
-    upkeep.current(skills)
-    assert found(settled(upkeep, skills), "number7") == {"s7"}
-
-
-def test_closing_while_the_background_works_leaves_no_false_answer(tmp_path):
-    gate, begun = threading.Event(), threading.Event()
-
-    def waiting(skill):
-        begun.set()
-        gate.wait(8)
-        return make_row(skill)
-
-    skills = some_skills(MANY)
-    upkeep = Upkeep(str(tmp_path), waiting)
-    upkeep.current(skills)
-    assert begun.wait(8)
-    worker = next(one for one in threading.enumerate() if one.name == "satchel-index")
-    upkeep.close()
-    gate.set()
-    worker.join(8)
-    assert found(upkeep.current(skills, patience=9), "number7") == {"s7"}
-    settled(upkeep, skills)
-
-
 def test_a_build_that_cannot_be_written_says_so(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    upkeep = Upkeep(str(tmp_path / "file" / "index"), make_row)
+    upkeep = Upkeep(str(tmp_path / "file" / "index"), make_row, make_row)
     with pytest.raises(Refused) as refusal:
         upkeep.build(some_skills(3))
     assert refusal.value.message.startswith("The index cannot be written: ")
@@ -401,13 +286,15 @@ def test_a_rebuild_waits_for_its_turn_and_keeps_the_lock(tmp_path, count):
         return make_row(skill)
 
     skills = some_skills(count)
-    upkeep = Upkeep(str(tmp_path), counting)
+    upkeep = Upkeep(str(tmp_path), counting, make_row)
     upkeep.build(skills)
     lock = tmp_path / "writer.lock"
     number = lock.stat().st_ino
     with locked(str(lock)), pytest.raises(Conflict, match="Another process is writing the index"):
         upkeep.build(skills, rebuild=True)
-    assert found(Upkeep(str(tmp_path), counting).current(some_skills(count)), "number7") == {"s7"}
+    assert found(
+        Upkeep(str(tmp_path), counting, make_row).current(some_skills(count)), "number7"
+    ) == {"s7"}
     assert len(made) == count
     answer = upkeep.build(skills, rebuild=True)
     assert len(made) == 2 * count
@@ -416,45 +303,30 @@ def test_a_rebuild_waits_for_its_turn_and_keeps_the_lock(tmp_path, count):
     assert lock.stat().st_ino == number
 
 
-def test_the_background_gives_others_a_turn(tmp_path):
-    def slower(skill):
-        time.sleep(0.01)
-        return make_row(skill)
-
-    skills = some_skills(MANY)
-    upkeep = Upkeep(str(tmp_path), slower)
-    upkeep.current(skills)
-    with locked(str(tmp_path / "writer.lock"), timeout=9):
-        assert upkeep.current(skills).unindexed
-    settled(upkeep, skills)
-
-
 # --- two that share an index --------------------------------------------------------------
 
 
-@pytest.fixture(params=["memory", "fts5", "tantivy"])
+@pytest.fixture(params=["memory", "tantivy"])
 def any_engine(request, monkeypatch):
     """A small library that is kept by each of the engines."""
-    least = {"TANTIVY_FROM": "tantivy", "FTS5_FROM": "fts5"}
-    for name, engine in least.items():
-        value = 1 if engine == request.param else 1_000_000
-        monkeypatch.setattr(f"satchel.detect.index.open.{name}", value)
+    least = 1 if request.param == "tantivy" else 1_000_000
+    monkeypatch.setattr("satchel.detect.index.open.TANTIVY_FROM", least)
     return request.param
 
 
 @pytest.mark.req("C3")
 def test_what_another_does_to_the_index_is_noticed(tmp_path, any_engine):
     folder = str(tmp_path / "index")
-    skills, one = some_skills(30), Upkeep(folder, make_row)
+    skills, one = some_skills(30), Upkeep(folder, make_row, make_row)
     everybody = {f"s{n}" for n in range(30)}
     assert one.current(skills).ready.engine == any_engine
-    other = Upkeep(folder, make_row)
+    other = Upkeep(folder, make_row, make_row)
     other.build(skills[:3], rebuild=True)  # narrowed
     assert found(one.current(skills), "pdf") == everybody
     other.build(skills[:5])  # whose files are not there: dropped
     assert found(one.current(skills), "pdf") == everybody
     shutil.rmtree(folder)  # deleted and made anew by somebody else
-    Upkeep(folder, make_row).build(skills[5:8])
+    Upkeep(folder, make_row, make_row).build(skills[5:8])
     answer = one.current(skills)
     assert found(answer, "pdf") == everybody
     assert one.current(skills) is answer
@@ -469,8 +341,8 @@ def test_an_older_snapshot_does_not_undo_a_newer_one(tmp_path, any_engine):
 
     books = library(tmp_path / "skills")
     old = books.snapshot().skills
-    one = Upkeep(str(tmp_path / "index"), counting)
-    other = Upkeep(str(tmp_path / "index"), counting)
+    one = Upkeep(str(tmp_path / "index"), counting, make_row)
+    other = Upkeep(str(tmp_path / "index"), counting, make_row)
     assert one.current(old).ready.engine == any_engine
     make_skill(tmp_path / "skills", "s1", "Writes number1 now.")
     time.sleep(0.1)
@@ -481,28 +353,6 @@ def test_an_older_snapshot_does_not_undo_a_newer_one(tmp_path, any_engine):
         assert one.current(old).note == ""
         assert found(other.current(new), "writes") == {"s1"}
     assert made == []
-
-
-def test_people_and_models_take_turns(tmp_path):
-    made = []
-
-    def counting(skill):
-        made.append(skill.name)
-        return make_row(skill)
-
-    upkeep = Upkeep(str(tmp_path), counting)
-    skills = some_skills(MANY)
-    models = skills[:50]
-    first = settled(upkeep, skills)
-    second = upkeep.current(models)
-    assert (first.ready, second.ready) == (second.ready, first.ready)
-    for _ in range(3):
-        assert upkeep.current(skills) is first
-        assert upkeep.current(models) is second
-    more = (*skills, *some_skills(MANY + 1)[-1:])
-    assert upkeep.current(more).note == ""
-    assert upkeep.current(models) is second
-    assert len(made) == MANY + 1
 
 
 # --- two processes ------------------------------------------------------------------------
@@ -529,72 +379,19 @@ BUILD = (
     "def telling(skill):\n"
     "    print(skill.name, flush=True)\n"
     "    return slow_row(skill)\n"
-    "Upkeep(folder, telling).build(some_skills(MANY))\n"
+    "Upkeep(folder, telling, make_row).build(some_skills(MANY))\n"
 )
 
 
-def test_a_second_process_searches_and_waits_for_its_turn_to_write(tmp_path):
-    with _python(tmp_path, BUILD) as other:
-        assert other.stdout.readline() == "s0\n"
-        skills = some_skills(MANY)
-        upkeep = Upkeep(str(tmp_path), make_row)
-        answer = upkeep.current(skills)
-        assert len(answer.unindexed) == MANY
-        assert "is being built" in answer.note
-        one_more = some_skills(MANY + 1)
-        upkeep.current(one_more)
-        other.stdout.read()
-        assert other.wait(9) == 0, other.stderr.read()
-    assert found(settled(upkeep, one_more), f"number{MANY}") == {f"s{MANY}"}
-
-
-@pytest.mark.parametrize("after", [1, 150, MANY])
+@pytest.mark.parametrize("after", [1, 150])
 def test_a_killed_build_leaves_nothing_that_hurts(tmp_path, after):
     with _python(tmp_path, BUILD) as other:
         for _ in range(after):
             other.stdout.readline()
         other.send_signal(signal.SIGKILL)
     skills = some_skills(MANY)
-    upkeep = Upkeep(str(tmp_path), make_row)
+    upkeep = Upkeep(str(tmp_path), make_row, make_row)
     upkeep.current(skills)
     answer = settled(upkeep, skills)
     assert found(answer, "pdf") == {f"s{n}" for n in range(MANY)}
-    assert Upkeep(str(tmp_path), slow_row).current(some_skills(MANY)).note == ""
-
-
-def test_a_process_that_ends_early_leaves_the_rest_to_the_next(tmp_path):
-    code = "Upkeep(folder, slow_row).current(some_skills(MANY))\ntime.sleep(0.8)\n"
-    with _python(tmp_path, code) as other:
-        assert other.wait(9) == 0
-    skills = some_skills(MANY)
-    made = []
-
-    def counting(skill):
-        made.append(skill.name)
-        return make_row(skill)
-
-    upkeep = Upkeep(str(tmp_path), counting)
-    upkeep.current(skills)
-    settled(upkeep, skills)
-    assert 0 < len(made) < MANY
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "places"),
-    [
-        ("abcd", "abcd", ([], [])),
-        ("abcd", "aXcY", ([1, 3], [1, 3])),
-        ("abcd", "abXcd", ([], [2])),
-        ("abcd", "ad", ([1, 2], [])),
-        ("abcd", "XbYcd", ([0, 1], [0, 1, 2])),
-        ("aa", "aaa", ([], [2])),
-        ("", "ab", ([], [0, 1])),
-        ("ab", "", ([0, 1], [])),
-    ],
-)
-def test_two_states_of_a_library_are_compared_place_by_place(old, new, places):
-    heads = {sign: Head(sign, "", sign, "SKILL.md", 0, 0, 0) for sign in old + new}
-    origin = Origin("/s", "project", "s")
-    before, after = ([Skill(heads[sign], origin) for sign in text] for text in (old, new))
-    gone, came = moved(before, after)
-    assert (list(gone), list(came)) == places
+    assert Upkeep(str(tmp_path), slow_row, make_row).current(some_skills(MANY)).note == ""

@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tiny_models import VOCAB, Letters, write_bert, write_tensors, write_tokenizer
-
-
-@pytest.fixture
-def bert(tmp_path):
-    folder = tmp_path / "tiny-bert"
-    write_bert(folder)
-    return folder
+from tiny_models import VOCAB, Letters, write_tensors, write_tokenizer
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from satchel.detect.vectors.coverage import (
     TWINS,
     Trial,
     covered_scripts,
-    is_covered,
     scripts_in,
 )
 from satchel.detect.vectors.open import open_embedder
@@ -50,14 +49,6 @@ def test_single_letters_of_a_script_do_not_make_it_covered():
     assert covered_scripts(english) == {"LATIN"}
 
 
-def test_pieces_of_words_do():
-    many = [f"##ab{at}" for at in range(2_000)]
-    many += [chr(0x4E00 + at) for at in range(6_000)]
-    many += [f"▁при{chr(0x430 + at % 32)}{chr(0x430 + at // 32)}" for at in range(1_000)]
-    many += [chr(0xAC00 + at) + chr(0xAC00 + 2 * at) for at in range(1_500)]
-    assert covered_scripts(many) == {"LATIN", "CJK", "CYRILLIC", "HANGUL"}
-
-
 def test_byte_level_vocabularies_are_read_as_text():
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in visible]
@@ -72,17 +63,6 @@ def test_byte_level_vocabularies_are_read_as_text():
 def test_kana_is_one_script_and_dense_scripts_weigh_more():
     assert set(scripts_in("テストを書く")) == {"HIRAGANA", "CJK"}
     assert scripts_in("ab合") == {"LATIN": 2.0, "CJK": 2.5}
-
-
-def test_scripts_are_asked_for_only_when_they_occur():
-    asked: list[str] = []
-
-    def reads(script: str) -> bool:
-        asked.append(script)
-        return True
-
-    assert is_covered("merge файлы", reads)
-    assert sorted(asked) == ["CYRILLIC", "LATIN"]
 
 
 def test_a_trial_tells_a_model_that_reads_from_one_that_does_not():
@@ -102,11 +82,3 @@ def test_a_trial_tells_a_model_that_reads_from_one_that_does_not():
     assert not trial.reads("KLINGON")
     assert trial.reads("CJK")
     assert calls == [8, 8]
-
-
-def test_the_sentences_of_the_trial_are_in_their_script():
-    for script, texts in TWINS.items():
-        assert len(texts) == 4
-        for text in texts:
-            found = scripts_in(text)
-            assert script in found

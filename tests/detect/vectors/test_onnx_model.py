@@ -7,48 +7,16 @@ import shutil
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto as Kind
-from onnx import helper
 
 from satchel.detect.vectors.onnx_model import OnnxEmbedder
 from satchel.detect.vectors.open import open_embedder
 from satchel.errors import ModelFailed, SettingsError
-from tiny_models import VOCAB, write_tokenizer
-
-SIZE = 12
-
-
-ROWS = len(VOCAB)
-INPUTS = ("input_ids", "attention_mask")
-
-
-def _write(folder, *, inputs=INPUTS, pooled=False, rows=ROWS) -> np.ndarray:
-    """A model that looks up one vector a token."""
-    folder.mkdir(exist_ok=True)
-    table = np.random.default_rng(5).standard_normal((rows, SIZE)).astype(np.float32)
-    nodes = [helper.make_node("Gather", ["table", "input_ids"], ["tokens"])]
-    output, sides = "tokens", ["b", "t", SIZE]
-    if pooled:
-        nodes.append(helper.make_node("ReduceMax", ["tokens", "axis"], ["pooled"], keepdims=0))
-        output, sides = "pooled", ["b", SIZE]
-    constants = [onnx.numpy_helper.from_array(table, "table")]
-    constants.append(onnx.numpy_helper.from_array(np.array([1]), "axis"))
-    graph = helper.make_graph(
-        nodes,
-        "lookup",
-        [helper.make_tensor_value_info(name, Kind.INT64, ["b", "t"]) for name in inputs],
-        [helper.make_tensor_value_info(output, Kind.FLOAT, sides)],
-        constants,
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    onnx.save(model, folder / "model.onnx")
-    write_tokenizer(folder)
-    return table
+from tiny_models import SIZE, VOCAB, write_onnx, write_tokenizer
 
 
 @pytest.mark.parametrize("more", [(), ("token_type_ids",)])
 def test_vectors_of_tokens_are_averaged(tmp_path, more):
-    table = _write(tmp_path / "m", inputs=("input_ids", "attention_mask", *more))
+    table = write_onnx(tmp_path / "m", inputs=("input_ids", "attention_mask", *more))
     found = OnnxEmbedder(str(tmp_path / "m")).embed(["cat dog"])[0]
     ids = [2, VOCAB.index("cat"), VOCAB.index("dog"), 3]
     mean = table[ids].mean(0)
@@ -56,16 +24,15 @@ def test_vectors_of_tokens_are_averaged(tmp_path, more):
 
 
 def test_a_pooled_output_is_taken_as_it_is(tmp_path):
-    table = _write(tmp_path / "m", pooled=True)
+    table = write_onnx(tmp_path / "m", pooled=True)
     found = OnnxEmbedder(str(tmp_path / "m")).embed(["cat dog"])[0]
     most = table[[2, VOCAB.index("cat"), VOCAB.index("dog"), 3]].max(0)
     assert np.allclose(found, most / np.linalg.norm(most), atol=1e-5)
 
 
-def test_a_vector_does_not_depend_on_its_neighbours_or_on_threads(bert, tmp_path):
-    from satchel.detect.vectors.convert import convert
-
-    folder = convert(str(bert), str(tmp_path / "out")).folder
+def test_a_vector_does_not_depend_on_its_neighbours_or_on_threads(tmp_path):
+    folder = str(tmp_path / "m")
+    write_onnx(tmp_path / "m")
     texts = ["cat", "merge the pdf files", "draw a chart of the garden in summer and winter"] * 7
     alone = np.array([OnnxEmbedder(folder).embed([text])[0] for text in texts[:3]] * 7)
     assert np.array_equal(OnnxEmbedder(folder, threads=1).embed(texts), alone)
@@ -73,14 +40,14 @@ def test_a_vector_does_not_depend_on_its_neighbours_or_on_threads(bert, tmp_path
 
 
 def test_no_texts_and_empty_texts(tmp_path):
-    _write(tmp_path / "m")
+    write_onnx(tmp_path / "m")
     model = OnnxEmbedder(str(tmp_path / "m"))
     assert model.embed([]).shape == (0, SIZE)
     assert np.isfinite(model.embed(["", "😀"])).all()
 
 
 def test_the_id_follows_the_bytes(tmp_path):
-    _write(tmp_path / "m")
+    write_onnx(tmp_path / "m")
     first = OnnxEmbedder(str(tmp_path / "m"))
     assert OnnxEmbedder(str(tmp_path / "m")).id == first.id
     assert OnnxEmbedder(str(tmp_path / "m"), tokens=16).id != first.id
@@ -88,15 +55,8 @@ def test_the_id_follows_the_bytes(tmp_path):
     assert OnnxEmbedder(str(tmp_path / "m")).id != first.id
 
 
-def test_long_texts_are_cut(tmp_path):
-    _write(tmp_path / "m")
-    model = OnnxEmbedder(str(tmp_path / "m"), tokens=8)
-    short, long = model.embed(["cat " * 6, "cat " * 6 + "dog " * 5_000])
-    assert np.array_equal(short, long)
-
-
 def test_the_usual_places_and_names_are_found(tmp_path):
-    _write(tmp_path / "m")
+    write_onnx(tmp_path / "m")
     expected = OnnxEmbedder(str(tmp_path / "m")).id
     (tmp_path / "m/onnx").mkdir()
     shutil.move(tmp_path / "m/model.onnx", tmp_path / "m/onnx/model_quantized.onnx")
@@ -117,14 +77,14 @@ def test_the_usual_places_and_names_are_found(tmp_path):
         (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json"),
         (lambda folder: (folder / "tokenizer.json").write_text("[1"), "tokenizer.json"),
         (lambda folder: (folder / "tokenizer.json").write_bytes(b"\xff\xfe"), "tokenizer.json"),
-        (lambda folder: _write(folder, inputs=("input_ids", "pixel_values")), "inputs"),
-        (lambda folder: _write(folder, rows=3), "cannot be run"),
+        (lambda folder: write_onnx(folder, inputs=("input_ids", "pixel_values")), "inputs"),
+        (lambda folder: write_onnx(folder, rows=3), "cannot be run"),
         (lambda folder: (folder / "sentence_bert_config.json").write_text("{"), "sentence_bert"),
     ],
 )
 def test_a_folder_that_is_no_model_is_told_apart(tmp_path, spoil, words):
     folder = tmp_path / "m"
-    _write(folder)
+    write_onnx(folder)
     spoil(folder)
     with pytest.raises(SettingsError, match=words) as caught:
         OnnxEmbedder(str(folder))
@@ -132,7 +92,7 @@ def test_a_folder_that_is_no_model_is_told_apart(tmp_path, spoil, words):
 
 
 def test_a_model_that_gives_no_numbers_fails_when_it_does(tmp_path):
-    table = _write(tmp_path / "m")
+    table = write_onnx(tmp_path / "m")
     table[VOCAB.index("fire")] = np.nan
     model = onnx.load(tmp_path / "m/model.onnx")
     model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(table, "table"))

@@ -44,10 +44,6 @@ def test_weights_and_a_mapping_are_used(table):
     assert np.allclose(found, _unit(expected), atol=1e-5)
 
 
-def test_a_folder_alone_is_enough(table):
-    assert isinstance(open_embedder(str(table)), StaticEmbedder)
-
-
 def test_the_id_follows_the_bytes(table):
     before = StaticEmbedder(str(table)).id
     write_tensors(

@@ -1,13 +1,17 @@
 """What an index of words is: rows of fields in, scores per field out.
 
-Three engines keep the same promise: `memory` (plain Python, a few thousand skills), `fts5` (SQLite,
-always there) and `tantivy` (an extra, a million skills). They get texts that are cut into terms
-already, so that all three see the same words.
+Two engines implement it: `memory` (plain Python, a few thousand skills) and `tantivy` (an extra, a
+million skills). They get texts that are cut into terms already, so both see the same words.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+import marshal
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from zlib import crc32
+
+from satchel._fs import write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -64,11 +68,34 @@ def allowed_only(
         most *= 4
 
 
+def write_state(path: str, magic: bytes, state: tuple[Any, ...]) -> None:
+    """Write a tuple of plain values with a checksum, atomically.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    body = marshal.dumps(state)
+    data = magic + crc32(body).to_bytes(4, "big") + body
+    write_atomic(path, data, private=True, durable=False)
+
+
+def read_state(path: str, magic: bytes) -> tuple[Any, ...] | None:
+    """Return what `write_state` wrote; None when the file is missing or damaged."""
+    with suppress(OSError, ValueError, TypeError, EOFError):
+        with open(path, "rb") as stream:
+            data = stream.read()
+        start = len(magic)
+        body = memoryview(data)[start + 4 :]
+        if data[:start] == magic and data[start : start + 4] == crc32(body).to_bytes(4, "big"):
+            return marshal.loads(body)  # noqa: S302 - our own file, like a `.pyc`
+    return None
+
+
 class FieldIndex(Protocol):
     """Finds skills by terms, field by field."""
 
     engine: str
-    """`memory`, `fts5` or `tantivy`."""
+    """`memory` or `tantivy`."""
 
     def stamps(self, keys: Sequence[str] | None = None) -> Mapping[str, Stamp]:
         """What is indexed, by key; of these keys alone when some are given."""

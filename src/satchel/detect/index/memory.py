@@ -7,7 +7,6 @@ A row that is replaced leaves a dead number behind; they are swept up when there
 
 from __future__ import annotations
 
-import marshal
 import math
 import os
 import threading
@@ -16,10 +15,8 @@ from collections import Counter
 from contextlib import suppress
 from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
-from zlib import crc32
 
-from satchel._fs import write_atomic
-from satchel.detect.index.base import EACH, FIELDS
+from satchel.detect.index.base import EACH, FIELDS, read_state, write_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -171,7 +168,8 @@ class MemoryIndex:
         if progress is not None:
             progress(taken)
         if self._path:
-            _save(self._path, state)
+            # The file of another process is overwritten: both say the same.
+            write_state(self._path, _MAGIC, tuple(state))
 
     def search(
         self,
@@ -323,21 +321,10 @@ def _swept(state: _State) -> _State:
     )
 
 
-def _save(path: str, state: _State) -> None:
-    """Write the file. The file of another process is overwritten: both say the same."""
-    body = marshal.dumps(tuple(state))
-    data = _MAGIC + crc32(body).to_bytes(4, "big") + body
-    write_atomic(path, data, private=True, durable=False)
-
-
 def _load(path: str) -> _State | None:
     """The saved state, or None when there is none that can be used."""
-    with suppress(OSError, ValueError, TypeError, EOFError):
-        with open(path, "rb") as stream:
-            data = stream.read()
-        head = len(_MAGIC)
-        body = memoryview(data)[head + 4 :]
-        if data[:head] == _MAGIC and data[head : head + 4] == crc32(body).to_bytes(4, "big"):
-            state = _State(*marshal.loads(body))  # noqa: S302 - our own file, like a `.pyc`
-            return state if len(state.postings) == len(FIELDS) else None
+    found = read_state(path, _MAGIC)
+    with suppress(TypeError):
+        state = _State(*found) if found is not None else None
+        return state if state is not None and len(state.postings) == len(FIELDS) else None
     return None

@@ -1,9 +1,10 @@
-"""Which engine keeps the index of this library, and in which folder?"""
+"""Chooses and opens the index of a library: plain Python or tantivy, one folder each."""
 
 from __future__ import annotations
 
 import os
 import re
+import time
 from typing import TYPE_CHECKING
 
 from satchel._optional import available
@@ -11,45 +12,35 @@ from satchel._optional import available
 if TYPE_CHECKING:
     from satchel.detect.index.base import FieldIndex
 
-FORMAT = 2
+FORMAT = 3
 """Part of the folder's name. Raise it when an engine keeps something else, or texts are cut
-otherwise: all is built anew."""
+otherwise: the index is rebuilt."""
 
 TANTIVY_FROM = 250
-"""Skills from which tantivy is quicker than plain Python."""
-FTS5_FROM = 5_000
-"""Skills from which SQLite does better than plain Python, where tantivy is not installed."""
+"""Skills from which tantivy is faster than plain Python."""
+UNUSED_S = 90 * 86_400.0
+"""Seconds without use after which the index of another project is removed."""
 
-_NAME = re.compile(r"(memory|fts5|tantivy)-(\d+)")
+_ENGINE_FOLDER = re.compile(r"(memory|fts5|tantivy)-(\d+)")
+_PROJECT_FOLDER = re.compile("[0-9a-f]{16}")
 
 
 def choose_engine(folder: str | None, count: int) -> str:
-    """`memory`, `tantivy` or `fts5`: what `open_index` takes."""
+    """`memory` or `tantivy`: what `open_index` takes."""
     if folder is None:
         return "memory"
-
-    def suits(engine: str, least: int) -> bool:
-        # Who has changed over once changes back only at half the number: no going to and fro.
-        started = os.path.isdir(os.path.join(folder, f"{engine}-{FORMAT}"))
-        return count >= (least // 2 if started else least)
-
-    if suits("tantivy", TANTIVY_FROM) and available("tantivy") is not None:
-        return "tantivy"
-    if suits("fts5", FTS5_FROM):
-        from satchel.detect.index.fts5 import has_fts5
-
-        return "fts5" if has_fts5() else "memory"
-    return "memory"
+    # Once tantivy is in use it stays until the number has halved: no switching back and forth.
+    started = os.path.isdir(os.path.join(folder, f"tantivy-{FORMAT}"))
+    least = TANTIVY_FROM // 2 if started else TANTIVY_FROM
+    return "tantivy" if count >= least and available("tantivy") is not None else "memory"
 
 
 def open_index(folder: str | None, count: int) -> FieldIndex:
-    """The index that `folder` keeps, or an empty one.
+    """Open the index that `folder` keeps, or an empty one.
 
-    tantivy is taken from 250 skills on, if it is installed; SQLite from 5,000 on, if it is not;
-    plain Python below that. Measured with real bodies, in a new process: opening and the first
-    search take 14 ms with plain Python at 100 skills, 22 at 300, 47 at 2,000, and 13 to 20 with
-    tantivy at any of them. SQLite opens in 20 ms, but a goal of 150 words takes it 144 ms at 2,000
-    skills and plain Python 17: only where reading the file gets slow is it the better choice.
+    tantivy is used from 250 skills on, if it is installed, and plain Python otherwise. Measured
+    with real bodies, in a new process: opening and the first search take 14 ms with plain Python at
+    100 skills, 22 at 300, 47 at 2,000, and 13 to 20 with tantivy at any of them.
 
     Args:
         folder: Where it is kept, for one set of skills; None keeps it in memory.
@@ -64,10 +55,6 @@ def open_index(folder: str | None, count: int) -> FieldIndex:
         from satchel.detect.index.tantivy_engine import TantivyIndex
 
         return TantivyIndex(place)
-    if place is not None and engine == "fts5":
-        from satchel.detect.index.fts5 import Fts5Index
-
-        return Fts5Index(place)
     from satchel.detect.index.memory import MemoryIndex
 
     if place is not None:
@@ -75,36 +62,46 @@ def open_index(folder: str | None, count: int) -> FieldIndex:
     return MemoryIndex(place)
 
 
-def discard(folder: str) -> None:
-    """Remove every index that `folder` keeps, and nothing else: others hold the lock beside them.
+def remove_indexes(folder: str, engine: str = "") -> None:
+    """Remove the indexes in `folder` that a finished one of `engine` has replaced.
 
-    One of a newer format stays: another installation uses it.
+    Those are older formats, and the one in plain Python once tantivy has taken over. Without an
+    engine, all of them are removed. A newer format stays: another installation uses it.
     """
     import shutil
 
-    for name, version in _kept(folder):
-        if version <= FORMAT:
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        found = _ENGINE_FOLDER.fullmatch(name)
+        if found is None or int(found[2]) > FORMAT:
+            continue
+        is_replaced = found[1] == "memory" and engine != "memory"
+        if not engine or int(found[2]) < FORMAT or is_replaced:
             shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
 
-def sweep(folder: str, engine: str) -> None:
-    """Remove what a finished index has made useless.
-
-    Those are indexes of older formats, and the one in plain Python when a larger engine has taken
-    over. One of another engine stays: another installation may use it.
-    """
+def remove_unused(shelf: str) -> None:
+    """Remove the index folders of projects in `shelf` that were not used for 90 days."""
     import shutil
 
-    for name, version in _kept(folder):
-        outgrown = name == f"memory-{FORMAT}" and engine != "memory"
-        if version < FORMAT or outgrown:
-            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+    oldest = time.time() - UNUSED_S
+    for name in os.listdir(shelf) if os.path.isdir(shelf) else ():
+        folder = os.path.join(shelf, name)
+        if _PROJECT_FOLDER.fullmatch(name) and _last_use(folder) < oldest:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _kept(folder: str) -> list[tuple[str, int]]:
-    """The folders of indexes, and the format of each."""
+def mark_used(folder: str) -> None:
+    """Note that an index is in use; `remove_unused` reads it from the folder's time."""
+    from contextlib import suppress
+
+    with suppress(OSError):
+        os.utime(folder)
+
+
+def _last_use(folder: str) -> float:
+    """The newest time of a project's folder and of those in it."""
     try:
-        names = os.listdir(folder)
+        inner = [one.path for one in os.scandir(folder)]
+        return max(os.stat(path).st_mtime for path in (folder, *inner))
     except OSError:
-        return []
-    return [(name, int(found[2])) for name in names if (found := _NAME.fullmatch(name))]
+        return time.time()

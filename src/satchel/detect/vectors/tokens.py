@@ -49,26 +49,20 @@ def _unknown_token(tokenizer: Any, table: Any) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def read_json(folder: str, *names: str) -> Any:
-    """What a small JSON file below a folder holds; None when there is none.
+def read_table(folder: str, name: str) -> dict[str, Any]:
+    """What a JSON file of a folder holds; empty when there is none, or it holds no object.
 
     Raises:
         SettingsError: it is no JSON.
     """
-    path = os.path.join(folder, *names)
     try:
-        with open(path, "rb") as file:
-            return json.loads(file.read(1 << 20))
+        with open(os.path.join(folder, name), "rb") as file:
+            found = json.loads(file.read(1 << 20))
     except FileNotFoundError:
-        return None
+        return {}
     except (OSError, ValueError, RecursionError) as exc:
         reason = first_line(exc)
         raise unusable(
-            folder, say("`{name}` cannot be read ({reason})", name=names[-1], reason=reason)
+            folder, say("`{name}` cannot be read ({reason})", name=name, reason=reason)
         ) from exc
-
-
-def read_table(folder: str, *names: str) -> dict[str, Any]:
-    """The same for a file that should hold an object; empty when it does not."""
-    found = read_json(folder, *names)
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

@@ -1,4 +1,4 @@
-"""How does a BERT look as an ONNX graph? Written node by node, in numbers of 32 bits or of 8.
+"""Writes the ONNX graph of a BERT, node by node, in numbers of 32 bits or of 8.
 
 The 8-bit form is the one that runtimes know: each layer's input is measured and rounded when it
 arrives, its weights were rounded beforehand, column by column, and the products are whole numbers.
