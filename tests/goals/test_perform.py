@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from satchel.errors import InvalidInput, ModelFailed, ServerFailed, StepFailed
 from satchel.goals import artefacts
 from satchel.goals.artefacts import MemoryArtefacts
-from satchel.goals.begun import Begun
 from satchel.goals.execution import Workbench
 from satchel.goals.model import Budget, Done, Retry, Step, StepCall, Usage
 from satchel.goals.perform import pause_before, perform
@@ -233,68 +232,6 @@ def test_waits_grow_and_differ():
     waits = {pause_before(2, Retry(jitter=0.5)) for _ in range(20)}
     assert len(waits) > 1
     assert all(0.5 <= wait <= 1.5 for wait in waits)
-
-
-def begin(awaitable):
-    rest = awaitable.__await__()
-    return Begun(rest, next(rest))
-
-
-def test_begun_goes_on_after_the_first_wait():
-    log = []
-
-    async def work():
-        log.append("begun")
-        await asyncio.sleep(0)
-        log.append("on")
-        await asyncio.sleep(0.001)
-        return 7
-
-    async def main():
-        begun = begin(work())
-        assert log == ["begun"]
-        assert await begun == 7
-
-    asyncio.run(main())
-    assert log == ["begun", "on"]
-
-
-def test_begun_ends_with_what_is_left_when_it_is_thrown_away():
-    log = []
-
-    async def work():
-        try:
-            await asyncio.sleep(1)
-        finally:
-            log.append("closed")
-
-    async def main():
-        waiting = begin(work()).__await__()
-        next(waiting)
-        waiting.close()
-
-    asyncio.run(main())
-    assert log == ["closed"]
-
-
-def test_begun_hands_on_what_is_thrown_in():
-    async def stubborn():
-        try:
-            await asyncio.sleep(30)
-        except asyncio.CancelledError:
-            await asyncio.sleep(0)
-            return "stayed"
-
-    async def main():
-        async def wrapped():
-            return await begin(stubborn())
-
-        task = asyncio.create_task(wrapped())
-        await asyncio.sleep(0)
-        task.cancel()
-        return await task
-
-    assert asyncio.run(main()) == "stayed"
 
 
 def test_texts_that_grow_beyond_measure_fail_the_step():

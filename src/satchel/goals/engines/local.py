@@ -224,7 +224,6 @@ class LocalEngine:
                 revision=held.revision,
                 spent=held.spent,
                 started=held.started,
-                in_order=False,
                 progress=held.progress,
                 engine=self.name,
             )
