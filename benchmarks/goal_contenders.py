@@ -191,11 +191,9 @@ async def bare_temporal(given: dict[str, Any]) -> None:
     queue = f"bare-{os.urandom(6).hex()}"
     options: dict[str, Any] = {}
     if given.get("tuned"):
-        from satchel.goals.engines._temporal_worker import EAGER
-
         options = {
             "workflow_runner": UnsandboxedWorkflowRunner(),
-            "max_eager_activity_reservations_per_workflow_task": EAGER,
+            "max_eager_activity_reservations_per_workflow_task": 16,
             "max_concurrent_activities": AT_ONCE,
             "sticky_queue_schedule_to_start_timeout": timedelta(seconds=5),
         }
