@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from satchel.goals.schema import fault, fields_of, slips, unchecked
+from satchel.goals.schema import fault, slips, unchecked
 
 pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
 
@@ -82,15 +80,6 @@ def test_slips_say_where_and_what(value, schema, said):
     assert slips(value, schema) == [said]
 
 
-def test_a_hundred_slips_are_not_listed():
-    assert len(slips(list(range(100)), {"items": {"type": "string"}})) == 10
-
-
-def test_keywords_that_are_not_checked_are_named():
-    schema = {"properties": {"a": {"$ref": "#", "title": "T"}}, "not": {}, "description": "d"}
-    assert unchecked(schema) == ["not", "$ref"]
-
-
 @pytest.mark.parametrize(
     "schema",
     [[], "x", {"type": "text"}, {"properties": []}, {"items": 3}, {"anyOf": {}}, {"pattern": "("},
@@ -115,11 +104,6 @@ def test_deep_schemas_end():
     assert slips(value, schema) == []
 
 
-def test_the_fields_of_an_object():
-    assert fields_of({"properties": {"a": {}}}) == {"a": {}}
-    assert fields_of({"type": "object"}) is None
-
-
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
@@ -136,13 +120,3 @@ def test_what_has_no_fault_can_be_checked(schema, value):
     if not fault(schema):
         slips(value, schema)
         unchecked(schema)
-
-
-def test_many_texts_for_a_pattern_take_no_longer_than_a_few():
-    schema = {"items": {"type": "string", "pattern": "[a-z]+x"}}
-    began = time.process_time()
-    found = slips(["a" * 2_000] * 1_000, schema)
-    assert time.process_time() - began < 5
-    assert found[0] == "`0` must match `[a-z]+x`"
-    assert found[-1].endswith("is one text too many for `[a-z]+x`")
-    assert slips(["abx"] * 10_000, schema) == []

@@ -17,7 +17,6 @@ import pytest
 
 from satchel.errors import Conflict, InvalidInput, NotFound, Refused, ServerFailed
 from satchel.goals.engines import _temporal_wire as wire
-from satchel.goals.engines import _temporal_worker, _temporal_workflow
 from satchel.goals.engines._temporal_workflow import GoalWorkflow
 from satchel.goals.engines.temporal import TemporalEngine, connect
 from satchel.goals.model import (
@@ -33,7 +32,7 @@ from satchel.goals.model import (
 )
 from satchel.goals.reports import pack
 from temporal_server import TemporalServer, temporal_server
-from temporal_work import Logged, WorkerProcess, be_impatient, moments
+from temporal_work import Logged, WorkerProcess, moments
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -134,29 +133,6 @@ def test_a_worker_that_was_frozen_does_not_begin_what_is_recorded(
                     another = goal(Step("b", prompt="hello"))
                     await engine.submit(another)
                     assert (await engine.wait(another.id, 30)).state == "done"
-
-    run(body)
-
-
-@pytest.mark.timeout(60)
-def test_a_step_longer_than_the_silence_runs_once(
-    temporal_server: TemporalServer, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    for module, name in (
-        (_temporal_workflow, "SILENCE"), (_temporal_worker, "SILENCE"),
-        (_temporal_worker, "STILL"), (_temporal_worker, "BEAT"),
-    ):  # fmt: skip
-        monkeypatch.setattr(module, name, getattr(module, name))
-    be_impatient()
-
-    async def body() -> None:
-        runner = Logged(str(tmp_path))
-        async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
-            wanted = goal(Step("slow", prompt="sleep 7"), Step("blocks", prompt="block 2.4"))
-            await engine.submit(wanted)
-            report = await engine.wait(wanted.id, 50)
-            assert report.state == "done"
-            assert len(moments(str(tmp_path))) == 4
 
     run(body)
 
@@ -444,25 +420,5 @@ def test_a_workflow_that_cannot_go_on_says_why_and_can_be_cancelled(
                 while (report := await engine.report(wanted.id)).state != "cancelled":
                     await engine.cancel(wanted.id)
                     await asyncio.sleep(0.05)
-
-    run(body)
-
-
-@pytest.mark.timeout(40)
-def test_questions_that_no_message_could_carry_are_cut(
-    temporal_server: TemporalServer, queue: str, tmp_path: Path
-):
-    async def body() -> None:
-        runner = Logged(str(tmp_path))
-        async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
-            many = tuple(Step(f"ask{n}", "human", prompt="{{inputs.x}}") for n in range(120))
-            wanted = goal(*many, inputs={"x": "y" * 19_000})
-            await engine.submit(wanted)
-            report = await engine.wait(wanted.id, 20)
-            assert (report.state, report.reason) == ("asking", "")
-            for result in report.steps.values():
-                assert result.output == "y" * wire.large_for(120) + "…"
-            await engine.answer(wanted.id, "ask7", Answer(value="z" * 10_000))
-            assert (await engine.report(wanted.id)).steps["ask7"].state == "done"
 
     run(body)
