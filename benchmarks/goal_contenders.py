@@ -98,28 +98,6 @@ async def ours(opened: AbstractAsyncContextManager[Engine], given: dict[str, Any
         await timed(run, given)
 
 
-async def bare_asyncio(given: dict[str, Any]) -> None:
-    """A task for each step, which waits for the tasks it needs."""
-
-    async def one(shape: Wires) -> int:
-        tasks: dict[str, asyncio.Task[str]] = {}
-
-        async def step(name: str, needs: Sequence[str]) -> str:
-            for need in needs:
-                await tasks[need]
-            return await empty(name)
-
-        for name, needs in shape:
-            tasks[name] = asyncio.create_task(step(name, needs))
-        await asyncio.gather(*tasks.values())
-        return sum(task.result() == name for name, task in tasks.items())
-
-    async def run(goals: int, shape: Wires) -> int:
-        return sum(await asyncio.gather(*(one(shape) for _ in range(goals))))
-
-    await timed(run, given)
-
-
 async def bare_dbos(given: dict[str, Any]) -> None:
     """One workflow per goal with steps inside, through a queue, as our engine has it."""
     import dbos
@@ -257,7 +235,6 @@ async def worker_of_dbos(given: dict[str, Any]) -> None:
 
 
 CONTENDERS: dict[str, Callable[[dict[str, Any]], Awaitable[None]]] = {
-    "asyncio": bare_asyncio,
     "local": our_local,
     "bare dbos": bare_dbos,
     "dbos": our_dbos,
