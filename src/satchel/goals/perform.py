@@ -65,9 +65,7 @@ async def perform(
             usage = done.usage if usage is NO_USAGE else total((usage, done.usage))
             if done.usage.requests and done.usage.cost is None and call.left.cost is not None:
                 notes.append("its price is not known, so the budget of `cost` does not count it")
-            output = done.output
-            if step.output or type(output) is not str or not _plain(output, bench.large):
-                output = await _kept(output, call, bench, notes)
+            output = await _kept(done.output, call, bench, notes)
         except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001 - it may fail in any way
             with _counting(usage, ticking):
                 error = error_of(exc)
@@ -223,11 +221,6 @@ async def _in_time(work: Awaitable[Done], call: StepCall, clock: Clock) -> Done:
             "Give the step a longer `timeout`, or less to do",
             usage=clock.spent,
         ) from None
-
-
-def _plain(text: str, large: int) -> bool:
-    """Whether there is nothing in a text that JSON or a database could mind."""
-    return len(text) * 3 + 2 <= large and text.isprintable()
 
 
 async def _kept(output: Any, call: StepCall, bench: Workbench, notes: list[str]) -> Any:

@@ -218,17 +218,12 @@ class Runs:
             latest = max(runs)
         return runs[latest]
 
-    def all_of(self, latest: Run) -> list[str]:
-        """Every run of a goal, by its latest."""
-        found: list[str] = []
-        for revision in range(1, latest.id.revision + 1):
-            number = 1
-            while more := self._some(
-                [RunId(latest.id.goal, revision, number + n) for n in range(8)]
-            ):
-                found += map(str, sorted(more))
-                number += 8
-        return found
+    def all_of(self, goal: str) -> list[str]:
+        """Every run of a goal."""
+        found = self._client.list_workflows(
+            workflow_id_prefix=f"{goal}.", load_input=False, load_output=False
+        )
+        return [row.workflow_id for row in found]
 
     def _some(self, ids: Sequence[RunId]) -> dict[RunId, Run]:
         found = self._client.list_workflows(

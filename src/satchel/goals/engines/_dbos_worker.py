@@ -310,8 +310,9 @@ class Worker:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=10)
-        await self._destroy()
         await asyncio.to_thread(self._runs.give_back, self.name)
+        await self._destroy()
+        await asyncio.to_thread(self._runs.give_back, self.name)  # what was just being taken
         await asyncio.to_thread(self._store.claim, self.name)
 
     async def _destroy(self) -> None:

@@ -391,7 +391,7 @@ class DbosEngine:
         end = RunId(goal_id, run.id.revision + 1, 1)
         if not self._begin(Order(order.goal, end, str(run.id), born=run.born), _NEVER):
             raise not_over(goal_id, "queued")  # somebody else was quicker
-        return [*self._runs.all_of(run), str(end)]
+        return self._runs.all_of(goal_id)
 
     def _remove(self, goal_id: str, runs: list[str]) -> None:
         self._store.forget(goal_id)
