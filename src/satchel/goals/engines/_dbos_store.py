@@ -304,7 +304,11 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     write_ahead(connection)
     if sqlite3.sqlite_version_info < (3, 42):
         # From Python 3.12 on DBOS asks for `unixepoch('subsec')`, which is nothing before 3.42.
-        connection.create_function("unixepoch", 1, lambda _: time.time())
+        connection.create_function("unixepoch", 1, _seconds)
+
+
+def _seconds(_wanted: str) -> float:
+    return time.time()
 
 
 class DatabaseArtefacts:

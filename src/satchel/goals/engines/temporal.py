@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
 from satchel._language import say
 from satchel._optional import require
@@ -276,6 +276,7 @@ class TemporalEngine:
         wire.insist_on_size(goal)
         task, mark = wire.Task(goal), wire.mark_of(goal.plan)
         reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE
+        found, removed = None, True
         for _ in range(2):
             try:
                 await self._start(task, mark, reuse, submitted=time.time())
@@ -602,7 +603,7 @@ class TemporalEngine:
         try:
             return await self._handle(run).query(query, rpc_timeout=QUERY_TIMEOUT), ""
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as exc:
-            why = exc.message
+            why = str(exc)
         except RPCError as exc:
             if exc.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.UNAUTHENTICATED}:
                 raise
@@ -648,7 +649,7 @@ async def _from_memo(run: WorkflowExecution) -> GoalSummary:
     if run.status == WorkflowExecutionStatus.COMPLETED and "seconds" not in memo:
         started, state, done = run.start_time.timestamp(), "done", steps
         seconds = run.close_time.timestamp() - started if run.close_time else 0.0
-    state = cast("GoalState", _ENDED.get(run.status, state))
+    state = _ENDED.get(run.status, state)
     return GoalSummary(run.id, state, memo.get("goal", ""), ENGINE, started, seconds, done, steps)
 
 
