@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 from satchel.goals.model import Done, Goal, Plan, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
     from satchel.goals.engines.base import Engine
@@ -98,28 +98,6 @@ async def ours(opened: AbstractAsyncContextManager[Engine], given: dict[str, Any
         await timed(run, given)
 
 
-async def bare_asyncio(given: dict[str, Any]) -> None:
-    """A task for each step, which waits for the tasks it needs."""
-
-    async def one(shape: Wires) -> int:
-        tasks: dict[str, asyncio.Task[str]] = {}
-
-        async def step(name: str, needs: Sequence[str]) -> str:
-            for need in needs:
-                await tasks[need]
-            return await empty(name)
-
-        for name, needs in shape:
-            tasks[name] = asyncio.create_task(step(name, needs))
-        await asyncio.gather(*tasks.values())
-        return sum(task.result() == name for name, task in tasks.items())
-
-    async def run(goals: int, shape: Wires) -> int:
-        return sum(await asyncio.gather(*(one(shape) for _ in range(goals))))
-
-    await timed(run, given)
-
-
 async def bare_dbos(given: dict[str, Any]) -> None:
     """One workflow per goal with steps inside, through a queue, as our engine has it."""
     import dbos
@@ -191,11 +169,9 @@ async def bare_temporal(given: dict[str, Any]) -> None:
     queue = f"bare-{os.urandom(6).hex()}"
     options: dict[str, Any] = {}
     if given.get("tuned"):
-        from satchel.goals.engines._temporal_worker import EAGER
-
         options = {
             "workflow_runner": UnsandboxedWorkflowRunner(),
-            "max_eager_activity_reservations_per_workflow_task": EAGER,
+            "max_eager_activity_reservations_per_workflow_task": 16,
             "max_concurrent_activities": AT_ONCE,
             "sticky_queue_schedule_to_start_timeout": timedelta(seconds=5),
         }
@@ -259,7 +235,6 @@ async def worker_of_dbos(given: dict[str, Any]) -> None:
 
 
 CONTENDERS: dict[str, Callable[[dict[str, Any]], Awaitable[None]]] = {
-    "asyncio": bare_asyncio,
     "local": our_local,
     "bare dbos": bare_dbos,
     "dbos": our_dbos,

@@ -2,7 +2,7 @@
 
     python benchmarks/goal_overhead.py --rounds 3 --out benchmarks/results/goal-overhead.json
     python benchmarks/goal_overhead.py --quick            # tiny sizes; the figures mean nothing
-    python benchmarks/goal_overhead.py --only temporal    # also: local, sqlite, postgres, ideal
+    python benchmarks/goal_overhead.py --only temporal    # also: sqlite, postgres, ideal
 
 Empty work: one goal with 1,000 steps at once, and 200 goals of 10 steps (one, eight at once, one).
 Bare and ours in turns, each in a process of its own, who begins changing each round. A ratio is
@@ -34,13 +34,11 @@ sys.path.insert(0, str(HERE.parent / "tests"))
 
 SHAPES = {"fan-out": (1, 1_000), "many": (200, 10)}
 """Goals, and steps of each."""
-GOAL = {"local": 0.5, "sqlite": 0.85, "postgres": 0.85, "temporal": 0.85}
+GOAL = {"sqlite": 0.85, "postgres": 0.85, "temporal": 0.85}
 IDEAL = {"local": 0.9, "dbos, two workers": 0.8}
 SECONDS = 2.0
 LEVELS = 3
 """Steps of ten that come after each other."""
-REPEATS = {"asyncio": 15, "local": 15}
-"""These take milliseconds: each process repeats them, and its median counts."""
 
 
 class Pair(NamedTuple):
@@ -53,7 +51,6 @@ class Pair(NamedTuple):
 
 
 PAIRS = {
-    "local": Pair("asyncio", "local", {}),
     "sqlite": Pair("bare dbos", "dbos", {}),
     "postgres": Pair("bare dbos", "dbos", {}),
     "temporal": Pair("bare temporal", "temporal", {"bare temporal": {"tuned": True}}),
@@ -117,7 +114,7 @@ def overhead(kind: str, shape: str, size: tuple[int, int], places: Places, turn:
     row: dict[str, float] = {}
     names = [pair.bare, pair.ours]
     for name in names if turn % 2 == 0 else reversed(names):
-        given = {"where": places.fresh(kind), "repeats": REPEATS.get(name, 1)}
+        given = {"where": places.fresh(kind)}
         found = measured(name, goals=goals, steps=steps, **given, **pair.more.get(name, {}))
         who = "bare" if name == pair.bare else "ours"
         row[who] = goals * steps / found["wall"]

@@ -237,7 +237,6 @@ def draw_prompt_cache(figures: dict[str, Any]) -> Any:
 def draw_goal_overhead(figures: dict[str, Any]) -> Any:
     """Steps per second by those of the bare engine, each round within its own: 1 is no cost."""
     names = {
-        "local": "local",
         "sqlite": "dbos, SQLite",
         "postgres": "dbos, PostgreSQL",
         "temporal": "temporal",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import threading
 
@@ -17,7 +16,6 @@ from satchel.goals.artefacts import (
     digest_of,
     load,
     reference,
-    shown,
 )
 
 DATA = b'{"a": [1, 2, 3]}'
@@ -58,33 +56,6 @@ def test_a_damaged_file_is_refused_and_healed_by_doing_the_step_again(tmp_path):
     assert asyncio.run(store.get(digest)) == DATA
     if os.name == "posix":
         assert path.stat().st_mode & 0o077 == 0
-
-
-def test_a_reference_shows_how_it_begins():
-    text = '"' + "好" * 5_000 + '"'
-    made = reference("d", text.encode())
-    assert made == {"$artefact": "d", "size": 15_002, "head": "好" * 300}
-    assert shown(made) == "好" * 300 + "… (15002 bytes)"
-    assert shown({"x": 1}) == {"x": 1}
-
-
-def test_a_preview_fits_or_is_left_out():
-    value = {"title": "T", "body": "大" * 1_000, "rows": [[[[[1]]]]] * 30}
-    data = json.dumps(value, ensure_ascii=False).encode()
-    made = reference("d", data, value, 10_000)["fields"]
-    assert made["title"] == "T"
-    assert made["body"] == "大" * 300 + "… (1000 characters)"
-    assert made["rows"][20] == "… (10 more)"
-    assert made["rows"][0] == [["… (1 members)"]]
-    small = reference("d", data, value, 700)["fields"]
-    assert len(json.dumps(small, ensure_ascii=False).encode()) <= 700
-    assert small["body"].startswith("大" * 100 + "…")
-    assert "fields" not in reference("d", data, value, 10)
-    assert "fields" not in reference("d", b'"text"', "text", 10_000)
-    many = {**{f"k{n}": [n] for n in range(30)}, "title": "T"}
-    shown_fields = reference("d", b"", many, 10_000)["fields"]
-    assert shown_fields["title"] == "T"
-    assert shown_fields["…"] == "11 more"
 
 
 def test_each_goal_has_its_own(store):

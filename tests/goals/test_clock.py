@@ -8,7 +8,7 @@ import pytest
 
 from satchel.errors import StepFailed
 from satchel.goals.artefacts import MemoryArtefacts
-from satchel.goals.clock import Clock, make_current, spent, stopping, waiting, working
+from satchel.goals.clock import spent, stopping, waiting, working
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.execution import Workbench
 from satchel.goals.model import Budget, Done, Goal, Plan, Retry, Step, StepCall, Usage
@@ -51,21 +51,6 @@ def test_what_comes_after_the_line_does():
     assert 0.8 < result.seconds < 4
 
 
-def test_several_lines_one_inside_the_other():
-    async def act(work):
-        async def twice():
-            with waiting():
-                await asyncio.sleep(0.2)
-            with waiting():
-                await asyncio.sleep(0.5)
-
-        await asyncio.sleep(0.01)
-        await asyncio.gather(twice(), line(0.6)(work))
-        return Done("ok")
-
-    assert done(act, timeout=0.3).output == "ok"
-
-
 def test_the_goal_does_not_wait_longer_than_it_may():
     result = done(line(20.0), timeout=0.1, left=Budget(seconds=0.4))
     assert result.error is not None
@@ -84,33 +69,6 @@ def test_a_timer_of_the_runner_stands_still_too():
     assert done(act, timeout=0.3).output == "ok"
 
 
-def test_a_timer_that_begins_while_somebody_waits():
-    async def run():
-        clock = Clock()
-        make_current(clock)
-
-        async def elsewhere():
-            with waiting():
-                await asyncio.sleep(0.5)
-
-        task = asyncio.create_task(elsewhere())
-        await asyncio.sleep(0.1)
-        began = asyncio.get_running_loop().time()
-        timer = asyncio.timeout(0.2)
-
-        async def timed():
-            async with timer:
-                with stopping(timer):
-                    await asyncio.sleep(20)
-
-        with pytest.raises(TimeoutError):
-            await timed()
-        await task
-        return asyncio.get_running_loop().time() - began
-
-    assert asyncio.run(run()) == pytest.approx(0.6, abs=0.15)
-
-
 def test_who_works_keeps_the_clock_going():
     """Else two parts that wait for each other would never be too late."""
 
@@ -126,33 +84,6 @@ def test_who_works_keeps_the_clock_going():
     assert result.error is not None
     assert result.error.code == "TIMEOUT"
     assert result.seconds < 10
-
-
-def test_a_line_after_it_is_too_late_changes_nothing():
-    async def act(work):
-        try:
-            await asyncio.sleep(20)
-        except asyncio.CancelledError:
-            with waiting():
-                await asyncio.sleep(0)
-            raise
-
-    result = done(act, timeout=0.1)
-    assert result.error is not None
-    assert result.error.code == "TIMEOUT"
-
-
-def test_no_step_and_no_timer_is_fine():
-    async def run():
-        with waiting():
-            spent(Usage(1))
-        async with asyncio.timeout(None) as timer:
-            make_current(Clock())
-            with stopping(timer), waiting():
-                await asyncio.sleep(0)
-        return "ok"
-
-    assert asyncio.run(run()) == "ok"
 
 
 def test_what_a_cancelled_try_took_is_counted():

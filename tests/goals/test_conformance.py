@@ -1,37 +1,39 @@
-"""Every engine does what the suite asks: local, with a folder, DBOS on two databases, Temporal."""
+"""Every engine passes every case: local, with a folder, DBOS on two databases, Temporal."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from goals.engine_suite import bench as benches
+from goals.engine_suite import keeping, looking, people, revisions, running, values
 from postgres import NoPostgres, Postgres
+from satchel.goals.engines import _temporal_worker
 from satchel.goals.engines.dbos import DbosEngine
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.engines.temporal import TemporalEngine
-from satchel.testing.engine_suite import CASES, Bench, Setup, run_case
 from temporal_server import TemporalServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from satchel.testing.engine_suite import Case, Trait
+    from goals.engine_suite.bench import Bench, Setup
 
-EVERYTHING: frozenset[Trait] = frozenset(("keeps", "shares", "goes-on"))
 PATIENCE = 28.0
 """Seconds, on a machine that has much else to do; three times that is still below the timeout."""
 
 
 def local(services: ExitStack, folder: str) -> Setup:
-    return Setup(LocalEngine, patience=8)
+    return benches.Setup(LocalEngine, patience=8)
 
 
 def local_with_a_folder(services: ExitStack, folder: str) -> Setup:
-    return Setup(lambda runner: LocalEngine(runner, folder), EVERYTHING, patience=8)
+    return benches.Setup(lambda runner: LocalEngine(runner, folder), patience=8)
 
 
 def dbos_on_sqlite(services: ExitStack, folder: str) -> Setup:
@@ -47,9 +49,8 @@ def dbos_on_postgresql(services: ExitStack, folder: str) -> Setup:
 
 
 def _dbos(database: str) -> Setup:
-    return Setup(
-        lambda runner: DbosEngine(runner, database),
-        EVERYTHING,
+    return benches.Setup(
+        lambda runner: DbosEngine(runner, database, poll=0.02),
         lambda: DbosEngine(None, database),
         PATIENCE,
     )
@@ -58,9 +59,10 @@ def _dbos(database: str) -> Setup:
 def temporal(services: ExitStack, folder: str) -> Setup:
     server = services.enter_context(TemporalServer(folder))
     outputs = os.path.join(folder, "artefacts")
-    return Setup(
+    patch = services.enter_context(pytest.MonkeyPatch.context())
+    patch.setattr(_temporal_worker, "BEAT", 0.1)  # so a step hears soon that it was cancelled
+    return benches.Setup(
         lambda runner: TemporalEngine(runner, outputs, address=server.address),
-        EVERYTHING,
         lambda: TemporalEngine(None, outputs, address=server.address),
         PATIENCE,
     )
@@ -75,16 +77,27 @@ SUBJECTS: dict[str, Callable[[ExitStack, str], Setup]] = {
 }
 
 
+def cases(*modules: Any) -> list[Any]:
+    return [
+        pytest.param(case, id=name)
+        for module in modules
+        for name, case in vars(module).items()
+        if inspect.iscoroutinefunction(case)
+        and case.__module__ == module.__name__
+        and not name.startswith("_")
+    ]
+
+
 class Opened(NamedTuple):
     """A bench and the loop that it lives in."""
 
     loop: asyncio.Runner
     bench: Bench
 
-    def run(self, case: Case) -> None:
+    def run(self, case: Any) -> None:
         async def run() -> None:
-            await self.bench.open()  # a case that failed while it reopened it hurts nobody else
-            await run_case(case, self.bench)
+            await self.bench.open()  # a case that failed while it reopened it hurts no other
+            await case(self.bench)
 
         self.loop.run(run())
 
@@ -96,26 +109,21 @@ def opened(
     """One engine for all of its cases; each case has goals of its own."""
     folder = str(tmp_path_factory.mktemp(request.param))
     with ExitStack() as services, asyncio.Runner() as loop:
-        bench = Bench(SUBJECTS[request.param](services, folder))
+        bench = benches.Bench(SUBJECTS[request.param](services, folder))
         yield Opened(loop, bench)
         loop.run(bench.close())
 
 
-PLAIN = [case for case in CASES if not case.needs]
-KEPT = [case for case in CASES if case.needs]
-"""Not for `local` in memory, which keeps nothing and shares it with nobody."""
-
-
 @pytest.mark.timeout(90)
 @pytest.mark.parametrize("opened", SUBJECTS, indirect=True, scope="module")
-@pytest.mark.parametrize("case", PLAIN, ids=lambda case: case.name)
-def test_the_engine_does_what_it_must(opened: Opened, case: Case):
+@pytest.mark.parametrize("case", cases(running, values, people, revisions, looking))
+def test_the_engine_passes(opened: Opened, case: Any):
     opened.run(case)
 
 
 @pytest.mark.timeout(90)
 @pytest.mark.parametrize("opened", [*SUBJECTS][1:], indirect=True, scope="module")
-@pytest.mark.parametrize("case", KEPT, ids=lambda case: case.name)
-def test_the_engine_keeps_what_it_has(opened: Opened, case: Case):
-    assert case.needs <= opened.bench.setup.traits
+@pytest.mark.parametrize("case", cases(keeping))
+def test_the_engine_keeps_and_shares(opened: Opened, case: Any):
+    """Not for `local` in memory, which keeps nothing and has no second client."""
     opened.run(case)

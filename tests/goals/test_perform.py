@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from satchel.errors import InvalidInput, ModelFailed, ServerFailed, StepFailed
 from satchel.goals import artefacts
 from satchel.goals.artefacts import MemoryArtefacts
-from satchel.goals.begun import Begun
 from satchel.goals.execution import Workbench
 from satchel.goals.model import Budget, Done, Retry, Step, StepCall, Usage
 from satchel.goals.perform import pause_before, perform
@@ -88,14 +84,6 @@ def test_what_another_try_would_not_cure_is_not_tried_again(exc, code):
     assert len(runner.work) == 1
 
 
-def test_failed_tries_cost_too():
-    failed = StepFailed("X", "m", usage=Usage(1, 10, 0, 0.25))
-    result, _ = done(failed, Done("ok", Usage(1, 5, 5, 0.5)))
-    assert result.usage == Usage(2, 15, 5, 0.75)
-    result, _ = done(failed, failed, failed)
-    assert result.usage == Usage(3, 30, 0, 0.75)
-
-
 def test_a_server_says_how_long_to_wait():
     result, _ = done(StepFailed("X", "m", after=0.2), "ok")
     assert result.seconds >= 0.2
@@ -108,16 +96,6 @@ def test_each_try_has_its_time():
     result, _ = done(slow, slow, "ok", timeout=0.02)
     assert (result.state, result.attempts) == ("done", 3)
     assert result.notes[0].startswith("try 1: TIMEOUT: It took longer than 0.02 seconds")
-
-
-def test_a_timeout_of_the_runner_itself_is_another_thing():
-    async def own():
-        await asyncio.sleep(0)
-        raise TimeoutError("mine")
-
-    result, _ = done(own, timeout=5.0, retry=Retry(1))
-    assert result.error.code == "EXECUTION_ERROR"
-    assert result.error.message == "TimeoutError: mine"
 
 
 @pytest.mark.parametrize("waits", [True, False])
@@ -169,12 +147,6 @@ def test_what_json_cannot_say_is_no_output(output):
     assert (result.error.code, result.attempts) == ("INVALID_OUTPUT", 1)
 
 
-def test_half_a_character_is_replaced_and_said():
-    result, _ = done("a\ud800b")
-    assert result.output == "a?b"
-    assert "replaced" in result.notes[0]
-
-
 def test_references_are_filled_on_the_worker():
     store = MemoryArtefacts()
     digest = asyncio.run(store.put(b'{"rows": [1, 2]}'))
@@ -201,23 +173,6 @@ def test_what_cannot_be_filled_fails_before_the_runner_hears_of_it():
     assert runner.work == []
 
 
-@given(st.text(max_size=300) | st.lists(st.text(max_size=30), max_size=10))
-def test_large_outputs_are_kept_beside_and_come_back(output):
-    store = MemoryArtefacts()
-    result, _ = done(output, large=40, store=store)
-    size = len(
-        json.dumps(output, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
-    )
-    if size > 40:
-        assert result.output["size"] == size
-    if artefacts.is_reference(result.output):
-        loaded = asyncio.run(artefacts.load(result.output, store))
-    else:
-        loaded = result.output
-    if not result.notes:
-        assert loaded == output
-
-
 def test_an_output_that_looks_like_a_reference_is_not_followed():
     store = MemoryArtefacts()
     secret = asyncio.run(store.put(b'"secret"'))
@@ -235,84 +190,11 @@ def test_waits_grow_and_differ():
     assert all(0.5 <= wait <= 1.5 for wait in waits)
 
 
-def begin(awaitable):
-    rest = awaitable.__await__()
-    return Begun(rest, next(rest))
-
-
-def test_begun_goes_on_after_the_first_wait():
-    log = []
-
-    async def work():
-        log.append("begun")
-        await asyncio.sleep(0)
-        log.append("on")
-        await asyncio.sleep(0.001)
-        return 7
-
-    async def main():
-        begun = begin(work())
-        assert log == ["begun"]
-        assert await begun == 7
-
-    asyncio.run(main())
-    assert log == ["begun", "on"]
-
-
-def test_begun_ends_with_what_is_left_when_it_is_thrown_away():
-    log = []
-
-    async def work():
-        try:
-            await asyncio.sleep(1)
-        finally:
-            log.append("closed")
-
-    async def main():
-        waiting = begin(work()).__await__()
-        next(waiting)
-        waiting.close()
-
-    asyncio.run(main())
-    assert log == ["closed"]
-
-
-def test_begun_hands_on_what_is_thrown_in():
-    async def stubborn():
-        try:
-            await asyncio.sleep(30)
-        except asyncio.CancelledError:
-            await asyncio.sleep(0)
-            return "stayed"
-
-    async def main():
-        async def wrapped():
-            return await begin(stubborn())
-
-        task = asyncio.create_task(wrapped())
-        await asyncio.sleep(0)
-        task.cancel()
-        return await task
-
-    assert asyncio.run(main()) == "stayed"
-
-
 def test_texts_that_grow_beyond_measure_fail_the_step():
     step = Step("a", prompt="{{inputs.x}}" * 1_000)
     result, runner = done(step=step, inputs={"x": "a" * 3_000_000})
     assert (result.state, result.error.code) == ("failed", "TOO_LARGE")
     assert not runner.work
-
-
-def test_artefacts_that_cannot_be_had_fail_the_step():
-    class Gone(MemoryArtefacts):
-        async def get(self, name):
-            raise MemoryError
-
-    step = Step("b", prompt="{{steps.a.output}}")
-    result, _ = done(step=step, outputs={"a": {artefacts.KEY: "0" * 64}}, store=Gone())
-    assert (result.state, result.error.message) == ("failed", "MemoryError")
-    assert not result.error.retryable
 
 
 @pytest.mark.parametrize("left", [Budget(tokens=100), Budget(cost=0.1), Budget(seconds=0.05)])

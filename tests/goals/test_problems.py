@@ -9,7 +9,7 @@ import pytest
 from satchel._language import table
 from satchel.goals.check_step import POLICIES
 from satchel.goals.graph import check
-from satchel.goals.model import Plan, Retry, Step
+from satchel.goals.model import Plan, Step
 from satchel.goals.plan_file import read_plan
 from satchel.goals.problems import Problem
 
@@ -30,34 +30,6 @@ def chinese(monkeypatch):
 
 def hints(plan: Plan, **known) -> list[str]:
     return [problem.hint for problem in check(plan, **known)]
-
-
-@pytest.mark.usefixtures("chinese")
-def test_or_is_translated():
-    step = Step("a", "skill", prompt="do it", skill="reading")
-    (hint,) = hints(Plan("g", (step,)), skills=["reading-a", "reading-b"])
-    assert " or " not in hint
-    assert "`reading-a`" in hint
-    assert "`reading-b`" in hint
-    (english,) = check(Plan("g", (step,)), skills=["reading-a", "reading-b"])
-    assert "`reading-b` or `reading-a`" in english.for_model()[1]
-
-
-@pytest.mark.usefixtures("chinese")
-@pytest.mark.parametrize(
-    "plan",
-    [
-        Plan("g", (Step("a", prompt="x"),), parallel=0),
-        Plan("g", (Step("a", prompt="x", timeout=0.0),)),
-        Plan("g", (Step("a", prompt="x", retry=Retry(attempts=0)),)),
-        Plan("g", (Step("a", prompt="x", retry=Retry(factor=0)),)),
-    ],
-)
-def test_ranges_are_translated(plan):
-    (hint,) = hints(plan)
-    assert "a whole number" not in hint
-    assert "more than" not in hint
-    assert " to " not in hint
 
 
 @pytest.mark.usefixtures("chinese")

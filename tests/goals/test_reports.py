@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from goal_plans import dags
 from satchel.errors import InvalidInput
 from satchel.goals.model import (
-    Answer,
     Budget,
     Goal,
-    GoalReport,
     Plan,
     Retry,
     Step,
@@ -25,13 +23,10 @@ from satchel.goals.model import (
     Usage,
 )
 from satchel.goals.reports import (
-    Spent,
     at_work,
-    last_sign,
     pack,
     pack_results,
     report_of,
-    summary_of,
     total,
     unpack,
     unpack_results,
@@ -88,28 +83,6 @@ def test_results_and_reports_come_back(found, plan):
         assert through_json(event) == event
 
 
-def test_only_a_goal_that_is_over_has_ended():
-    goal = Goal("g", Plan("g", (Step("a", prompt="x"),)))
-    results = {"a": StepResult("a", "done", "x", started=5.0, seconds=2.0)}
-    report = report_of(goal, results, "done", ended=9.5)
-    assert (report.ended, through_json(report)) == (9.5, report)
-    assert last_sign(report) == 7.0
-    assert last_sign(report_of(goal, {}, "cancelled", started=3.0)) == 3.0
-    for state in ("queued", "running", "asking"):
-        assert report_of(goal, results, state, ended=9.5).ended == 0.0
-    assert "ended" not in pack(report_of(goal, results, "running"))
-
-
-def test_what_is_as_by_default_is_left_out():
-    assert pack(StepResult("a", "done", "x")) == {"step": "a", "state": "done", "output": "x"}
-    assert pack(Answer()) == {}
-    assert through_json(Answer(approved=False, value=[1])) == Answer(approved=False, value=[1])
-
-
-def test_fields_of_a_later_version_are_ignored():
-    assert unpack(Answer, {"by": "Ann", "mood": "good"}) == Answer(by="Ann")
-
-
 @pytest.mark.parametrize("packed", [None, [], "x", {}])
 def test_what_is_no_record_is_said(packed):
     with pytest.raises(InvalidInput):
@@ -130,27 +103,3 @@ def test_time_at_work_is_the_union_of_spans(spans):
     }
     ticks = {tick for begin, length in spans for tick in range(begin, begin + length)}
     assert at_work(plan, results) == len(ticks)
-
-
-def test_a_goal_that_ended_has_no_step_that_waits():
-    plan = Plan("g", (Step("a"), Step("h", "human"), Step("c")))
-    results = {"a": StepResult("a", "done"), "h": StepResult("h", "asking", "?", started=5.0)}
-    report = report_of(Goal("g", plan), results, "asking")
-    assert [one.state for one in report.steps.values()] == ["done", "asking", "waiting"]
-    report = report_of(Goal("g", plan), results, "cancelled")
-    assert [one.state for one in report.steps.values()] == ["done", "cancelled", "cancelled"]
-    assert report.started == 5.0
-    summary = summary_of(report)
-    assert (summary.done, summary.steps, summary.state) == (1, 3, "cancelled")
-    assert isinstance(report, GoalReport)
-
-
-def test_what_earlier_revisions_took_is_in_the_total():
-    plan = Plan("g", (Step("a"), Step("b")))
-    kept = {"a": StepResult("a", "done", usage=Usage(1, 10, 5, 0.25))}
-    earlier = Spent(Usage(2, 20, 10), 7.0)
-    report = report_of(Goal("g", plan), kept, "queued", revision=2, spent=earlier)
-    assert report.usage == Usage(3, 30, 15, 0.25)
-    assert report_of(Goal("g", plan), {}, "queued", spent=earlier).usage == Usage(2, 20, 10)
-    assert through_json(earlier) == earlier
-    assert through_json(Spent()) == Spent()

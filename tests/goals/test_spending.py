@@ -35,30 +35,6 @@ def test_what_is_used_up_is_named(budget, said):
     assert spending.used_up(RESULTS, {"b": 2_000.0}, 2_002.0) == said
 
 
-def test_what_is_left_is_known():
-    spending = Spending(Plan("g", STEPS, budget=Budget(150, 1.0, 10)), EARLIER)
-    for result in RESULTS.values():
-        spending.add(result)
-    assert spending.left(RESULTS, {"b": 2_000.0}, 2_002.0) == Budget(30, 0.4, 4)
-    unlimited = Spending(Plan("g", STEPS), EARLIER)
-    assert unlimited.left(RESULTS, {}, 0.0) == Budget()
-
-
-@pytest.mark.parametrize(
-    ("budget", "said"),
-    [
-        (Budget(tokens=120), "120 tokens is used up; before it was tried again it took 20"),
-        (Budget(cost=0.6), "$0.6 is used up; before it was tried again it took $0.1"),
-        (Budget(seconds=4), "4 seconds is used up; before it was tried again it took 1"),
-    ],
-)
-def test_earlier_revisions_count(budget, said):
-    spending = Spending(Plan("g", STEPS, budget=budget), EARLIER)
-    for result in RESULTS.values():
-        spending.add(result)
-    assert spending.used_up(RESULTS, {}, 0.0) == f"The budget of {said}"
-
-
 def test_only_what_is_not_kept_is_carried_on():
     plan = Plan("g", STEPS)
     results = {

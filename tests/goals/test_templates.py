@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +17,6 @@ from satchel.goals.templates import (
     fill_value,
     mentioned,
     parse,
-    pieces,
     places,
     steps_mentioned,
 )
@@ -109,20 +106,6 @@ def test_an_output_is_never_read_as_a_template(output):
     assert fill("[{{steps.a.output}}|{{inputs.x}}]", values) == f"[{hostile}|{hostile}]"
 
 
-@given(st.text())
-def test_texts_without_places_stay_as_they_are(text):
-    if "{{" not in text:
-        assert fill(text, VALUES) == text
-        assert list(places(text)) == []
-
-
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5))
-def test_values_go_into_texts_as_json(value):
-    filled = fill("{{steps.a.output}}", Values({}, {"a": value}))
-    assert filled == value if isinstance(value, str) else json.loads(filled) == value
-    assert fill_value("{{steps.a.output}}", Values({}, {"a": value})) == value
-
-
 def test_a_step_says_what_it_mentions():
     step = Step(
         "x",
@@ -150,36 +133,9 @@ def test_what_is_put_in_has_a_bound():
         fill("{{inputs.x}}", values, room)
 
 
-def test_a_value_that_is_given_as_it_is_costs_nothing_once():
-    values = Values({"x": "a" * (MOST - 1)}, {})
-    assert fill_value(["{{inputs.x}}", "{{inputs.x}}"], values)
-    with pytest.raises(StepFailed, match="More than"):
-        fill_value(["{{inputs.x}}"] * 3, values)
-
-
-def test_an_index_beyond_all_lists_is_not_there():
-    values = Values({"x": [1]}, {})
-    with pytest.raises(StepFailed, match="There is nothing"):
-        fill("{{inputs.x." + "9" * 5_000 + "}}", values)
-
-
 @pytest.mark.timeout(10)
 def test_braces_that_never_close_take_no_time():
     text = "{{" * 200_000
     assert list(places(text)) == []
     assert fill(text, VALUES) == text
     assert fill("{{goal}}" + text, VALUES) == "the goal" + text
-
-
-def test_pieces_are_the_text_as_far_as_it_can_be_filled():
-    text = r"Since {{inputs.since}}: {{steps.one.output}}, \{{raw}}, {{steps.later.output}} {{?}}"
-    found = list(pieces(text, VALUES))
-    assert [one.text for one in found if not one.reference] == [
-        "Since ", ": ", ", ", "{{raw}}", ", ", " ",
-    ]  # fmt: skip
-    assert [(one.reference, one.text) for one in found if one.reference and one.known] == [
-        ("inputs.since", "Monday"),
-        ("steps.one.output", "text of one"),
-    ]
-    assert [one.text for one in found if not one.known] == ["{{steps.later.output}}", "{{?}}"]
-    assert "".join(one.text for one in pieces("plain }} text", VALUES)) == "plain }} text"

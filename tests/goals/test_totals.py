@@ -13,7 +13,7 @@ from satchel.errors import StepFailed
 from satchel.goals.engines.dbos import DbosEngine
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.engines.temporal import TemporalEngine
-from satchel.goals.model import Budget, Done, Goal, Plan, Retry, Step, Usage
+from satchel.goals.model import Done, Goal, Plan, Retry, Step, Usage
 from temporal_server import temporal_server
 
 if TYPE_CHECKING:
@@ -95,31 +95,5 @@ def test_the_total_counts_all_revisions_and_what_is_kept_once(opened: Any):
             assert report.usage == Usage(6, 360, 240, 3.0)
         async with opened() as (engine, _):
             assert (await engine.report(wanted.id)).usage == Usage(6, 360, 240, 3.0)
-
-    asyncio.run(body())
-
-
-def test_a_budget_counts_them_too_and_a_larger_one_is_the_way_on(opened: Any):
-    async def body() -> None:
-        wanted = goal(budget=Budget(tokens=250))
-        async with opened() as (engine, runner):
-            await engine.submit(wanted)
-            await engine.wait(wanted.id, 30)
-            await engine.retry(wanted.id)
-            await engine.wait(wanted.id, 30)
-            runner.fails = False
-            await engine.retry(wanted.id)
-            report = await engine.wait(wanted.id, 30)
-            assert report.state == "failed"
-            assert "budget of 250 tokens is used up" in report.reason
-            error = report.steps["b"].error
-            assert error.code == "BUDGET"
-            assert "satchel goal retry --plan" in error.hint
-            assert report.usage == Usage(3, 180, 120, 1.5)
-            more = wanted.plan._replace(budget=Budget(tokens=1_000))
-            await engine.retry(wanted.id, plan=more)
-            report = await engine.wait(wanted.id, 30)
-            assert report.state == "done"
-            assert report.usage == Usage(4, 240, 160, 2.0)
 
     asyncio.run(body())

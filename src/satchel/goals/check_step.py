@@ -31,37 +31,6 @@ _ALLOWED = {
 _FIELDS = ("prompt", "skill", "tool", "arguments", "output", "model")
 
 
-def plainly_sound(steps: Iterable[Step]) -> bool:
-    """Whether one look shows that nothing is wrong with any of them, nor with their order.
-
-    Each needs only such as stand before it. Large plans are mostly like that, and pass quickly.
-    """
-    seen: set[str] = set()
-    for step in steps:
-        name, kind, _, prompt, skill, tool, arguments, needs, output, _, retry, timeout, policy = (
-            step
-        )
-        if (
-            kind != "llm"
-            or skill
-            or tool
-            or arguments
-            or output
-            or retry is not None
-            or timeout is not None
-            or policy is not None
-            or "{{" in prompt
-            or not 0 < len(prompt) <= MAX_PROMPT
-            or prompt.isspace()
-            or name in seen
-            or _ID.fullmatch(name) is None
-            or (needs and not seen.issuperset(needs))
-        ):
-            return False
-        seen.add(name)
-    return True
-
-
 class Around(NamedTuple):
     """What a step is looked at against."""
 

@@ -17,7 +17,6 @@ from satchel.goals.clock import carried
 from satchel.goals.endings import answered, broken, ending, final, skipped
 from satchel.goals.execution import Progress
 from satchel.goals.model import NO_USAGE, Budget, StepCall, StepEvent, StepResult
-from satchel.goals.pool import Pool
 from satchel.goals.reports import NOTHING, report_of
 from satchel.goals.spending import Spending
 from satchel.goals.templates import Values, fill, steps_mentioned
@@ -48,7 +47,6 @@ async def execute(  # noqa: PLR0913 - what each engine knows of a run differs
     revision: int = 1,
     spent: Spent = NOTHING,
     started: float = 0.0,
-    in_order: bool = True,
     progress: Progress | None = None,
     engine: str = "",
 ) -> GoalReport:
@@ -62,8 +60,6 @@ async def execute(  # noqa: PLR0913 - what each engine knows of a run differs
         revision: The goal's.
         spent: What earlier revisions took for results that are not in `known`.
         started: When the goal first ran; now when 0.
-        in_order: Call `record` for all steps at once, in the order of the plan; an engine that
-            knows steps by the order of its calls needs that. Else each when it may begin.
         progress: Where others look meanwhile.
         engine: The engine's name, for the report.
 
@@ -72,7 +68,7 @@ async def execute(  # noqa: PLR0913 - what each engine knows of a run differs
     """
     run = _Run(goal, execution, known, answers, revision, progress or Progress(), spent)
     started = started or execution.now()
-    await run.go(in_order=in_order)
+    await run.go()
     return run.report(started, engine)
 
 
@@ -107,10 +103,6 @@ class _Run:
         self.loop = asyncio.get_running_loop()
         self.over: asyncio.Future[None] = self.loop.create_future()
         self.tasks: list[asyncio.Task[None]] = []
-        self.pool: Pool | None = None
-        """Who does steps that need not be begun in order."""
-        self.given: set[str] = set()
-        """Steps that have a task, or a place in the pool's queue."""
         self.ready: dict[str, asyncio.Event] = {}
         self.at_work: dict[str, asyncio.Task[Any]] = {}
         """Step -> the task that is inside `perform` or `ask`. Only there may it be cancelled from
@@ -129,41 +121,28 @@ class _Run:
         self.spending = Spending(plan, spent) if plan.budget != _UNLIMITED else None
         self.room: asyncio.Semaphore | None = None
 
-    async def go(self, *, in_order: bool) -> None:
+    async def go(self) -> None:
         """Every step, to its end."""
         for step in self.steps if self.known else ():
             result = self.known.get(step.id)
             if result is not None:
                 self.settle(step, result)
-        if not in_order:
-            self.pool = Pool(self.one, self.plan.parallel)
-        elif self.plan.parallel < len(self.steps):
+        if self.plan.parallel < len(self.steps):
             self.room = asyncio.Semaphore(self.plan.parallel)
-        for step in self.steps:
-            if step.id not in self.known and (
-                in_order or not self.left[step.id] or self.culprit is not None
-            ):
-                self.give(step)
+        self.tasks = [
+            asyncio.create_task(self.one(step)) for step in self.steps if step.id not in self.known
+        ]
         try:
             await self.over
         except GeneratorExit:
             raise  # the run was thrown away: nobody is left to clean up for
         except BaseException:
             # Nothing of a run outlives it. Whoever is cleaning up already is not disturbed.
-            tasks = [*self.tasks, *(self.pool.workers if self.pool else ())]
-            for task in tasks:
+            for task in self.tasks:
                 if not task.done() and not task.cancelling():
                     task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*self.tasks, return_exceptions=True)
             raise
-
-    def give(self, step: Step) -> None:
-        """Let somebody do a step. Who waits for people takes no place in the pool."""
-        self.given.add(step.id)
-        if self.pool is not None and step.action_type != "human":
-            self.pool.add(step)
-        else:
-            self.tasks.append(asyncio.create_task(self.one(step)))
 
     async def one(self, step: Step) -> None:
         """A step, as the engine remembers it."""
@@ -342,8 +321,6 @@ class _Run:
         """Let a step look whether it may begin."""
         if name in self.ready:
             self.ready[name].set()
-        elif self.pool is not None and name not in self.given and name not in self.known:
-            self.give(self.by_id[name])
 
     def policy(self, name: str) -> str:
         """What the failure of a step means."""

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from satchel.errors import ModelFailed, SatchelError, ServerFailed, StepFailed
 from satchel.goals import artefacts, schema
-from satchel.goals.begun import Begun
 from satchel.goals.clock import Clock, carry, make_current
 from satchel.goals.model import NO_USAGE, StepError, StepEvent, StepResult, Usage, Work
 from satchel.goals.reports import total
 from satchel.goals.templates import Room, Values, fill, fill_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Awaitable, Callable, Generator
 
     from satchel.goals.execution import Workbench
     from satchel.goals.model import Budget, Done, Retry, StepCall
@@ -62,19 +61,11 @@ async def perform(
         ticking = Clock(None if call.left.seconds is None else _latest(call, clock))
         make_current(ticking)
         try:
-            run = bench.runner.run(work).__await__()
-            try:
-                first = next(run)
-            except StopIteration as end:
-                done: Done = end.value  # it never waited, so it needed no clock
-            else:
-                done = await _in_time(Begun(run, first), call, ticking)
+            done = await _in_time(bench.runner.run(work), call, ticking)
             usage = done.usage if usage is NO_USAGE else total((usage, done.usage))
             if done.usage.requests and done.usage.cost is None and call.left.cost is not None:
                 notes.append("its price is not known, so the budget of `cost` does not count it")
-            output = done.output
-            if step.output or type(output) is not str or not _plain(output, bench.large):
-                output = await _kept(output, call, bench, notes)
+            output = await _kept(done.output, call, bench, notes)
         except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001 - it may fail in any way
             with _counting(usage, ticking):
                 error = error_of(exc)
@@ -201,18 +192,18 @@ def _latest(call: StepCall, clock: float) -> float:
     return asyncio.get_running_loop().time() + max(0.0, left)
 
 
-async def _in_time(begun: Begun[Done], call: StepCall, clock: Clock) -> Done:
-    """The rest of a try: as long as one may take, and no longer than the goal may."""
+async def _in_time(work: Awaitable[Done], call: StepCall, clock: Clock) -> Done:
+    """Wait for a try as long as one may take, and no longer than the goal may."""
     seconds, latest = call.timeout, clock.latest
     if seconds is None and latest is None:
-        return await begun
+        return await work
     now = asyncio.get_running_loop().time()
     due = now + seconds if seconds is not None else latest
     limit = asyncio.timeout_at(due if latest is None or due is None else min(due, latest))
     try:
         async with limit:
             with clock.stopping(limit):
-                return await begun
+                return await work
     except TimeoutError:
         if not limit.expired():
             raise
@@ -230,11 +221,6 @@ async def _in_time(begun: Begun[Done], call: StepCall, clock: Clock) -> Done:
             "Give the step a longer `timeout`, or less to do",
             usage=clock.spent,
         ) from None
-
-
-def _plain(text: str, large: int) -> bool:
-    """Whether there is nothing in a text that JSON or a database could mind."""
-    return len(text) * 3 + 2 <= large and text.isprintable()
 
 
 async def _kept(output: Any, call: StepCall, bench: Workbench, notes: list[str]) -> Any:

@@ -6,7 +6,6 @@ ignores fields that a later version added. Nothing here knows a file, a clock or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from satchel.errors import InvalidInput
@@ -30,7 +29,7 @@ from satchel.goals.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Mapping
 
     from satchel.goals.model import GoalState
 
@@ -191,11 +190,7 @@ def report_of(  # noqa: PLR0913 - all that engines know, by name
     A goal that is `cancelled` or `failed` has no step that still waits: such a one is `cancelled`.
     What it took counts all its revisions, as its budget does; a result that was kept counts once.
     """
-    steps: Mapping[str, StepResult]
-    if not results and state not in {"cancelled", "failed"}:
-        steps = _NotBegun(goal.plan)
-    else:
-        steps = _every_step(goal.plan, results, ended=state in {"cancelled", "failed"})
+    steps = _every_step(goal.plan, results, ended=state in {"cancelled", "failed"})
     if not started and results:
         started = min((one.started for one in steps.values() if one.started), default=0.0)
     usages = [result.usage for result in results.values() if result.usage is not NO_USAGE]
@@ -235,31 +230,6 @@ def _every_step(
             result = StepResult(name, "cancelled", started=result.started)
         steps[name] = result
     return steps
-
-
-class _NotBegun(Mapping[str, StepResult]):
-    """The steps of a goal that has just been submitted: most callers never look at them."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._steps: dict[str, StepResult] | None = None
-
-    def _made(self) -> dict[str, StepResult]:
-        if self._steps is None:
-            self._steps = _every_step(self._plan, {}, ended=False)
-        return self._steps
-
-    def __getitem__(self, name: str) -> StepResult:
-        return self._made()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._made())
-
-    def __len__(self) -> int:
-        return len(self._plan.steps)
-
-    def __repr__(self) -> str:
-        return repr(self._made())
 
 
 def summary_of(report: GoalReport) -> GoalSummary:

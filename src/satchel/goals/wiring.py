@@ -71,9 +71,6 @@ def wire(plan: Plan) -> Wiring:
     Raises:
         InvalidInput: the steps wait for each other in a circle, or two have the same id.
     """
-    found = _as_it_stands(plan.steps)
-    if found is not None:
-        return found
     needs = needs_in(plan)
     if len(needs) != len(plan.steps):
         raise InvalidInput("Two steps have the same id", "Give each step an id of its own")
@@ -98,24 +95,6 @@ def wire(plan: Plan) -> Wiring:
             f"The steps wait for each other in a circle: {path}", "Take one of these needs away"
         )
     return Wiring(tuple(ordered), needs, behind)
-
-
-def _as_it_stands(steps: tuple[Step, ...]) -> Wiring | None:
-    """The wiring of steps that are in order already, in one go; None when they are not."""
-    needs: dict[str, tuple[str, ...]] = {}
-    behind: dict[str, list[str]] = {}
-    for step in steps:
-        name = step.id
-        wanted = needs_of(step)
-        for need in wanted:
-            if need not in behind:
-                return None
-            behind[need].append(name)
-        if name in needs:
-            return None
-        needs[name] = wanted
-        behind[name] = []
-    return Wiring(steps, needs, behind)
 
 
 def order(plan: Plan) -> tuple[Step, ...]:

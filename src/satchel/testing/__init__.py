@@ -1,10 +1,7 @@
-"""HELPERS FOR PEOPLE WHO TEST AGENTS, SKILLS AND ENGINES.
+"""Helpers for tests of agents and skills.
 
 project = make_project(tmp_path, "code-review", "write-docs")
 satchel = Satchel.for_project(project, trust="all")
-
-`skills` writes skills. `engine_suite` says whether an engine of goals does what it must; it is
-imported by its own name, so that whoever only writes skills does not load it.
 """
 
 from __future__ import annotations

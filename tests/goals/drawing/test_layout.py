@@ -60,16 +60,6 @@ def test_a_diamond_is_symmetric_and_crosses_nothing():
     assert boxes["b"].x + boxes["c"].x == pytest.approx(2 * boxes["a"].x)
 
 
-def test_a_long_line_has_a_lane_of_its_own():
-    sizes = dict.fromkeys("abc", (100.0, 40.0))
-    found = place(sizes, [("a", "b"), ("b", "c"), ("a", "c")])
-    long = found.lines[2]
-    assert len(long.points) == 4
-    x = long.points[1][0]
-    box = found.boxes["b"]
-    assert x < box.x or x > box.x + box.width
-
-
 def test_a_cycle_is_refused_and_nothing_is_fine():
     sizes = dict.fromkeys("ab", (100.0, 40.0))
     with pytest.raises(ValueError, match="cycle"):

@@ -6,7 +6,6 @@ What every engine must do is in the conformance suite.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import threading
 from typing import TYPE_CHECKING, Any
@@ -14,12 +13,11 @@ from uuid import uuid4
 
 import pytest
 
-from satchel.errors import Conflict, NotFound, Refused, StepFailed
-from satchel.goals.artefacts import FolderArtefacts, load, reference
+from satchel.errors import Conflict, NotFound
+from satchel.goals.artefacts import FolderArtefacts, load
 from satchel.goals.engines import _local_shelf
-from satchel.goals.engines._dbos_store import DatabaseArtefacts, Store
+from satchel.goals.engines._dbos_store import Store
 from satchel.goals.engines._local_journal import Journal
-from satchel.goals.engines._temporal_outputs import NamespaceArtefacts
 from satchel.goals.engines.dbos import DbosEngine
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.engines.temporal import TemporalEngine
@@ -27,7 +25,6 @@ from satchel.goals.model import Answer, Done, Goal, Plan, Step
 from temporal_server import TemporalServer, temporal_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from satchel.goals.model import Work
@@ -53,23 +50,6 @@ def held(engine: LocalEngine) -> dict[str, Any]:
     """Goal -> its large outputs in memory."""
     kept: Any = engine.artefacts
     return kept._kept  # noqa: SLF001 - there is no other way to see that it is free
-
-
-def test_memory_is_freed() -> None:
-    async def main() -> None:
-        async with LocalEngine(Runner()) as engine:
-            await engine.submit(Goal("one", PLAN))
-            await engine.submit(Goal("two", PLAN))
-            await engine.wait("one")
-            output = (await engine.wait("two")).steps["a"].output
-            await engine.forget("one")
-            kept = held(engine)
-            assert list(kept) == ["two"]
-            assert await load(output, engine.artefacts) == LARGE
-            await engine.forget("two")
-            assert not kept
-
-    asyncio.run(main())
 
 
 def test_outputs_go_with_goals_that_memory_has_no_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,45 +124,6 @@ def test_a_goal_that_another_process_runs_is_not_removed(tmp_path: Path) -> None
     asyncio.run(main())
 
 
-def test_journals_of_an_older_satchel_are_listed_by_submission(tmp_path: Path) -> None:
-    folder = str(tmp_path / "state")
-
-    async def main() -> None:
-        async with LocalEngine(Runner(), folder) as engine:
-            for name in ("one", "two", "three"):
-                await engine.submit(Goal(name, PLAN))
-                await engine.wait(name)
-            path = tmp_path / "state" / "goals" / "two" / "journal.jsonl"
-            first, rest = path.read_text().split("\n", 1)
-            line = json.loads(first)
-            line["at"] = line.pop("at")  # it came last
-            path.write_text(f"{json.dumps(line)}\n{rest}")
-            assert [one.id for one in await engine.list()] == ["three", "two", "one"]
-
-    asyncio.run(main())
-
-
-def test_references_without_a_goal_are_still_read(tmp_path: Path) -> None:
-    data = json.dumps(LARGE).encode()
-
-    async def main() -> None:
-        store = Store(str(tmp_path / "goals.db"))
-        store.prepare(lambda: None)
-        for place in (FolderArtefacts(str(tmp_path / "files")), DatabaseArtefacts(store)):
-            old = await place.put(data)
-            assert "/" not in old
-            new = await place.of("goal").put(data)
-            assert new == f"goal/{old}"
-            await place.forget("goal")
-            await place.forget("goal")  # nothing happens
-            assert await load(reference(old, data), place) == LARGE
-            with pytest.raises(StepFailed, match="is not there"):
-                await load(reference(new, data), place)
-        store.close()
-
-    asyncio.run(main())
-
-
 def test_a_goal_that_is_being_removed_cannot_be_begun_again(tmp_path: Path) -> None:
     """On DBOS the place of the next revision is taken first."""
 
@@ -239,215 +180,47 @@ async def outputs(engine: TemporalEngine, goal_id: str) -> Any:
     return await load((await engine.report(goal_id)).steps["a"].output, engine.artefacts)
 
 
-def test_temporal_removes_no_goal_that_is_submitted_under_the_id_meanwhile(
-    temporal_server: TemporalServer, tmp_path: Path
-) -> None:
-    """The server's list is late, and has the new goal's run when it comes."""
-    queue, folder = f"queue-{uuid4().hex[:12]}", str(tmp_path / "artefacts")
-    goal = Goal(f"goal-{uuid4().hex[:12]}", PLAN)
-    address = temporal_server.address
+class Slow(FolderArtefacts):
+    """A folder whose disk takes its time."""
 
-    async def main() -> None:
-        async with (
-            TemporalEngine(Runner(), folder, address=address, queue=queue) as engine,
-            TemporalEngine(None, folder, address=address, queue=queue) as other,
-        ):
-            await engine.submit(goal)
-            await engine.wait(goal.id, 20)
-            looker = other._look  # noqa: SLF001 - to stand between it and the server
-            reached, late = asyncio.Event(), looker._client.list_workflows  # noqa: SLF001
-
-            async def rows(*args: Any, **options: Any) -> Any:
-                reached.set()
-                await asyncio.sleep(1)
-                async for run in late(*args, **options):
-                    yield run
-
-            looker._client.list_workflows = rows  # type: ignore[assignment, method-assign]  # noqa: SLF001
-            removal = asyncio.create_task(other.forget(goal.id))
-            await reached.wait()
-            with pytest.raises(Conflict, match="is being removed"):
-                await engine.submit(goal)
-            with pytest.raises(NotFound):
-                await engine.retry(goal.id)
-            async with asyncio.timeout(20):
-                while True:
-                    try:
-                        await engine.submit(goal)
-                    except Conflict:
-                        await asyncio.sleep(0.01)
-                    else:
-                        break
-            await removal
-            assert (await engine.wait(goal.id, 20)).state == "done"
-            await asyncio.sleep(1)
-            assert await outputs(engine, goal.id) == LARGE
-            await engine.forget(goal.id)
-            assert files(folder) == []
-
-    asyncio.run(main())
-
-
-def test_temporal_keeps_the_outputs_of_a_goal_that_somebody_retries_first(
-    temporal_server: TemporalServer, tmp_path: Path
-) -> None:
-    queue, folder = f"queue-{uuid4().hex[:12]}", str(tmp_path / "artefacts")
-    goal = Goal(f"goal-{uuid4().hex[:12]}", PLAN)
-    address = temporal_server.address
-
-    async def main() -> None:
-        async with (
-            TemporalEngine(Runner(), folder, address=address, queue=queue) as engine,
-            TemporalEngine(None, folder, address=address, queue=queue) as other,
-        ):
-            await engine.submit(goal)
-            await engine.wait(goal.id, 20)
-            looker = other._look  # noqa: SLF001 - to come in between
-            found = looker.removable
-
-            async def removable(goal_id: str) -> Any:
-                latest = await found(goal_id)
-                await engine.retry(goal_id, plan=ASKING)
-                return latest
-
-            looker.removable = removable
-            with pytest.raises(Conflict):
-                await other.forget(goal.id)
-            assert (await engine.wait(goal.id, 20)).state == "asking"
-            assert await outputs(engine, goal.id) == LARGE
-
-    asyncio.run(main())
-
-
-class Stubborn(FolderArtefacts):
-    """A folder whose disk does not let go."""
+    reached, free = asyncio.Event(), asyncio.Event()
 
     async def forget(self, goal: str) -> None:
-        raise PermissionError(goal)
+        self.reached.set()
+        await self.free.wait()
+        await super().forget(goal)
 
 
-def test_a_removal_from_temporal_that_broke_off_is_done_again(
+def test_temporal_holds_the_id_of_a_goal_while_it_is_removed(
     temporal_server: TemporalServer, tmp_path: Path
 ) -> None:
     queue, folder = f"queue-{uuid4().hex[:12]}", str(tmp_path / "artefacts")
     goal = Goal(f"goal-{uuid4().hex[:12]}", PLAN)
+    place = Slow(folder)
     address = temporal_server.address
 
     async def main() -> None:
-        async with TemporalEngine(Runner(), folder, address=address, queue=queue) as engine:
+        async with (
+            TemporalEngine(Runner(), artefacts=place, address=address, queue=queue) as engine,
+            TemporalEngine(None, artefacts=place, address=address, queue=queue) as other,
+        ):
             await engine.submit(goal)
             await engine.wait(goal.id, 20)
-            stubborn = TemporalEngine(artefacts=Stubborn(folder), address=address, queue=queue)
-            async with stubborn:
-                with pytest.raises(PermissionError):
-                    await stubborn.forget(goal.id)
-            assert files(folder)
-            await engine.forget(goal.id)
-            assert files(folder) == []
-            with pytest.raises(NotFound):
+            removal = asyncio.create_task(other.forget(goal.id))
+            await place.reached.wait()
+            with pytest.raises(Conflict, match="is being removed"):
+                await engine.submit(goal)
+            with pytest.raises(Conflict, match="is being removed"):
                 await engine.forget(goal.id)
+            with pytest.raises(NotFound):
+                await engine.retry(goal.id)
+            place.free.set()
+            await removal
             await engine.submit(goal)
             assert (await engine.wait(goal.id, 20)).state == "done"
-
-    asyncio.run(main())
-
-
-def test_all_revisions_are_removed_from_another_queue_and_with_a_list_that_knows_nothing(
-    temporal_server: TemporalServer, tmp_path: Path
-) -> None:
-    queue, folder = f"queue-{uuid4().hex[:12]}", str(tmp_path / "artefacts")
-    goal = Goal(f"goal-{uuid4().hex[:12]}", PLAN)
-    address = temporal_server.address
-
-    async def main() -> None:
-        async with (
-            TemporalEngine(Runner(), folder, address=address, queue=queue) as engine,
-            TemporalEngine(None, folder, address=address, queue="another") as other,
-        ):
-            await engine.submit(goal)
-            await engine.wait(goal.id, 20)
-            for _ in range(2):
-                await engine.retry(goal.id, from_step="b")
-                await engine.wait(goal.id, 20)
-            looker = other._look  # noqa: SLF001 - to stand between it and the server
-
-            async def nothing(*_: Any, **__: Any) -> Any:
-                for run in ():
-                    yield run
-
-            looker._client.list_workflows = nothing  # type: ignore[assignment, method-assign]  # noqa: SLF001
-            assert await outputs(other, goal.id) == LARGE
-            deleted: set[str] = set()
-            delete = looker.delete
-
-            async def noted(goal_id: str, runs: Iterable[str]) -> None:
-                deleted.update(runs)
-                await delete(goal_id, runs)
-
-            looker.delete = noted
-            await other.forget(goal.id)
+            assert await outputs(engine, goal.id) == LARGE
+            await engine.forget(goal.id)
             assert files(folder) == []
-            client = engine._connected  # noqa: SLF001 - the server needs half a minute
-            async with asyncio.timeout(20):
-                while True:
-                    rows = client.list_workflows(f"WorkflowId = '{goal.id}'")
-                    there = {run.run_id async for run in rows}
-                    if len(there) == 4:  # three revisions, and what stands in their place
-                        break
-                    await asyncio.sleep(0.2)
-            assert deleted == there
-            assert await engine.list() == []
-
-    asyncio.run(main())
-
-
-def test_what_no_list_and_no_run_names_is_hidden_as_long_as_the_server_has_it(
-    temporal_server: TemporalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Runs of an earlier version do not say which one was before them."""
-    queue = f"queue-{uuid4().hex[:12]}"
-    goal = Goal(f"goal-{uuid4().hex[:12]}", PLAN)
-    monkeypatch.setattr("satchel.goals.engines.temporal.LATE", 0.1)
-
-    async def main() -> None:
-        async with (
-            TemporalEngine(Runner(), address=temporal_server.address, queue=queue) as engine,
-            TemporalEngine(address=temporal_server.address, queue=queue) as other,
-        ):
-            await engine.submit(goal)
-            await engine.wait(goal.id, 20)
-            start: Any = engine._start  # noqa: SLF001 - as it was
-
-            async def earlier(*args: Any, previous: str, **options: Any) -> None:
-                await start(*args, **options)
-
-            engine._start = earlier  # type: ignore[method-assign]  # noqa: SLF001
-            await engine.retry(goal.id, from_step="b")
-            await engine.wait(goal.id, 20)
-            looker = other._look  # noqa: SLF001 - to stand between it and the server
-
-            async def nothing(*_: Any, **__: Any) -> Any:
-                for run in ():
-                    yield run
-
-            looker._client.list_workflows = nothing  # type: ignore[assignment, method-assign]  # noqa: SLF001
-            asked: list[str] = []
-            delete = looker.delete
-
-            async def noted(goal_id: str, runs: Iterable[str]) -> None:
-                asked.extend(runs)
-                await delete(goal_id, runs)
-
-            looker.delete = noted
-            latest = (await looker.describe(goal.id)).run_id
-            await other.forget(goal.id)
-            assert asked == [latest]  # what stands in its place is left
-            engine._fresh.clear()  # noqa: SLF001 - as if another process looked
-            async with asyncio.timeout(10):
-                while await engine.list():  # noqa: ASYNC110 - the server's list is late
-                    await asyncio.sleep(0.2)
-            with pytest.raises(NotFound):
-                await engine.report(goal.id)
 
     asyncio.run(main())
 
@@ -475,31 +248,5 @@ def test_goals_of_another_namespace_keep_their_outputs(tmp_path: Path) -> None:
                 assert await outputs(engine, "weekly") == LARGE
                 await engine.forget("weekly")
                 assert files(folder) == []
-
-    asyncio.run(main())
-
-
-def test_outputs_that_an_earlier_version_kept_for_all_namespaces_are_only_read(
-    tmp_path: Path,
-) -> None:
-    data = json.dumps(LARGE).encode()
-
-    async def main() -> None:
-        place = NamespaceArtefacts(str(tmp_path))
-        with pytest.raises(Refused):
-            await place.put(data)
-        place.enter("../Größe", "an-id")
-        assert os.listdir(tmp_path) == []
-        older = FolderArtefacts(str(tmp_path))
-        for old in (await older.put(data), await older.of("goal").put(data)):
-            assert await load(reference(old, data), place) == LARGE
-        kept = len(files(str(tmp_path)))
-        name = await place.of("goal").put(data)
-        assert len(files(str(tmp_path))) == kept + 1
-        await place.forget("goal")
-        assert len(files(str(tmp_path))) == kept
-        assert await place.get(name) == data
-        with pytest.raises(StepFailed, match="is not there"):
-            await place.get(f"goal/{'0' * 64}")
 
     asyncio.run(main())

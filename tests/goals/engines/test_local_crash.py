@@ -12,7 +12,7 @@ import time
 import pytest
 
 from satchel.goals.engines.local import LocalEngine
-from satchel.goals.model import Answer, Done, Goal, Plan, Step
+from satchel.goals.model import Goal, Plan, Step
 
 SRC = os.path.join(os.path.dirname(__file__), "..", "..", "..", "src")
 WORKER = """
@@ -95,27 +95,3 @@ def test_killed_again_and_again_it_still_ends(tmp_path):
     assert len(set(tries)) == 50
     # Each kill can cost each goal the one step that it was at.
     assert len(tries) <= 50 + kills * len(goals)
-
-
-@pytest.mark.timeout(30)
-def test_a_goal_that_asks_outlives_its_process(tmp_path):
-    plan = Plan("g", (Step("h", "human", prompt="?"), Step("b", prompt="{{steps.h.output}}")))
-    command = [sys.executable, "-c", WORKER, str(tmp_path), str(tmp_path / "log"), "g"]
-
-    class Runner:
-        async def run(self, work):
-            return Done(work.prompt)
-
-    async def begin():
-        async with LocalEngine(None, str(tmp_path)) as client:
-            await client.submit(Goal("g", plan))
-
-    async def finish():
-        async with LocalEngine(Runner(), str(tmp_path)) as engine:
-            assert (await engine.report("g")).state == "asking"
-            await engine.answer("g", "h", Answer(value="yes"))
-            return await engine.wait("g")
-
-    asyncio.run(begin())
-    subprocess.run(command, env={**os.environ, "PYTHONPATH": SRC}, check=True, capture_output=True)
-    assert asyncio.run(finish()).steps["b"].output == "yes"

@@ -16,9 +16,7 @@ from uuid import uuid4
 import pytest
 
 from satchel.errors import Conflict, InvalidInput, NotFound, Refused, ServerFailed
-from satchel.goals import artefacts
 from satchel.goals.engines import _temporal_wire as wire
-from satchel.goals.engines import _temporal_worker, _temporal_workflow
 from satchel.goals.engines._temporal_workflow import GoalWorkflow
 from satchel.goals.engines.temporal import TemporalEngine, connect
 from satchel.goals.model import (
@@ -34,7 +32,7 @@ from satchel.goals.model import (
 )
 from satchel.goals.reports import pack
 from temporal_server import TemporalServer, temporal_server
-from temporal_work import Logged, WorkerProcess, be_impatient, moments
+from temporal_work import Logged, WorkerProcess, moments
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -140,29 +138,6 @@ def test_a_worker_that_was_frozen_does_not_begin_what_is_recorded(
 
 
 @pytest.mark.timeout(60)
-def test_a_step_longer_than_the_silence_runs_once(
-    temporal_server: TemporalServer, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    for module, name in (
-        (_temporal_workflow, "SILENCE"), (_temporal_worker, "SILENCE"),
-        (_temporal_worker, "STILL"), (_temporal_worker, "BEAT"),
-    ):  # fmt: skip
-        monkeypatch.setattr(module, name, getattr(module, name))
-    be_impatient()
-
-    async def body() -> None:
-        runner = Logged(str(tmp_path))
-        async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
-            wanted = goal(Step("slow", prompt="sleep 7"), Step("blocks", prompt="block 2.4"))
-            await engine.submit(wanted)
-            report = await engine.wait(wanted.id, 50)
-            assert report.state == "done"
-            assert len(moments(str(tmp_path))) == 4
-
-    run(body)
-
-
-@pytest.mark.timeout(60)
 def test_a_worker_that_is_told_to_end_drains_and_gives_back_what_takes_too_long(
     temporal_server: TemporalServer, queue: str, tmp_path: Path
 ):
@@ -226,8 +201,9 @@ def test_without_any_worker_goals_are_seen_answered_and_cancelled(
                 assert (await alone.wait(idle.id, 20)).state == "done"
                 await alone.submit(asks)
                 assert (await alone.wait(asks.id, 20)).state == "asking"
-            report = await alone.report(asks.id)  # read from the history
-            assert (report.state, report.steps["s0"].output) == ("asking", "s0: one")
+            report = await alone.report(asks.id)
+            assert (report.state, report.plan) == ("asking", asks.plan)
+            assert "start one" in report.reason
             assert [one.state for one in await alone.list(states=["asking"])] == ["asking"]
 
     run(body)
@@ -246,7 +222,7 @@ def test_a_workflow_that_somebody_ended_by_hand_is_cancelled_and_may_be_retried(
             client = await connect(temporal_server.address, "")
             await client.get_workflow_handle(wanted.id).terminate(reason="by hand")
             report = await engine.report(wanted.id)
-            assert (report.state, report.reason) == ("cancelled", "by hand")
+            assert (report.state, report.reason) == ("cancelled", "It was cancelled")
             assert (report.steps["s0"].state, report.steps["ask"].state) == ("done", "cancelled")
             assert [one.state for one in await engine.list()] == ["cancelled"]
             await engine.retry(wanted.id)
@@ -255,58 +231,6 @@ def test_a_workflow_that_somebody_ended_by_hand_is_cancelled_and_may_be_retried(
             report = await engine.wait(wanted.id, 20)
             assert (report.state, report.revision) == ("done", 2)
             assert len(began(tmp_path, "s0")) == 1
-
-    run(body)
-
-
-@pytest.mark.timeout(60)
-def test_a_history_that_gets_long_goes_on_in_another_and_nothing_is_done_twice(
-    temporal_server: TemporalServer, queue: str, tmp_path: Path
-):
-    async def body() -> None:
-        runner = Logged(str(tmp_path))
-        async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
-            steps = (*chain(*["x"] * 12), Step("ask", "human", prompt="?", needs=("s4",)))
-            wanted = goal(*steps, Step("end", prompt="{{steps.ask.output}}", needs=("s11",)))
-            client = await connect(temporal_server.address, "")
-            task = wire.pack_task(wire.Task(wanted, events=25))
-            await client.start_workflow(wire.WORKFLOW, task, id=wanted.id, task_queue=queue)
-            report = await engine.wait(wanted.id, 40)
-            assert report.state == "asking"
-            await engine.answer(wanted.id, "ask", Answer(value="yes"))
-            seen = [event async for event in engine.watch(wanted.id)]
-            report = await engine.wait(wanted.id, 20)
-            assert (report.state, report.steps["end"].output) == ("done", "end: yes")
-            assert [one.step for one in moments(str(tmp_path)) if one.kind == "began"] == [
-                *(f"s{n}" for n in range(12)), "end",
-            ]  # fmt: skip
-            assert [one.state for one in seen if not one.step][-1] == "done"
-            runs = [one async for one in client.list_workflows(f"TaskQueue = '{queue}'")]
-            assert len(runs) > 2
-
-    run(body)
-
-
-@pytest.mark.timeout(60)
-def test_outputs_that_are_too_many_for_a_message_go_to_the_artefacts(
-    temporal_server: TemporalServer, queue: str, tmp_path: Path
-):
-    async def body() -> None:
-        folder = str(tmp_path / "artefacts")
-        runner = Logged(str(tmp_path))
-        async with TemporalEngine(
-            runner, folder, address=temporal_server.address, queue=queue
-        ) as engine:
-            steps = [Step(f"s{n}", prompt="big 30000") for n in range(70)]
-            wanted = goal(*steps, Step("last", prompt="{{steps.s0.output}}"))
-            await engine.submit(wanted)
-            report = await engine.wait(wanted.id, 50)
-            assert report.state == "done"
-            assert artefacts.is_reference(report.steps["s0"].output)  # 70 × 30 kB is over 2 MB
-            whole = await artefacts.load(report.steps["s0"].output, engine.artefacts)
-            assert whole == "x" * 30_000
-            last = await artefacts.load(report.steps["last"].output, engine.artefacts)
-            assert last == "last: " + "x" * 30_000
 
     run(body)
 
@@ -414,31 +338,6 @@ def test_a_client_with_encryption_keeps_it_and_outputs_keep_their_order(
 
 
 @pytest.mark.timeout(30)
-def test_the_list_needs_nothing_but_the_memo(
-    temporal_server: TemporalServer, queue: str, tmp_path: Path
-):
-    """No search attribute of ours: many may not add one to their server."""
-
-    async def body() -> None:
-        runner = Logged(str(tmp_path))
-        async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
-            wanted = goal(Step("a", prompt="x"), Step("b", prompt="y"))
-            await engine.submit(wanted)
-            await engine.wait(wanted.id, 20)
-            client = await connect(temporal_server.address, "")
-            found = await client.get_workflow_handle(wanted.id).describe()
-            assert {one.key.name for one in found.typed_search_attributes} <= {"BuildIds"}
-        async with TemporalEngine(address=temporal_server.address, queue=queue) as other:
-            async with asyncio.timeout(10):
-                while not (lines := await other.list(states=["done"])):  # noqa: ASYNC110
-                    await asyncio.sleep(0.1)  # the server's list is late
-            [line] = lines
-            assert (line.id, line.state, line.done, line.steps) == (wanted.id, "done", 2, 2)
-
-    run(body)
-
-
-@pytest.mark.timeout(30)
 def test_goals_that_ran_under_an_earlier_version_can_still_be_replayed():
     """When this fails, code between `execute` and the workflow orders its calls otherwise.
 
@@ -513,101 +412,13 @@ def test_a_workflow_that_cannot_go_on_says_why_and_can_be_cancelled(
             await engine.submit(wanted)
             report = await engine.report(wanted.id)
             async with asyncio.timeout(30):
-                while "a mistake of ours" not in report.reason:
-                    await asyncio.sleep(0.1)
+                while "cannot say how far" not in report.reason:
+                    await asyncio.sleep(0.05)
                     report = await engine.report(wanted.id)
             assert report.state == "running"  # and not `asking`: nobody was asked
             async with asyncio.timeout(20):
                 while (report := await engine.report(wanted.id)).state != "cancelled":
                     await engine.cancel(wanted.id)
-                    await asyncio.sleep(0.2)
-            assert "a mistake of ours" in report.reason
-
-    run(body)
-
-
-@pytest.mark.timeout(40)
-def test_questions_that_no_message_could_carry_are_cut(
-    temporal_server: TemporalServer, queue: str, tmp_path: Path
-):
-    async def body() -> None:
-        runner = Logged(str(tmp_path))
-        async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
-            many = tuple(Step(f"ask{n}", "human", prompt="{{inputs.x}}") for n in range(120))
-            wanted = goal(*many, inputs={"x": "y" * 19_000})
-            await engine.submit(wanted)
-            report = await engine.wait(wanted.id, 20)
-            assert (report.state, report.reason) == ("asking", "")
-            for result in report.steps.values():
-                assert result.output == "y" * wire.large_for(120) + "…"
-            await engine.answer(wanted.id, "ask7", Answer(value="z" * 10_000))
-            assert (await engine.report(wanted.id)).steps["ask7"].state == "done"
-
-    run(body)
-
-
-@pytest.mark.timeout(60)
-def test_a_report_says_when_the_goal_was_over_as_the_server_knows_it(
-    temporal_server: TemporalServer, queue: str, tmp_path: Path
-):
-    async def body() -> None:
-        runner = Logged(str(tmp_path))
-        async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
-            done, asks = goal(*chain("one")), goal(Step("ask", "human", prompt="Go on?"))
-            for wanted in (done, asks):
-                await engine.submit(wanted)
-            waited = await engine.wait(done.id, 20)
-            assert (await engine.wait(asks.id, 20)).ended == 0
-            await engine.cancel(asks.id)
-            assert (await engine.wait(asks.id, 20)).state == "cancelled"
-            client = await connect(temporal_server.address, "")
-            for wanted in (done, asks):
-                found = await client.get_workflow_handle(wanted.id).describe()
-                while found.close_time is None:  # it says so before it has ended
-                    await asyncio.sleep(0.1)
-                    found = await client.get_workflow_handle(wanted.id).describe()
-                assert (await engine.report(wanted.id)).ended == found.close_time.timestamp()
-            assert waited.ended == (await engine.report(done.id)).ended
-            await client.start_workflow(
-                wire.WORKFLOW, wire.pack_task(wire.Task(goal())), id=f"{done.id}-2",
-                task_queue=f"{queue}-of-nobody",
-            )  # fmt: skip
-            await client.get_workflow_handle(f"{done.id}-2").terminate()
-            report = await engine.report(f"{done.id}-2")
-            assert report.state == "cancelled"
-            assert abs(report.ended - time.time()) < 20
-
-    run(body)
-
-
-@pytest.mark.timeout(60)
-def test_all_histories_of_a_goal_are_removed_though_the_list_is_late(
-    temporal_server: TemporalServer, queue: str, tmp_path: Path
-):
-    """Each names the one before it."""
-
-    async def body() -> None:
-        runner = Logged(str(tmp_path))
-        async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
-            wanted = goal(*chain(*["x"] * 12))
-            client = await connect(temporal_server.address, "")
-            task = wire.pack_task(wire.Task(wanted, events=25))
-            await client.start_workflow(wire.WORKFLOW, task, id=wanted.id, task_queue=queue)
-            await engine.wait(wanted.id, 40)
-            await engine.retry(wanted.id, from_step="s11")
-            await engine.wait(wanted.id, 20)
-            looker = engine._look  # noqa: SLF001 - what is asked of the server
-            latest = (await looker.describe(wanted.id)).run_id
-            named, whole = await looker._chain(wanted.id, latest)  # noqa: SLF001
-            async with asyncio.timeout(20):
-                while True:
-                    rows = client.list_workflows(f"WorkflowId = '{wanted.id}'")
-                    listed = {one.run_id async for one in rows}
-                    if latest in listed:
-                        break
-                    await asyncio.sleep(0.1)
-            assert whole
-            assert len(named) > 3
-            assert named == listed
+                    await asyncio.sleep(0.05)
 
     run(body)

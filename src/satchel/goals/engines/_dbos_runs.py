@@ -1,18 +1,20 @@
-"""What do the tables of DBOS say about a goal? One workflow per run; nothing is changed here.
+"""Goals in the tables of DBOS: each run is one workflow.
 
 A run is `{goal}.{revision}.{number}`. The first run of a revision is number 1; each time that
-people answered, another one goes on where the one before it stopped.
+a person answered, another one goes on where the one before it stopped.
 """
 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel._language import say
 from satchel.errors import NotFound
-from satchel.goals.engines._dbos_process import surely_dead
+from satchel.goals.engines._dbos_store import surely_dead
+from satchel.goals.engines.base import missing
 from satchel.goals.model import OVER, Answer, Goal, GoalSummary, StepResult
 from satchel.goals.reports import NOTHING, Spent, last_sign, pack, report_of, unpack
 from satchel.goals.revision import going_on
@@ -28,9 +30,14 @@ if TYPE_CHECKING:
 ENGINE = "dbos"
 WORKFLOW = "satchel.goal"
 STEP = "step:"
+QUEUE = "satchel-goals"
+RECOVERIES = 20
+"""A goal whose workers die so often, without a step being done meanwhile, is set aside. With 5, of
+400 goals whose worker was killed every second six were, through no fault of theirs."""
+AT_REST: frozenset[str] = OVER | {"asking"}
+"""States in which nothing happens by itself."""
 _PAGE = 200
 _KEPT = 1000
-_ENDED = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 
 
 class RunId(NamedTuple):
@@ -108,15 +115,26 @@ class Run(NamedTuple):
     row: WorkflowStatus
 
     @property
+    def about(self) -> dict[str, Any]:
+        """What `about` wrote."""
+        return self.row.attributes or {}
+
+    @property
     def born(self) -> str:
         """Which goal of this name it is of."""
-        return (self.row.attributes or {}).get("born", "")
+        return self.about.get("born", "")
 
     @property
     def begun(self) -> float:
         """When it was put into the queue: DBOS itself knows only the second, on SQLite."""
-        found = (self.row.attributes or {}).get("begun")
-        return float(found or (self.row.created_at or 0) / 1000)
+        return float(self.about.get("begun") or (self.row.created_at or 0) / 1000)
+
+    @property
+    def set_aside(self) -> bool:
+        """Whether its workers died too often."""
+        return self.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED" or (
+            self.status == "CANCELLED" and self.about.get("deaths", 0) >= RECOVERIES
+        )
 
     @property
     def ended(self) -> float:
@@ -137,7 +155,7 @@ class Run(NamedTuple):
             return "queued"
         if self.status == "PENDING":
             return "running"
-        if self.status == "CANCELLED":
+        if self.status == "CANCELLED" and not self.set_aside:
             return "cancelled"
         if self.status == "SUCCESS":
             return cast("Any", self.row.output or {}).get("state", "failed")
@@ -148,13 +166,13 @@ class Run(NamedTuple):
         """Why it did not end as `done`."""
         if self.status == "SUCCESS":
             return cast("Any", self.row.output or {}).get("reason", "")
-        if self.status == "CANCELLED":
-            return say("It was cancelled")
-        if self.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
+        if self.set_aside:
             return say(
                 "Its workers died {count} times; `satchel goal resume` tries again",
-                count=self.row.recovery_attempts or 0,
+                count=self.about.get("deaths") or self.row.recovery_attempts or 0,
             )
+        if self.status == "CANCELLED":
+            return say("It was cancelled")
         if self.status == "ERROR":
             return str(self.row.error)
         if self.status == "PENDING" and surely_dead(self.worker):
@@ -163,10 +181,18 @@ class Run(NamedTuple):
 
 
 class Runs:
-    """Reads runs. Its methods wait for the database: call them in a thread."""
+    """The runs. Its methods wait for the database: call them in a thread.
 
-    def __init__(self, client: DBOSClient) -> None:
+    Args:
+        client: Of DBOS.
+        queue: Where this process puts runs, and takes them from.
+        worker: The name of this process, when it works.
+    """
+
+    def __init__(self, client: DBOSClient, queue: str, worker: str) -> None:
         self._client = client
+        self.queue = queue
+        self.worker = worker
         self._orders: dict[str, Order] = {}
 
     def latest(self, goal: str) -> Run:
@@ -178,10 +204,7 @@ class Runs:
         first = RunId(goal, 1, 1)
         runs = self._some([first, RunId(goal, 1, 2), RunId(goal, 2, 1)])
         if not runs:
-            raise NotFound(
-                say("There is no goal `{goal}`", goal=goal),
-                say("Run `satchel goal list` to see them"),
-            )
+            raise missing(goal)
         if list(runs) == [first]:
             return runs[first]
         latest = max(runs)
@@ -195,17 +218,12 @@ class Runs:
             latest = max(runs)
         return runs[latest]
 
-    def all_of(self, latest: Run) -> list[str]:
-        """Every run of a goal, by its latest."""
-        found: list[str] = []
-        for revision in range(1, latest.id.revision + 1):
-            number = 1
-            while more := self._some(
-                [RunId(latest.id.goal, revision, number + n) for n in range(8)]
-            ):
-                found += map(str, sorted(more))
-                number += 8
-        return found
+    def all_of(self, goal: str) -> list[str]:
+        """Every run of a goal."""
+        found = self._client.list_workflows(
+            workflow_id_prefix=f"{goal}.", load_input=False, load_output=False
+        )
+        return [row.workflow_id for row in found]
 
     def _some(self, ids: Sequence[RunId]) -> dict[RunId, Run]:
         found = self._client.list_workflows(
@@ -213,26 +231,57 @@ class Runs:
         )
         return {run.id: run for row in found if (run := _run(row)) is not None}
 
-    def ended(self, ids: Sequence[str]) -> dict[str, Run]:
-        """Those of these runs that are over, in one question."""
-        found = self._client.list_workflows(workflow_ids=list(ids), status=_ENDED, load_input=False)
-        return {row.workflow_id: run for row in found if (run := _run(row)) is not None}
-
-    def lost(self, ids: Sequence[str], worker: str, *, thorough: bool) -> list[str]:
-        """Those of a worker's runs that are not its own any more: cancelled, or taken over.
-
-        Who takes over always puts a run back into the queue first; only a worker that was away
-        for long can have missed that, and looks more thoroughly.
-        """
+    def lost(self, ids: Sequence[str]) -> list[str]:
+        """Those of our runs that are not our own any more: cancelled, or taken over."""
+        if not ids:
+            return []
         found = self._client.list_workflows(
-            workflow_ids=list(ids),
-            status=None if thorough else ["ENQUEUED", "DELAYED", *_ENDED],
-            load_input=False,
-            load_output=False,
+            workflow_ids=list(ids), load_input=False, load_output=False
         )
-        return [
-            row.workflow_id for row in found if row.status != "PENDING" or row.executor_id != worker
-        ]
+        mine = {
+            row.workflow_id
+            for row in found
+            if row.status == "PENDING" and row.executor_id == self.worker
+        }
+        return [run for run in ids if run not in mine]
+
+    def claim(self, goals: Sequence[str]) -> None:
+        """Take the runs of these goals that wait in the queue of all workers into our own."""
+        for goal in goals:
+            with suppress(NotFound):
+                run = self.latest(goal)
+                if run.status == "ENQUEUED" and run.row.queue_name == QUEUE:
+                    self._client.resume_workflow(str(run.id), queue_name=self.queue)
+
+    def give_back(self, worker: str, *, died: bool = False) -> None:
+        """Put what a worker has, and what waits in its own queue, into the queue of all workers."""
+        rows = self._client.list_workflows(
+            name=WORKFLOW, status="PENDING", executor_id=worker, load_input=False, load_output=False
+        )
+        own = own_queue(worker)
+        waiting = self._client.list_workflows(
+            status="ENQUEUED", queue_name=own, load_input=False, load_output=False
+        )
+        runs = [row.workflow_id for row in waiting]
+        for row in rows:
+            deaths = (row.attributes or {}).get("deaths", 0) + 1
+            if died:
+                self.count_deaths(row.workflow_id, deaths)
+            if died and deaths >= RECOVERIES:
+                self.cancel(row.workflow_id)
+            else:
+                runs.append(row.workflow_id)
+        if runs:
+            self._client.resume_workflows(runs, queue_name=QUEUE)
+        self._client.delete_queue(own)
+
+    def count_deaths(self, run: str, deaths: int) -> None:
+        """Write down how many workers died with a run."""
+        self._client.update_workflow_attributes(run, {"deaths": deaths}, merge=True)
+
+    def cancel(self, run: str) -> None:
+        """Cancel a run."""
+        self._client.cancel_workflow(run)
 
     def workers(self) -> set[str]:
         """Who has runs."""
@@ -376,7 +425,6 @@ class Runs:
         yield from latest.values()  # somebody removed their first runs from the database
 
     def _summary(self, run: Run) -> GoalSummary:
-        about = run.row.attributes or {}
         end = cast("dict[str, Any]", run.row.output or {}) if run.status == "SUCCESS" else None
         if end is None:
             report = self.report(run)
@@ -387,12 +435,12 @@ class Runs:
         return GoalSummary(
             run.id.goal,
             run.state,
-            about.get("goal", ""),
+            run.about.get("goal", ""),
             ENGINE,
             started,
             seconds,
             done,
-            about.get("steps", 0),
+            run.about.get("steps", 0),
         )
 
 
@@ -415,9 +463,9 @@ def about(order: Order) -> dict[str, Any]:
     return {"goal": text, "steps": len(plan.steps), "born": order.born, "begun": time.time()}
 
 
-def over(state: str) -> bool:
-    """Whether nothing more happens without somebody's word."""
-    return state in OVER or state == "asking"
+def own_queue(worker: str) -> str:
+    """The queue of a process that does only some goals."""
+    return f"{QUEUE}:{worker}"
 
 
 def _run(row: WorkflowStatus) -> Run | None:

@@ -1,19 +1,18 @@
-"""What does Satchel keep beside the tables of DBOS? Who works, what people said, large outputs.
-
-Everything is in the one database that DBOS has: whoever can run a goal can read all of it.
-"""
+"""Tables of the engine `dbos` beside those of DBOS: workers, answers, large outputs."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import secrets
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from satchel._fs import make_private
 from satchel._language import say
 from satchel._optional import require
-from satchel.errors import InvalidInput, StepFailed
+from satchel.errors import InvalidInput
 from satchel.goals.artefacts import checked, digest_of, named, parts
 from satchel.goals.model import Answer
 from satchel.goals.refusals import failed
@@ -43,10 +42,6 @@ _TABLES = (
         " PRIMARY KEY (goal, revision, step))"
     ),
     (
-        "CREATE TABLE IF NOT EXISTS {in}satchel_artefacts (digest TEXT PRIMARY KEY,"
-        " data {bytes} NOT NULL, kept DOUBLE PRECISION NOT NULL)"
-    ),
-    (
         "CREATE TABLE IF NOT EXISTS {in}satchel_outputs (goal TEXT NOT NULL, digest TEXT NOT NULL,"
         " data {bytes} NOT NULL, kept DOUBLE PRECISION NOT NULL, PRIMARY KEY (goal, digest))"
     ),
@@ -59,13 +54,6 @@ _TABLES = (
         " WHERE run IS NULL"
     ),
 )
-
-
-class Waiting(NamedTuple):
-    """An answer that no run has taken yet."""
-
-    goal: str
-    revision: int
 
 
 def address(database: str) -> str:
@@ -127,11 +115,8 @@ class Store:
             },
         )
 
-    def prepare(self, migrate: Callable[[], object]) -> None:
-        """Make sure that the tables are there.
-
-        Args:
-            migrate: Makes those of DBOS.
+    def prepare(self) -> None:
+        """Make sure that the tables are there, those of DBOS as well.
 
         Raises:
             ServerFailed: the database does not answer, or refuses.
@@ -142,9 +127,9 @@ class Store:
         try:
             with self.engine.connect() as connection:
                 connection.execute(sa.text("SELECT 1"))
-            migrate()
+            self._migrate()
             with self.engine.begin() as connection:
-                if not self.sqlite:  # two who start at once would both create them
+                if not self.sqlite:  # two that start at once would both create them
                     connection.execute(sa.text("SELECT pg_advisory_xact_lock(7305112)"))
                 for statement in _TABLES:
                     connection.execute(sa.text(self._sql(statement)))
@@ -155,12 +140,27 @@ class Store:
             # `failed` hides the password, also where the driver's words have it.
             raise failed(url.render_as_string(hide_password=False), str(exc.orig)) from exc
 
+    def _migrate(self) -> None:
+        """Make the tables of DBOS; its connections do not wait for another process's lock."""
+        from dbos import DBOS
+        from sqlalchemy.exc import OperationalError
+
+        give_up = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                DBOS.migrate(self.url, schema=SCHEMA)
+            except OperationalError as exc:
+                if "locked" not in str(exc) or time.monotonic() > give_up:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
+
     def _sql(self, statement: str) -> str:
         return (
             statement.replace("{in}", "" if self.sqlite else f"{SCHEMA}.")
             .replace("{now}", self._now)
             .replace("{bytes}", "BLOB" if self.sqlite else "BYTEA")
-            .replace("{share}", "" if self.sqlite else "FOR KEY SHARE")
         )
 
     def _do(self, work: Callable[[sa.Connection], _Given]) -> _Given:
@@ -205,27 +205,9 @@ class Store:
             name=name, lease=lease,
         )  # fmt: skip
 
-    def gone(self, names: Sequence[str]) -> None:
-        """These workers are no more."""
-        for name in names:
-            self.execute("DELETE FROM {in}satchel_workers WHERE name = :name", name=name)
-            self.execute("DELETE FROM {in}satchel_stopping WHERE worker = :name", name=name)
-
-    def left_alive(self, name: str) -> None:
-        """This worker goes by its own will: its runs have not killed it."""
-        self.execute(
-            "UPDATE {in}workflow_status SET recovery_attempts = recovery_attempts - 1"
-            " WHERE executor_id = :name AND status = 'PENDING' AND recovery_attempts > 0",
-            name=name,
-        )
-
-    def went_on(self, run: str, worker: str) -> None:
-        """A run got further: earlier workers that died with it do not count any more."""
-        self.execute(
-            "UPDATE {in}workflow_status SET recovery_attempts = 1"
-            " WHERE workflow_uuid = :run AND executor_id = :worker AND status = 'PENDING'",
-            run=run, worker=worker,
-        )  # fmt: skip
+    def claim(self, name: str) -> bool:
+        """Remove a worker; whether it was there. Of two processes one gets it."""
+        return self.execute("DELETE FROM {in}satchel_workers WHERE name = :name", name=name) > 0
 
     def workers(self) -> dict[str, float]:
         """Worker -> seconds until its lease runs out; negative when it has."""
@@ -291,22 +273,18 @@ class Store:
                 goal=goal, revision=revision, step=step, run=run,
             )  # fmt: skip
 
-    def waiting(self, goal: str = "") -> list[Waiting]:
+    def waiting(self, goal: str = "") -> list[tuple[str, int]]:
         """Goals that were answered and have no run yet that knows it."""
         found = self.rows(
             "SELECT DISTINCT goal, revision FROM {in}satchel_answers"
             " WHERE run IS NULL AND (:goal = '' OR goal = :goal)",
             goal=goal,
         )
-        return [Waiting(str(name), int(revision)) for name, revision in found]
+        return [(str(name), int(revision)) for name, revision in found]
 
-    # The end
-
-    def forget(self, goal: str, runs: Sequence[str]) -> None:
-        """Remove what is kept here of a goal and its runs."""
+    def forget(self, goal: str) -> None:
+        """Remove the answers of a goal."""
         self.execute("DELETE FROM {in}satchel_answers WHERE goal = :goal", goal=goal)
-        for run in runs:
-            self.stopped(run)
 
     def close(self) -> None:
         """Let go of it."""
@@ -314,7 +292,7 @@ class Store:
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    """What every connection to a file needs, those of DBOS too."""
+    """Set up a connection to a file, for DBOS too."""
     import sqlite3
 
     from satchel.goals.write_ahead import write_ahead
@@ -334,98 +312,71 @@ def _seconds(_wanted: str) -> float:
 
 
 class DatabaseArtefacts:
-    """Large outputs in the same database: every worker finds them, wherever it is.
+    """Large outputs in the same database: every worker finds them, wherever it is."""
 
-    `satchel_outputs` has those of each goal. `satchel_artefacts` has those of no goal, which an
-    older Satchel kept: they are only read, and replaced when they are damaged.
-    """
-
-    def __init__(self, store: Store, goal: str = "", run: str = "", born: str = "") -> None:
+    def __init__(self, store: Store, goal: str = "") -> None:
         self._store = store
         self._goal = goal
-        self._run = run
-        self._born = born
 
     async def put(self, data: bytes) -> str:
-        """Keep them, once; what is damaged is replaced.
-
-        Raises:
-            StepFailed: the run for which they are is gone: its worker was frozen, and its goal
-                was removed meanwhile.
-        """
-        import asyncio
-
+        """Keep them, once; what is damaged is replaced."""
         digest = digest_of(data)
-        values = {"digest": digest, "data": data}
         statement = (
-            "INSERT INTO {in}satchel_artefacts (digest, data, kept) VALUES (:digest, :data, {now})"
-            " ON CONFLICT (digest) DO UPDATE SET data = excluded.data"
+            "INSERT INTO {in}satchel_outputs (goal, digest, data, kept)"
+            " VALUES (:goal, :digest, :data, {now})"
+            " ON CONFLICT (goal, digest) DO UPDATE SET data = excluded.data"
         )
-        if self._goal:
-            values["goal"] = self._goal
-            statement = (
-                "INSERT INTO {in}satchel_outputs (goal, digest, data, kept)"
-                " VALUES (:goal, :digest, :data, {now})"
-                " ON CONFLICT (goal, digest) DO UPDATE SET data = excluded.data"
-            )
-        if self._run:
-            # Who removes the run waits for us, or we see that it is gone: nothing is left behind.
-            statement = (
-                "INSERT INTO {in}satchel_outputs (goal, digest, data, kept)"
-                " SELECT :goal, :digest, CAST(:data AS {bytes}), {now} FROM {in}workflow_status"
-                " WHERE workflow_uuid = :run"
-                " AND COALESCE(CAST(attributes AS TEXT), '') LIKE :born {share}"
-                " ON CONFLICT (goal, digest) DO UPDATE SET data = excluded.data"
-            )
-            values |= {"run": self._run, "born": f"%{self._born}%"}
-        if not await asyncio.to_thread(self._store.execute, statement, **values):
-            raise StepFailed("CANCELLED", "Its goal was removed", retryable=False)
+        values = {"goal": self._goal, "digest": digest, "data": data}
+        await asyncio.to_thread(self._store.execute, statement, **values)
         return named(self._goal, digest)
 
     async def get(self, name: str) -> bytes:
         """Give them back."""
-        import asyncio
-
         goal, digest = parts(name)
-        statement = "SELECT data FROM {in}satchel_artefacts WHERE digest = :digest"
-        values = {"digest": digest}
-        if goal:
-            values["goal"] = goal
-            statement = (
-                "SELECT data FROM {in}satchel_outputs WHERE goal = :goal AND digest = :digest"
-            )
-        found = await asyncio.to_thread(self._store.rows, statement, **values)
+        statement = "SELECT data FROM {in}satchel_outputs WHERE goal = :goal AND digest = :digest"
+        found = await asyncio.to_thread(self._store.rows, statement, goal=goal, digest=digest)
         return checked(bytes(found[0][0]) if found else None, digest)
 
     def of(self, goal: str) -> DatabaseArtefacts:
         """For one goal."""
         return DatabaseArtefacts(self._store, goal)
 
-    def of_run(self, goal: str, run: str, born: str) -> DatabaseArtefacts:
-        """For one run of a goal: what it keeps when it is gone is refused.
-
-        Args:
-            goal: Whose it is.
-            run: Which run.
-            born: Which goal of this name it is.
-        """
-        return DatabaseArtefacts(self._store, goal, run, born)
-
     async def forget(self, goal: str) -> None:
         """Remove them."""
-        import asyncio
+        statement = "DELETE FROM {in}satchel_outputs WHERE goal = :goal"
+        await asyncio.to_thread(self._store.execute, statement, goal=goal)
 
-        await asyncio.to_thread(
-            self._store.execute, "DELETE FROM {in}satchel_outputs WHERE goal = :goal", goal=goal
-        )
 
-    async def sweep(self, goal: str) -> None:
-        """Remove what outlived its goal; nothing happens while there is a goal of this name."""
-        import asyncio
+def own_name() -> str:
+    """A name for this process that no other ever has: machine, number, start, chance."""
+    pid = os.getpid()
+    return f"{_machine()}:{pid}:{_began(pid)}:{secrets.token_hex(4)}"
 
-        await asyncio.to_thread(
-            self._store.execute,
-            "DELETE FROM {in}satchel_outputs WHERE goal = :goal AND NOT EXISTS"
-            " (SELECT 1 FROM {in}workflow_status WHERE workflow_uuid = :first)",
-            goal=goal, first=f"{goal}.1.1",
-        )  # fmt: skip
+
+def surely_dead(name: str) -> bool:
+    """Whether a process of this machine is gone. False when that cannot be known from here."""
+    parts = name.split(":")
+    if len(parts) != 4 or parts[0] != _machine() or not parts[0] or not parts[1].isdigit():
+        return False
+    began = _began(int(parts[1]))
+    return began != parts[2] if began or parts[2] else False
+
+
+def _machine() -> str:
+    """The same for processes that see each other's numbers; empty where that cannot be told."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+        return f"{boot[:13]}-{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return ""
+
+
+def _began(pid: int) -> str:
+    """When a process began, in ticks since the machine did; empty when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in {"Z", "X"} else fields[19]

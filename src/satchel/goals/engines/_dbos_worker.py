@@ -1,8 +1,10 @@
-"""How does a process work on goals with DBOS? One workflow per run, with the steps inside.
+"""Workers of the engine `dbos`: one workflow per run of a goal, with the steps inside.
 
 DBOS knows a step by the order of calls, so every step is recorded in the order of the plan. It
-fences whoever lost a run: what such a worker still writes is refused. A worker that was frozen
-asks whether its runs are still its own before it begins a step; `_dbos_lease` says who takes over.
+refuses what a worker writes that has lost a run. DBOS leaves open who takes over from a dead
+process: each worker renews a lease, and the others put the runs of one whose lease ran out, or
+whose process is gone, back into the queue. A worker that was frozen asks whether its runs are still
+its own before it begins a step.
 """
 
 from __future__ import annotations
@@ -11,69 +13,68 @@ import asyncio
 import logging
 import threading
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 from satchel._language import say
 from satchel.errors import Refused
-from satchel.goals.engines._dbos_lease import Lease
-from satchel.goals.engines._dbos_process import own_name
 from satchel.goals.engines._dbos_runs import STEP, WORKFLOW, Order, ending
-from satchel.goals.engines._dbos_store import IDLE, SCHEMA, DatabaseArtefacts
+from satchel.goals.engines._dbos_store import IDLE, SCHEMA, surely_dead
 from satchel.goals.execute import execute
 from satchel.goals.model import StepResult
 from satchel.goals.perform import perform
 from satchel.goals.reports import pack, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Generator
-
-    from dbos import DBOS
+    from collections.abc import Awaitable, Callable, Collection
 
     from satchel.goals.engines._dbos_runs import Runs
     from satchel.goals.engines._dbos_store import Store
-    from satchel.goals.engines.base import Workbench
+    from satchel.goals.execution import Workbench
     from satchel.goals.model import Answer, Done, Step, StepCall, StepEvent, Work
 
 APPLICATION = "satchel-goals"
 VERSION = "1"
 """Of the workflow's shape. A plan is data, so this changes only when recorded runs of an older
 Satchel could not be replayed any more."""
-QUEUE = "satchel-goals"
-RECOVERIES = 20
-"""A goal whose workers die so often, without a step being done meanwhile, is set aside. With 5, of
-400 goals whose worker was killed every second six were, through no fault of theirs."""
-_LOOK = 0.5
+_LOOK_S = 0.5
 """Seconds between two looks for runs that were cancelled."""
+_ORPHANS_S = 10.0
+"""Seconds between two looks for runs of workers without a lease."""
 _EXPECTED = ("Asyncio task cancelled", "no longer owned", "cancelled during execution",
              "is not the latest version")  # fmt: skip
-"""What DBOS warns of although it is what we wanted."""
-
-_AWAY = 5.0
-"""Seconds between two lines about a database that does not answer."""
-_said_away = 0.0
+"""Warnings of DBOS about what is meant to happen."""
 
 _serving: Worker | None = None
 """DBOS is one per process, so there is one worker."""
+_registered = False
 
 
 class Worker:
-    """This process, working."""
+    """This process, working.
 
-    def __init__(  # noqa: PLR0913 - what the engine has, and nobody else makes one
-        self, store: Store, runs: Runs, bench: Workbench, hear: Callable[[StepEvent], None],
-        ended: Callable[[], None], go_on: Callable[[], None], *, only: Collection[str] | None,
-        lease: float, threads: int,
+    Args:
+        store: Our tables.
+        runs: Those of DBOS.
+        bench: Does the steps.
+        ended: Hears which run ends here.
+        go_on: Called as often as the lease is renewed.
+        only: Ids of the goals that this process may do; all when None.
+        lease: Seconds.
+    """
+
+    def __init__(
+        self, store: Store, runs: Runs, bench: Workbench, ended: Callable[[str], None],
+        go_on: Callable[[], None], only: Collection[str] | None, lease: float,
     ) -> None:  # fmt: skip
-        self.name = own_name()
+        self.name = runs.worker
         self.bench = bench
-        self.hear = hear
         self._store = store
         self._runs = runs
         self._ended = ended
+        self._go_on = go_on
         self._only = only
-        self._lease = Lease(store, runs, self.name, lease, self._give_back, go_on)
-        self._threads = threads
+        self._lease = lease
         self._dbos: Any = None
         self._active: dict[str, asyncio.Task[Any]] = {}
         """Run -> its latest execution here."""
@@ -82,6 +83,12 @@ class Worker:
         self._draining = False
         self._looks: asyncio.Task[None] | None = None
         self._look = asyncio.Event()
+        self.doubts = 0
+        """How often the lease was overdue: others may have taken our runs meanwhile."""
+        self._renewed = self._steady = time.monotonic()
+        """When the lease was renewed last, and since when it was never overdue."""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._hold, name="satchel-lease", daemon=True)
 
     async def launch(self) -> None:
         """Begin to take work.
@@ -89,133 +96,128 @@ class Worker:
         Raises:
             Refused: DBOS is in use in this process already.
         """
-        global _serving  # noqa: PLW0603
+        global _serving, _registered  # noqa: PLW0603
         import dbos
 
-        if _serving is not None or _in_use():
-            raise Refused(
-                say("This process works with DBOS already, and DBOS is one per process"),
-                say("Close the other engine first, or start another process"),
-            )
-        _register(dbos.DBOS)
-        await asyncio.to_thread(self._lease.take)
-        _serving = self
+        in_use = Refused(
+            say("This process works with DBOS already, and DBOS is one per process"),
+            say("Close the other engine first, or start another process"),
+        )
+        if _serving is not None:
+            raise in_use
+        if not _registered:
+            dbos.DBOS.workflow(name=WORKFLOW)(_goal)
+            _registered = True
+        made = dbos.DBOS(
+            config={
+                "name": APPLICATION,
+                "system_database_url": self._store.url,
+                # One pool for a file. A server gets another, so that a lease never waits.
+                "system_database_engine": self._store.engine if self._store.sqlite else None,
+                "dbos_system_schema": SCHEMA,
+                "serializer": dbos.DBOSPortableJSONSerializer(),
+                "application_version": VERSION,
+                "executor_id": self.name,
+                "sys_db_idle_transaction_timeout_sec": IDLE,
+                "max_executor_threads": 16 if self._store.sqlite else 32,
+                "run_migrations": False,
+                "scheduler_polling_interval_sec": 3600.0,
+                "log_level": "WARNING",
+            }
+        )
+        if dbos.DBOS.executor_id != self.name:  # `DBOS(…)` gave the application's own
+            raise in_use
+        _serving, self._dbos = self, made
         logging.getLogger("dbos").addFilter(_unexpected)
         try:
-            self._dbos = dbos.DBOS(
-                config={
-                    "name": APPLICATION,
-                    "system_database_url": self._store.url,
-                    # One pool for a file. A server gets another, so that a lease never waits.
-                    "system_database_engine": self._store.engine if self._store.sqlite else None,
-                    "dbos_system_schema": SCHEMA,
-                    "serializer": dbos.DBOSPortableJSONSerializer(),
-                    "application_version": VERSION,
-                    "executor_id": self.name,
-                    "sys_db_idle_transaction_timeout_sec": IDLE,
-                    "max_executor_threads": self._threads,
-                    "run_migrations": False,
-                    "scheduler_polling_interval_sec": 3600.0,
-                    "log_level": "WARNING",
-                }
-            )
-            with _taking(self._only):
-                dbos.DBOS.launch()  # here and not in a thread: runs shall be on this loop
+            await asyncio.to_thread(self._store.alive, self.name, self._lease)
+            await self._claim()
+            dbos.DBOS.listen_queues([self._runs.queue])
+            dbos.DBOS.launch()  # here and not in a thread: runs shall be on this loop
         except BaseException:
-            _serving = None
-            logging.getLogger("dbos").removeFilter(_unexpected)
-            await _on_own_thread(_destroy)
+            await self._destroy()
             raise
-        self._lease.hold()
+        self._thread.start()
         self._looks = asyncio.create_task(self._look_around())
 
-    # One run
+    # --- one run ----------------------------------------------------------------------------
 
     async def run(self, order: Order) -> dict[str, Any]:
         """Carry out a run; cancelled when it is not ours any more."""
         from dbos import error
 
-        if self._only is not None and order.goal.id not in self._only:
-            raise asyncio.CancelledError  # never: it is not asked for. Whoever is next has it
         name = str(order.run)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - DBOS runs workflows in tasks
-        earlier = self._active.get(name)
-        if earlier is not None:  # it was taken from us, and has come back
-            earlier.cancel()
+        if name in self._active:  # it was taken from us, and has come back
+            self._active[name].cancel()
         self._active[name] = task
         try:
             known = await asyncio.to_thread(self._runs.known, order) if order.before else {}
             report = await execute(
                 order.goal,
-                _Execution(self, order, task, self._lease.doubts),
+                _Execution(self, order, task),
                 known=known,
                 answers=order.answers,
                 revision=order.run.revision,
                 spent=order.spent,
             )
         except (error.DBOSWorkflowConflictIDError, error.DBOSWorkflowCancelledError):
-            # Somebody else has it, or it is over: nothing of it is ours to say.
-            raise asyncio.CancelledError from None
+            raise asyncio.CancelledError from None  # it is another worker's, or over
         finally:
             if self._active.get(name) is task:
                 del self._active[name]
             if task.cancelling():
-                self.look()
-            self._ended()
+                self._look.set()
+            self._ended(name)
         return ending(report)
 
-    async def perform(self, call: StepCall, bench: Workbench) -> StepResult:
-        """Do one step."""
-        self.busy(1)
-        try:
-            return await perform(call, bench, self.hear)
-        finally:
-            self.busy(-1)
-
     def busy(self, more: int) -> None:
-        """So many more things are being done, or written down, that should not be cut off."""
+        """Count what is being done, or written down, and should not be cut off."""
         self._busy += more
         if not self._busy:
             self._idle.set()
 
     async def may_begin(self, execution: _Execution) -> None:
-        """Before each try: not when this worker is about to leave, or has lost the run."""
+        """Hold a try back when this worker is about to leave, or has lost the run."""
         if self._draining:
             self.busy(-1)
             try:
                 await asyncio.Event().wait()  # until the run is cancelled
             finally:
                 self.busy(1)
-        doubts = self._lease.doubts
-        if execution.doubts == doubts and not self._lease.overdue():
+        doubts = self.doubts
+        if execution.doubts == doubts and not self._overdue():
             return
         task = self._active.get(execution.run)
-        lost = await asyncio.to_thread(self._runs.lost, [execution.run], self.name, thorough=True)
-        if lost or task is not execution.task:
+        if await asyncio.to_thread(self._runs.lost, [execution.run]) or task is not execution.task:
             execution.task.cancel()
             raise asyncio.CancelledError
         execution.doubts = doubts
 
+    async def went_on(self, run: str) -> None:
+        """A run that lost its worker got further: that one's death does not count any more."""
+        await asyncio.to_thread(self._runs.count_deaths, run, 0)
+
+    async def _claim(self) -> None:
+        if self._only is not None:
+            await asyncio.to_thread(self._runs.claim, list(self._only))
+
     async def _look_around(self) -> None:
-        """End runs here that were cancelled, or that somebody else has."""
-        last = time.monotonic()
+        """End runs here that were cancelled, or that another worker has."""
         while self._dbos is not None:
             try:
-                async with asyncio.timeout(_LOOK):
+                async with asyncio.timeout(_LOOK_S):
                     await self._look.wait()
             except TimeoutError:
                 pass
             self._look.clear()
-            now = time.monotonic()
-            away, last = now - last > self._lease.seconds / 2, now
             try:
-                await self._say_what_has_ended()
-                if not self._active:
-                    continue
-                lost = await asyncio.to_thread(
-                    self._runs.lost, list(self._active), self.name, thorough=away
-                )
+                for name in await asyncio.to_thread(self._store.stopping, self.name):
+                    if name not in self._active:
+                        await asyncio.to_thread(self._store.stopped, name)
+                await self._claim()
+                lost = await asyncio.to_thread(self._runs.lost, list(self._active))
             except Exception:
                 logging.getLogger(__name__).exception("looking for cancelled goals failed")
                 continue
@@ -224,33 +226,55 @@ class Worker:
                 if task is not None and not task.cancelling():  # twice would cut off its tidying
                     task.cancel()
 
-    async def _say_what_has_ended(self) -> None:
-        """Of what was cancelled here: only then may it begin anew."""
-        for name in await asyncio.to_thread(self._store.stopping, self.name):
-            if name not in self._active:
-                await asyncio.to_thread(self._store.stopped, name)
-
-    async def went_on(self, run: str) -> None:
-        """A run that lost its worker got further: what killed that one lies behind it."""
-        try:
-            await asyncio.to_thread(self._store.went_on, run, self.name)
-        except Exception:
-            logging.getLogger(__name__).exception("forgetting earlier workers failed")
-
     def look(self) -> None:
         """Something was cancelled: look at once."""
         self._look.set()
 
-    def _give_back(self, workers: list[str]) -> bool:
-        if self._dbos is None:
-            return False  # about to leave: others see to it
-        _give_back(self._dbos, workers)
-        return True
+    # --- the lease --------------------------------------------------------------------------
 
-    # The end
+    def _overdue(self) -> bool:
+        """Whether the lease may have run out: then others may have our runs."""
+        return time.monotonic() - self._renewed > self._lease / 2
+
+    def _hold(self) -> None:
+        """Renew the lease, in a thread of its own: a busy loop must not cost it."""
+        orphans = 0.0
+        while not self._stop.is_set():
+            began = time.monotonic()
+            if self._overdue():
+                self.doubts += 1  # before it is renewed: nothing shall take the new for the old
+                self._steady = began
+            try:
+                self._store.alive(self.name, self._lease)
+                self._renewed = began
+                # After the database was away everybody's lease is overdue: a worker that was
+                # overdue itself judges none by it before one lease has passed.
+                steady = began - self._steady >= self._lease
+                workers = self._store.workers()
+                for name, left in workers.items():
+                    if name != self.name and (surely_dead(name) or (left < 0 and steady)):
+                        self._take_over(name)
+                if began >= orphans:
+                    orphans = began + _ORPHANS_S
+                    for name in self._runs.workers() - set(workers):
+                        self._store.alive(name, self._lease)  # which runs out
+                self._go_on()
+            except Exception:
+                logging.getLogger(__name__).exception("renewing the lease failed")
+            self._stop.wait(self._lease / 5)
+
+    def _take_over(self, worker: str) -> None:
+        """Put the runs of a dead worker back into the queue."""
+        if self._store.claim(worker):
+            self._runs.give_back(worker, died=True)
+            for run in self._store.stopping(worker):  # cancelled meanwhile
+                self._runs.cancel(run)
+                self._store.stopped(run)
+
+    # --- the end ----------------------------------------------------------------------------
 
     async def drain(self, seconds: float) -> None:
-        """Begin nothing more, finish what steps are at it, and hand the rest to others."""
+        """Begin nothing more, finish the steps that run, and hand the rest to others."""
         if self._dbos is None:
             return
         self._draining = True
@@ -263,21 +287,21 @@ class Worker:
                     while self._busy:
                         await self._idle.wait()
                         self._idle.clear()
-                        await asyncio.sleep(0)  # whoever has ended goes on to write it down
+                        await asyncio.sleep(0)  # what has ended goes on to write it down
             except TimeoutError:
                 pass
         await self.close()
 
     async def close(self) -> None:
         """Leave. What was begun here goes on elsewhere, at once."""
-        global _serving  # noqa: PLW0603
-        dbos, self._dbos = self._dbos, None
-        if dbos is None:
+        if self._dbos is None:
             return
         self._draining = True
-        await asyncio.to_thread(self._lease.let_go)
-        for event in dbos.background_thread_stop_events:
+        self._stop.set()
+        for event in self._dbos.background_thread_stop_events:
             event.set()
+        self._dbos = None
+        await asyncio.to_thread(self._thread.join, 10)
         if self._looks is not None:  # not cut off: it may be asking the database
             self._look.set()
             await self._looks
@@ -286,37 +310,39 @@ class Worker:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=10)
-        for thread in threading.enumerate():
-            if thread.name == f"queue-worker-{QUEUE}":  # it may be taking one more
-                await asyncio.to_thread(thread.join, 5)
-        try:
-            await asyncio.to_thread(self._store.left_alive, self.name)
-            await asyncio.to_thread(_give_back, dbos, [self.name])
-            await asyncio.to_thread(self._store.gone, [self.name])
-        finally:
-            logging.getLogger("dbos").removeFilter(_unexpected)
-            await _on_own_thread(_destroy)
-            _serving = None
+        await asyncio.to_thread(self._runs.give_back, self.name)
+        await self._destroy()
+        await asyncio.to_thread(self._runs.give_back, self.name)  # what was just being taken
+        await asyncio.to_thread(self._store.claim, self.name)
+
+    async def _destroy(self) -> None:
+        """Close DBOS in a thread of its own: the loop's pool is the one that is being closed."""
+        global _serving  # noqa: PLW0603
+        from dbos import DBOS
+
+        loop = asyncio.get_running_loop()
+        pool = ThreadPoolExecutor(1, "satchel-close")
+        await loop.run_in_executor(pool, DBOS.destroy)
+        pool.shutdown(wait=False)
+        # The loop still has DBOS' pool, which is closed.
+        loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix="asyncio"))
+        logging.getLogger("dbos").removeFilter(_unexpected)
+        self._dbos = _serving = None
 
 
 class _Execution:
-    """One run, as `execute` sees it."""
+    """One run, as `execute` and the runner see it."""
 
-    def __init__(self, worker: Worker, order: Order, task: asyncio.Task[Any], doubts: int) -> None:
+    def __init__(self, worker: Worker, order: Order, task: asyncio.Task[Any]) -> None:
         from dbos import DBOS
 
         self.run = str(order.run)
         self.task = task
-        self.doubts = doubts
+        self.doubts = worker.doubts
         """The worker's, when this run was surely its own."""
         self._worker = worker
-        kept = worker.bench.artefacts
-        self._bench = worker.bench._replace(
-            runner=_Guarded(self, worker),
-            artefacts=kept.of_run(order.goal.id, self.run, order.born)
-            if isinstance(kept, DatabaseArtefacts)
-            else kept.of(order.goal.id),
-        )
+        artefacts = worker.bench.artefacts.of(order.goal.id)
+        self._bench = worker.bench._replace(runner=_Guarded(self, worker), artefacts=artefacts)
         self._step = DBOS.run_step_async
         self._again = False
 
@@ -349,29 +375,31 @@ class _Execution:
 
     async def perform(self, call: StepCall) -> StepResult:
         """Here, in this process."""
-        return await self._worker.perform(call, self._bench)
+        self._worker.busy(1)
+        try:
+            return await perform(call, self._bench)
+        finally:
+            self._worker.busy(-1)
 
     async def ask(self, step: Step, text: str) -> Answer | None:  # noqa: ARG002
-        """Nobody is waited for: when they answer, another run begins."""
+        """None: when a person answers, another run begins."""
         return None
 
     def tell(self, event: StepEvent) -> None:
-        """For those who watch in this process."""
-        self._worker.hear(event)
+        """Nothing: reports are compared."""
 
 
 class _Guarded:
-    """The runner, for who may still begin."""
+    """The runner, behind `may_begin`."""
 
     def __init__(self, execution: _Execution, worker: Worker) -> None:
         self._execution = execution
         self._worker = worker
-        self._runner = worker.bench.runner
 
     async def run(self, work: Work) -> Done:
         """One try."""
         await self._worker.may_begin(self._execution)
-        return await self._runner.run(work)
+        return await self._worker.bench.runner.run(work)
 
 
 async def _goal(order: dict[str, Any]) -> dict[str, Any]:
@@ -381,125 +409,14 @@ async def _goal(order: dict[str, Any]) -> dict[str, Any]:
     return await _serving.run(Order.of(order))
 
 
-_registered = False
-
-
-def _register(dbos: type[DBOS]) -> None:
-    global _registered  # noqa: PLW0603
-    if not _registered:
-        dbos.workflow(name=WORKFLOW, max_recovery_attempts=RECOVERIES)(_goal)
-        _registered = True
-
-
-def _in_use() -> bool:
-    """Whether the application itself works with DBOS in this process."""
-    from importlib import import_module
-
-    return getattr(import_module("dbos._dbos"), "_dbos_global_instance", None) is not None
-
-
 def _unexpected(record: logging.LogRecord) -> bool:
-    """Whether a line of DBOS' log is worth reading; of a database that is away, one in a while.
+    """Whether a line of DBOS' log is worth reading.
 
-    What follows its first line are statements with their values: outputs of steps belong in no log.
+    Lines after the first are statements with their values: outputs of steps belong in no log.
     """
-    global _said_away  # noqa: PLW0603
     message = record.getMessage()
     if any(part in message for part in _EXPECTED):
         return False
-    if "(psycopg." not in message and "(sqlite3." not in message:
-        return True
-    record.msg, record.args = message.partition("\n")[0], ()
-    now = time.monotonic()
-    if now - _said_away < _AWAY:
-        return False
-    _said_away = now
+    if "(psycopg." in message or "(sqlite3." in message:
+        record.msg, record.args = message.partition("\n")[0], ()
     return True
-
-
-@contextmanager
-def _taking(only: Collection[str] | None) -> Generator[None]:
-    """Have a DBOS that is launched meanwhile leave the runs of other goals in the queue."""
-    if only is None:
-        yield
-        return
-    from dbos._sys_db import SystemDatabase
-
-    database: Any = SystemDatabase
-    create = database.create
-
-    def narrow(*given: Any, **named: Any) -> Any:
-        made = create(*given, **named)
-        _narrow(made, only)
-        return made
-
-    database.create = staticmethod(narrow)
-    try:
-        yield
-    finally:
-        database.create = staticmethod(create)
-
-
-def _narrow(database: Any, goals: Collection[str]) -> None:
-    """Let it take the runs of these goals only.
-
-    DBOS takes all that its application may do. There is no public way to narrow that, so our
-    condition goes in beside that of the application.
-    """
-    import sqlalchemy as sa
-
-    take, owned = database.start_queued_workflows, database._name_filter  # noqa: SLF001
-    taking = threading.local()
-
-    def narrowed(column: Any, value: Any) -> Any:
-        found = owned(column, value)
-        names = getattr(column, "table", None)
-        if not getattr(taking, "now", False) or "workflow_uuid" not in getattr(names, "c", ()):
-            return found
-        run = cast("Any", names).c.workflow_uuid
-        mine = [sa.func.substr(run, 1, len(goal) + 1) == f"{goal}." for goal in list(goals)]
-        return sa.and_(found, sa.or_(sa.false(), *mine))
-
-    def take_mine(*given: Any, **named: Any) -> Any:
-        taking.now = True
-        try:
-            return take(*given, **named)
-        finally:
-            taking.now = False
-
-    database._name_filter = narrowed  # noqa: SLF001
-    database.start_queued_workflows = take_mine
-
-
-def _give_back(dbos: Any, workers: list[str]) -> None:
-    """Put into the queue what still is with these workers: two who do it at once do it once.
-
-    DBOS does this itself at a start, for its own name, and for who runs its operator. The public
-    way, `resume_workflows`, would also begin again what was cancelled in between.
-    """
-    dbos._recover_pending_workflows(workers)  # noqa: SLF001
-
-
-def _destroy() -> None:
-    from dbos import DBOS
-
-    DBOS.destroy()
-
-
-async def _on_own_thread(work: Callable[[], object]) -> None:
-    """Not on the pool of the loop: that is the one that is being closed."""
-    loop = asyncio.get_running_loop()
-    over = loop.create_future()
-
-    def do() -> None:
-        try:
-            work()
-        finally:
-            loop.call_soon_threadsafe(over.set_result, None)
-
-    threading.Thread(target=do, name="satchel-close", daemon=True).start()
-    await over
-    # The loop still has DBOS' pool, which is closed: whoever comes next needs an open one.
-    from concurrent.futures import ThreadPoolExecutor
-
-    loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix="asyncio"))

@@ -14,7 +14,7 @@ from satchel.goals.revision import still_known
 from satchel.goals.spending import NOTHING, spent
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
     from typing import Any
 
     from satchel.goals.engines._local_journal import Journal
@@ -156,6 +156,19 @@ class Held:
         if self.state != "running":
             events.append(StepEvent(goal, "", self.state, time.time(), self.reason))
         self.events = events
+
+    async def watched(self) -> AsyncIterator[StepEvent]:
+        """What happens to it, until it runs no more."""
+        self.watch()
+        seen = 0
+        while True:
+            changed = self.changed()
+            while seen < len(self.events):
+                yield self.events[seen]
+                seen += 1
+            if self.task is None:
+                return
+            await changed
 
     def forgettable(self) -> bool:
         """Whether nothing more happens to it, and nobody looks."""

@@ -6,9 +6,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from satchel._language import say
-from satchel.errors import Conflict, InvalidInput, NotFound
+from satchel.errors import InvalidInput
 from satchel.goals.engines._local_goal import AT_REST, Held
 from satchel.goals.engines._local_journal import Journal, last_state, lines_of
+from satchel.goals.engines.base import busy, missing, other_plan
 from satchel.goals.model import Answer, Goal, Plan, StepResult
 from satchel.goals.reports import pack, unpack
 from satchel.goals.spending import spent
@@ -126,10 +127,7 @@ class Shelf:
         journal = self.journal(goal_id) if plain and "\0" not in goal_id else None
         held = read(journal) if journal else None
         if held is None or journal is None or held.goal.id != goal_id:
-            raise NotFound(
-                say("There is no goal `{goal}`", goal=goal_id),
-                say("Run `satchel goal list` to see them"),
-            )
+            raise missing(goal_id)
         return held, journal
 
 
@@ -140,18 +138,7 @@ def must_be(held: Held, plan: Plan) -> None:
         Conflict: it has another.
     """
     if not (same_plan(held.goal.plan, plan) or same_plan(held.first, plan)):
-        raise Conflict(
-            say("There is a goal `{goal}` with another plan", goal=held.goal.id),
-            say("Use another id, or `satchel goal retry` with `--plan` or `--input`"),
-        )
-
-
-def busy(goal_id: str) -> Conflict:
-    """What is said when somebody else runs it."""
-    return Conflict(
-        say("Goal `{goal}` is running", goal=goal_id),
-        say("Wait for it, or run `satchel goal cancel {goal}`", goal=goal_id),
-    )
+        raise other_plan(held.goal.id)
 
 
 def read(journal: Journal) -> Held | None:

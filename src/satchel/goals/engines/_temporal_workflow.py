@@ -1,4 +1,4 @@
-"""What does Temporal replay? A workflow that runs `execute`; each step is one activity.
+"""The workflow of the engine `temporal`: it runs `execute`; each step is one activity.
 
 The plan is data, so this code seldom changes; where it must, `workflow.patched` keeps goals that
 run replayable. Nothing of the user's runs here, only on workers (`_temporal_worker`).
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from satchel._optional import require
 from satchel.goals.engines import _temporal_wire as wire
 from satchel.goals.execute import execute
-from satchel.goals.model import Answer, StepError, StepEvent, StepResult
-from satchel.goals.reports import pack, pack_results, report_of, summary_of, unpack
-from satchel.goals.revision import going_on
+from satchel.goals.model import Answer, StepError, StepResult
+from satchel.goals.reports import pack_results, report_of, summary_of, unpack
 
 try:
     from temporalio import workflow
@@ -28,12 +27,10 @@ except ImportError:
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from satchel.goals.model import GoalReport, GoalState, Step, StepCall
+    from satchel.goals.model import GoalReport, GoalState, Step, StepCall, StepEvent
 
 SILENCE = timedelta(seconds=10)
-"""A worker that does not say for so long that it lives has lost its step to another one."""
-LONGEST = timedelta(days=365)
-"""Temporal wants an end for every activity; the step's own is in `perform`."""
+"""A worker without a heartbeat for so long has lost its step to another one."""
 LOST = RetryPolicy(
     initial_interval=timedelta(milliseconds=200),
     maximum_interval=timedelta(seconds=5),
@@ -42,19 +39,19 @@ LOST = RetryPolicy(
 """Only for lost workers: what a step itself does wrong is a result. A step that kills each worker
 that takes it ends after so many of them."""
 PENDING = 1_900
-"""Activities at once; Temporal's own end is at 2,000."""
+"""Activities at once; Temporal's limit is 2,000."""
 
 
 @workflow.defn(name=wire.WORKFLOW, sandboxed=False)
 class GoalWorkflow:
-    """One revision of a goal."""
+    """One revision of a goal; also the `Execution` that `execute` works with."""
 
     @workflow.init
     def __init__(self, packed: dict[str, Any]) -> None:
-        task = wire.unpack_task(packed)
-        self.task = task
-        self.goal = task.goal
-        self.large = wire.large_for(len(task.goal.plan.steps))
+        task = self.task = wire.unpack_task(packed)
+        plan = task.goal.plan
+        self.goal = task.goal._replace(plan=plan._replace(parallel=min(plan.parallel, PENDING)))
+        self.large = wire.large_for(len(plan.steps))
         self.answers = dict(task.answers)
         self.results: dict[str, StepResult] = dict(task.known)
         """Also of steps that run or ask now: what a report shows."""
@@ -62,11 +59,7 @@ class GoalWorkflow:
         """Steps that ask, and what wakes them."""
         self.busy = 0
         """Activities that run."""
-        self.full = False
-        """Whether the history is so long that nothing new begins in it."""
-        self.room = asyncio.Semaphore(PENDING)
-        self.events: list[StepEvent] = []
-        self.people = any(step.action_type == "human" for step in self.goal.plan.steps)
+        self.people = any(step.action_type == "human" for step in plan.steps)
         self.started = task.started
         self.ended: GoalReport | None = None
 
@@ -74,9 +67,9 @@ class GoalWorkflow:
     async def run(self, packed: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - as in `init`
         """Bring the goal to its end."""
         self.started = self.started or self.now()
-        self.tell(StepEvent(self.goal.id, "", "running", self.now()))
-        whole = asyncio.create_task(
-            execute(
+        notice = asyncio.create_task(self.note_asking()) if self.people else None
+        try:
+            report = await execute(
                 self.goal,
                 self,
                 known=self.task.known,
@@ -85,27 +78,12 @@ class GoalWorkflow:
                 spent=self.task.spent,
                 started=self.started,
             )
-        )
-        notice = asyncio.create_task(self.note_asking()) if self.people else None
-        try:
-            await workflow.wait_condition(lambda: whole.done() or (self.full and not self.busy))
-            if not whole.done():
-                await self.go_on_in_another(whole)
-            report = whole.result()
         except asyncio.CancelledError:
-            whole.cancel()
-            await asyncio.gather(whole, return_exceptions=True)
             report = self.report("cancelled")
         finally:
             if notice is not None:
                 notice.cancel()
-        return self.end(report)
-
-    def end(self, report: GoalReport) -> dict[str, Any]:
-        """Say how it ended, in the list of workflows too."""
         self.ended = report
-        self.results = dict(report.steps)
-        self.events.append(StepEvent(self.goal.id, "", report.state, self.now(), report.reason))
         # One that simply ended as `done` is known by that: each memo is a write for the server.
         if report.state != "done" or self.people or self.task.started:
             line = summary_of(report)
@@ -115,22 +93,8 @@ class GoalWorkflow:
             )  # fmt: skip
         return self.progress()
 
-    async def go_on_in_another(self, whole: asyncio.Task[GoalReport]) -> NoReturn:
-        """Begin a new history with what is known: this one is nearly full."""
-        known = going_on(self.results)
-        whole.cancel()
-        await asyncio.gather(whole, return_exceptions=True)
-        # An answer that has made a result is in it: only its mark is carried on.
-        task = self.task._replace(
-            known=known,
-            answers={name: said for name, said in self.answers.items() if name not in known},
-            marks=self.marks(),
-            started=self.started,
-        )
-        workflow.continue_as_new(wire.pack_task(task))
-
     async def note_asking(self) -> None:
-        """Keep in the list of workflows whether it asks."""
+        """Keep in the memo whether it asks."""
         while True:
             await workflow.wait_condition(lambda: self.state() == "asking")
             workflow.upsert_memo({"state": "asking", "done": self.done()})
@@ -141,7 +105,7 @@ class GoalWorkflow:
     # --- what `execute` wants ---------------------------------------------------------------
 
     def now(self) -> float:
-        """The time that the history says it is."""
+        """The time in the history."""
         return workflow.time()
 
     async def record(
@@ -154,66 +118,50 @@ class GoalWorkflow:
 
     async def perform(self, call: StepCall) -> StepResult:
         """One activity."""
-        await self.room.acquire()
+        self.busy += 1
         try:
-            if self.full or self.is_full():
-                self.full = True
-                await asyncio.Event().wait()  # until the workflow goes on in another history
-            self.busy += 1
-            try:
-                return unpack(StepResult, await self.activity(call))
-            except ActivityError as exc:
-                if is_cancelled_exception(exc) or isinstance(exc.cause, CancelledError):
-                    raise asyncio.CancelledError from exc
-                return _lost(call, exc)
-            finally:
-                self.busy -= 1
+            packed: Any = await workflow.execute_activity(
+                wire.ACTIVITY,
+                wire.pack_call(call, self.large),
+                activity_id=call.step.id,
+                start_to_close_timeout=timedelta(days=365),  # the step's own is in `perform`
+                heartbeat_timeout=SILENCE,
+                retry_policy=LOST,
+                cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            )
+            return unpack(StepResult, packed)
+        except ActivityError as exc:
+            if is_cancelled_exception(exc) or isinstance(exc.cause, CancelledError):
+                raise asyncio.CancelledError from exc
+            return _lost(call, exc)
         finally:
-            self.room.release()
-
-    async def activity(self, call: StepCall) -> Any:
-        """Have it done by whoever is free. It is over only when the worker says that it is."""
-        return await workflow.execute_activity(
-            wire.ACTIVITY,
-            wire.pack_call(call, self.large),
-            activity_id=call.step.id,
-            start_to_close_timeout=LONGEST,
-            heartbeat_timeout=SILENCE,
-            retry_policy=LOST,
-            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        )
+            self.busy -= 1
 
     async def ask(self, step: Step, text: str) -> Answer | None:  # noqa: ARG002 - told before
-        """Sleep until somebody has said it."""
-        answer = self.answers.get(step.id)
-        if answer is None:
+        """Wait for the signal."""
+        if step.id not in self.answers:
             event = self.asked[step.id] = asyncio.Event()
             try:
                 await event.wait()
             finally:
                 del self.asked[step.id]
-            answer = self.answers[step.id]
-        return answer
+        return self.answers[step.id]
 
     def tell(self, event: StepEvent) -> None:
-        """Remember it for who watches."""
-        if event.state == "asking":  # what people are asked must fit into a message as well
-            event = event._replace(text=wire.cut(event.text, self.large))
-        self.events.append(event)
+        """Keep the state of a step for reports."""
         if event.result is not None:
             self.results[event.step] = event.result
         elif event.state == "running" and event.step:
             self.results[event.step] = StepResult(event.step, "running", started=event.at)
         elif event.state == "asking":
-            self.results[event.step] = StepResult(
-                event.step, "asking", event.text, started=event.at
-            )
+            text = wire.cut(event.text, self.large)  # a question must fit into a message as well
+            self.results[event.step] = StepResult(event.step, "asking", text, started=event.at)
 
-    # --- what people say and ask ------------------------------------------------------------
+    # --- signals and queries ----------------------------------------------------------------
 
     @workflow.signal(name=wire.ANSWER)
     def answer(self, step: str, packed: dict[str, Any]) -> None:
-        """A person's word; the first one holds."""
+        """An answer; the first one holds."""
         event = self.asked.get(step)
         if event is not None and step not in self.answers:
             self.answers[step] = unpack(Answer, packed)
@@ -221,7 +169,7 @@ class GoalWorkflow:
 
     @workflow.query(name=wire.PROGRESS)
     def progress(self) -> dict[str, Any]:
-        """Everything but the plan, which who asks has already."""
+        """Everything but the plan."""
         report = self.ended or self.report(self.state())
         return {
             "state": report.state,
@@ -229,71 +177,28 @@ class GoalWorkflow:
             "started": report.started,
             "revision": report.revision,
             "results": pack_results(report.steps),
-            "answers": self.marks(),
+            "answers": {name: wire.mark_of(one) for name, one in self.answers.items()},
         }
 
-    def marks(self) -> dict[str, str]:
-        """What was said to whom, in short."""
-        said = {name: wire.mark_of(answer) for name, answer in self.answers.items()}
-        return {**self.task.marks, **said}
-
-    @workflow.query(name=wire.SUMMARY)
-    def summary(self) -> dict[str, Any]:
-        """What a list shows."""
-        report = self.ended or self.report(self.state())
-        return {
-            "state": report.state,
-            "done": self.done(),
-            "started": report.started,
-            "seconds": report.seconds,
-        }
-
-    @workflow.query(name=wire.EVENTS)
-    def events_after(self, after: int) -> dict[str, Any]:
-        """What happened since an event, the oldest first, as much as fits."""
-        page: list[Any] = []
-        size = 0
-        for event in self.events[after:]:
-            packed = pack(event)
-            page.append(packed)
-            size += len(wire.encoded(packed))
-            if size > wire.PAGE_BYTES:
-                break
-        more = after + len(page) < len(self.events)
-        return {"state": self.state(), "events": page, "more": more}
-
-    def report(self, state: GoalState, reason: str = "") -> GoalReport:
+    def report(self, state: GoalState) -> GoalReport:
         """How far it is."""
         return report_of(
-            self.goal,
-            self.results,
-            state,
-            reason=reason,
-            started=self.started,
-            revision=self.task.revision,
+            self.goal, self.results, state, started=self.started, revision=self.task.revision
         )
 
     def state(self) -> GoalState:
         """Its state now; only looked at when everything that could go on has gone on."""
         if self.ended is not None:
             return self.ended.state
-        return "asking" if self.asked and not self.busy and not self.full else "running"
+        return "asking" if self.asked and not self.busy else "running"
 
     def done(self) -> int:
         """How many steps are done."""
         return sum(result.state == "done" for result in self.results.values())
 
-    def is_full(self) -> bool:
-        """Whether the history leaves no room for more."""
-        info = workflow.info()
-        return (
-            info.get_current_history_length() > self.task.events
-            or info.get_current_history_size() > self.task.bytes
-        )
-
 
 def _lost(call: StepCall, exc: ActivityError) -> StepResult:
-    """A step that no worker brought to an end."""
+    """The result of a step that no worker brought to an end."""
     cause = exc.cause or exc
     error = StepError(
         "WORKER_LOST",

@@ -1,4 +1,4 @@
-"""What must an engine be able to do? One protocol; `satchel.testing` has a suite that checks it.
+"""The protocol of engines, and the refusals that all of them share.
 
 An engine keeps plans and results and brings work to workers. It decides nothing about order,
 retries or failures: `execute` does, with the `Execution` that the engine gives it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, Self
 
 from satchel._language import say
-from satchel.errors import Conflict
+from satchel.errors import Conflict, NotFound, Refused
 from satchel.goals.execution import Execution, Workbench
 
 if TYPE_CHECKING:
@@ -27,17 +27,60 @@ if TYPE_CHECKING:
     )
 
 
-__all__ = ["Engine", "Execution", "Workbench", "not_over"]
+__all__ = [
+    "Engine",
+    "Execution",
+    "Workbench",
+    "busy",
+    "missing",
+    "no_runner",
+    "not_open",
+    "not_over",
+    "other_plan",
+]
+
+
+def missing(goal_id: str) -> NotFound:
+    """There is no such goal."""
+    return NotFound(
+        say("There is no goal `{goal}`", goal=goal_id), say("Run `satchel goal list` to see them")
+    )
+
+
+def busy(goal_id: str) -> Conflict:
+    """A goal that runs cannot be begun again."""
+    return Conflict(
+        say("Goal `{goal}` is running", goal=goal_id),
+        say("Wait for it, or run `satchel goal cancel {goal}`", goal=goal_id),
+    )
+
+
+def other_plan(goal_id: str) -> Conflict:
+    """The id is taken."""
+    return Conflict(
+        say("There is a goal `{goal}` with another plan", goal=goal_id),
+        say("Use another id, or `satchel goal retry` with `--plan` or `--input`"),
+    )
 
 
 def not_over(goal_id: str, state: str) -> Conflict:
-    """What is said when a goal shall be removed that is not over. The same on every engine."""
+    """A goal that is not over cannot be removed."""
     return Conflict(
         say("Goal `{goal}` waits for a person", goal=goal_id)
         if state == "asking"
         else say("Goal `{goal}` is not over", goal=goal_id),
         say("Run `satchel goal cancel {goal}` first", goal=goal_id),
     )
+
+
+def not_open() -> Refused:
+    """The engine is used outside of `async with`."""
+    return Refused(say("The engine is not open"), say("Use it with `async with`"))
+
+
+def no_runner() -> Refused:
+    """Steps cannot be done here."""
+    return Refused(say("Nobody here can do the steps of goals"), say("Give the engine a runner"))
 
 
 class Engine(Protocol):

@@ -1,4 +1,4 @@
-"""How does a goal survive its process? As a workflow of DBOS, in SQLite or PostgreSQL.
+"""The engine `dbos`: goals are workflows of DBOS, in SQLite or PostgreSQL.
 
     async with DbosEngine(runner, "goals.db") as engine:      # one process, no server
         await engine.submit(goal)
@@ -6,8 +6,7 @@
 
 With a runner the process works on goals from when the engine is opened, on those of others too:
 `work()` does nothing but that. Without one it submits, looks, answers and cancels, and workers
-elsewhere do the steps. DBOS is one per process, so there is one engine with a runner at a time;
-engines without one are as many as wanted.
+elsewhere do the steps. DBOS is one per process, so there is one engine with a runner at a time.
 
 SQLite is for one machine. From the second machine, or for many workers, it is PostgreSQL: the
 database is all that they share.
@@ -23,22 +22,36 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from satchel._language import say
 from satchel._optional import require
-from satchel.errors import Conflict, NotFound, Refused, StepFailed
+from satchel.errors import Conflict, NotFound
 from satchel.goals import answers
-from satchel.goals.engines._dbos_process import surely_dead
 from satchel.goals.engines._dbos_runs import (
+    AT_REST,
     ENGINE,
+    QUEUE,
     WORKFLOW,
     Order,
     RunId,
     Runs,
     about,
-    over,
+    own_queue,
 )
-from satchel.goals.engines._dbos_store import SCHEMA, DatabaseArtefacts, Store
-from satchel.goals.engines._dbos_watch import Waits, Watchers
-from satchel.goals.engines._dbos_worker import APPLICATION, QUEUE, VERSION, Worker
-from satchel.goals.engines.base import Workbench, not_over
+from satchel.goals.engines._dbos_store import (
+    SCHEMA,
+    DatabaseArtefacts,
+    Store,
+    own_name,
+    surely_dead,
+)
+from satchel.goals.engines._dbos_worker import APPLICATION, VERSION, Worker
+from satchel.goals.engines._watching import watch_reports
+from satchel.goals.engines.base import (
+    Workbench,
+    busy,
+    no_runner,
+    not_open,
+    not_over,
+    other_plan,
+)
 from satchel.goals.graph import insist
 from satchel.goals.model import OVER
 from satchel.goals.reports import pack, report_of
@@ -49,9 +62,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
     from satchel.goals.artefacts import Artefacts
-    from satchel.goals.engines._dbos_runs import (
-        Run,
-    )
     from satchel.goals.model import (
         Answer,
         Goal,
@@ -66,6 +76,8 @@ if TYPE_CHECKING:
 _Given = TypeVar("_Given")
 _NEVER = 10 * 365 * 86400.0
 """The delay of a run that only says that a goal was cancelled: nobody ever begins it."""
+_LOOK_S = 0.3
+"""Seconds between two looks at a goal that is watched."""
 _STOPPING = 10.0
 """Seconds that a new revision waits for steps of the old one that were cancelled."""
 
@@ -112,36 +124,23 @@ class DbosEngine:
         self._lease = lease
         self._client: Any = None
         self._runs: Runs
-        self._waits: Waits
-        self._watchers = Watchers()
+        self._ended: dict[str, asyncio.Event] = {}
+        """Run that is waited for -> whether it has ended in this process."""
         self._worker: Worker | None = None
 
     async def __aenter__(self) -> Self:
         try:
             await asyncio.to_thread(self._connect)
-        except BaseException:
-            self._store.close()
-            raise
-        self._runs = Runs(self._client)
-        self._waits = Waits(self._runs)
-        if self._bench is not None:
-            worker = Worker(
-                self._store,
-                self._runs,
-                self._bench,
-                self._watchers.hear,
-                self._waits.nudge,
-                self._go_on_with_answered,
-                only=self._only,
-                lease=self._lease,
-                threads=16 if self._store.sqlite else 32,
-            )
-            try:
+            if self._bench is not None:
+                worker = Worker(
+                    self._store, self._runs, self._bench, self._has_ended,
+                    self._go_on_with_answered, self._only, self._lease,
+                )  # fmt: skip
                 await worker.launch()
-            except BaseException:
-                await self._disconnect()
-                raise
-            self._worker = worker
+                self._worker = worker
+        except BaseException:
+            await self._disconnect()
+            raise
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -149,14 +148,12 @@ class DbosEngine:
         worker, self._worker = self._worker, None
         if worker is not None:
             await worker.close()
-        await self._waits.close()
         await self._disconnect()
 
     def _connect(self) -> None:
-        from functools import partial
+        from dbos import DBOSClient, DBOSPortableJSONSerializer
 
-        from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
-
+        self._store.prepare()
         client = DBOSClient(
             system_database_engine=self._store.engine,
             dbos_system_schema=SCHEMA,
@@ -164,18 +161,18 @@ class DbosEngine:
             application_name=APPLICATION,
             lazy=True,
         )
-        migrate = partial(DBOS.migrate, self._store.url, schema=SCHEMA)
-        if self._store.sqlite:  # on our connections: those of `DBOS.migrate` lack what they need
-            migrate = client._sys_db.run_migrations  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-        self._store.prepare(migrate)
         self._client = client
-        self._client.register_queue(
-            QUEUE,
-            worker_concurrency=self._at_once or 100,
-            polling_interval_sec=self._poll,
-            on_conflict="always_update" if self._bench and self._at_once else "never_update",
-            application_name=APPLICATION,
-        )
+        name = own_name() if self._bench else ""
+        own = own_queue(name) if self._only is not None else QUEUE
+        for queue in {QUEUE, own}:
+            client.register_queue(
+                queue,
+                worker_concurrency=self._at_once or 100,
+                polling_interval_sec=self._poll,
+                on_conflict="always_update" if self._bench and self._at_once else "never_update",
+                application_name=APPLICATION,
+            )
+        self._runs = Runs(client, own, name)
 
     async def _disconnect(self) -> None:
         if self._client is not None:
@@ -185,7 +182,7 @@ class DbosEngine:
 
     async def _in_thread(self, work: Callable[..., _Given], *given: Any) -> _Given:
         if self._client is None:
-            raise Refused(say("The engine is not open"), say("Use it with `async with`"))
+            raise not_open()
         return await asyncio.to_thread(work, *given)
 
     # --- beginning ------------------------------------------------------------------------
@@ -204,7 +201,7 @@ class DbosEngine:
 
         options: dict[str, Any] = {
             "workflow_name": WORKFLOW,
-            "queue_name": QUEUE,
+            "queue_name": self._runs.queue,
             "workflow_id": str(order.run),
             "workflow_id_reuse_policy": "reject",
             "app_version": VERSION,
@@ -224,10 +221,7 @@ class DbosEngine:
         plan = pack(goal.plan)
         known = (str(run.id), str(RunId(goal.id, 1, 1)))
         if not any(pack(self._runs.order(one, run.born).goal.plan) == plan for one in known):
-            raise Conflict(
-                say("There is a goal `{goal}` with another plan", goal=goal.id),
-                say("Use another id, or `satchel goal retry` with `--plan` or `--input`"),
-            )
+            raise other_plan(goal.id)
         return self._runs.report(run)
 
     async def retry(
@@ -267,7 +261,7 @@ class DbosEngine:
     def _retry(self, goal_id: str, from_step: str, plan: Plan | None) -> GoalReport:
         run = self._runs.latest(goal_id)
         if run.moving:
-            raise _busy(goal_id)
+            raise busy(goal_id)
         report = self._runs.report(run)
         wanted = report.plan if plan is None else plan
         earlier = self._runs.order(str(run.id), run.born)
@@ -280,7 +274,7 @@ class DbosEngine:
             born=run.born,
         )  # fmt: skip
         if not self._begin(order):
-            raise _busy(goal_id)  # somebody else was quicker
+            raise busy(goal_id)  # somebody else was quicker
         revision = order.run.revision
         return report_of(goal, kept, "queued", engine=ENGINE, revision=revision, spent=took)
 
@@ -290,11 +284,12 @@ class DbosEngine:
 
     def _resume(self, goal_id: str) -> GoalReport:
         run = self._runs.latest(goal_id)
-        if run.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
-            self._client.resume_workflow(str(run.id), queue_name=QUEUE)
+        if run.set_aside:
+            self._runs.count_deaths(str(run.id), 0)
+            self._client.resume_workflow(str(run.id), queue_name=self._runs.queue)
             run = self._runs.latest(goal_id)
         elif run.status == "PENDING" and not surely_dead(run.worker):
-            raise _busy(goal_id)
+            raise busy(goal_id)
         return self._runs.report(run)
 
     # --- people ---------------------------------------------------------------------------
@@ -320,7 +315,7 @@ class DbosEngine:
         """Begin the next run of a goal that asked and was answered; when it runs, later."""
         run = self._runs.latest(goal_id)
         said = self._store.said(goal_id, run.id.revision)
-        waiting = {one.revision for one in self._store.waiting(goal_id)}
+        waiting = {revision for _, revision in self._store.waiting(goal_id)}
         for revision in waiting - {run.id.revision}:
             earlier = self._store.said(goal_id, revision)
             self._store.taken(goal_id, revision, list(earlier), 0)  # of a plan that is no more
@@ -350,7 +345,6 @@ class DbosEngine:
         await self._in_thread(self._cancel, goal_id)
         if self._worker is not None:
             self._worker.look()
-        self._waits.nudge()
 
     def _cancel(self, goal_id: str) -> None:
         run = self._runs.latest(goal_id)
@@ -378,21 +372,11 @@ class DbosEngine:
         try:
             await self._until_stopped(goal_id)
         except NotFound:
-            await self._sweep(goal_id)
+            await self.artefacts.forget(goal_id)  # what outlived its goal
             raise
         runs = await self._in_thread(self._claim, goal_id)
         await self.artefacts.forget(goal_id)
         await self._in_thread(self._remove, goal_id, runs)
-        if isinstance(self.artefacts, DatabaseArtefacts):
-            await self.artefacts.sweep(goal_id)  # of who kept one in this very moment
-
-    async def _sweep(self, goal_id: str) -> None:
-        """Remove large outputs that outlived their goal, if there are any."""
-        if isinstance(self.artefacts, DatabaseArtefacts):
-            await self.artefacts.sweep(goal_id)
-            return
-        with suppress(StepFailed):  # it is no goal's name
-            await self.artefacts.forget(goal_id)
 
     def _claim(self, goal_id: str) -> list[str]:
         """Make sure that nobody begins a goal again while it is removed. Returns its runs.
@@ -407,10 +391,10 @@ class DbosEngine:
         end = RunId(goal_id, run.id.revision + 1, 1)
         if not self._begin(Order(order.goal, end, str(run.id), born=run.born), _NEVER):
             raise not_over(goal_id, "queued")  # somebody else was quicker
-        return [*self._runs.all_of(run), str(end)]
+        return self._runs.all_of(goal_id)
 
     def _remove(self, goal_id: str, runs: list[str]) -> None:
-        self._store.forget(goal_id, runs)
+        self._store.forget(goal_id)
         self._client.delete_workflows(runs)
         self._runs.forget(runs)
 
@@ -423,21 +407,28 @@ class DbosEngine:
     async def wait(self, goal_id: str, timeout: float | None = None) -> GoalReport:  # noqa: ASYNC109
         """Until it is over, or asks a person; what is so far when the time is up."""
         end = None if timeout is None else time.monotonic() + timeout
-        run: Run | None = None
+        pause = 0.02
         while True:
-            if run is None:
-                run = await self._in_thread(self._runs.latest, goal_id)
-            left = None if end is None else end - time.monotonic()
-            at_rest = over(run.state)
-            if at_rest and run.state == "asking":
-                at_rest = not await self._in_thread(self._answered, goal_id)
-            if at_rest or (left is not None and left <= 0):
+            run = await self._in_thread(self._runs.latest, goal_id)
+            left = pause if end is None else min(pause, end - time.monotonic())
+            at_rest = run.state in AT_REST
+            if run.state == "asking" and await self._in_thread(self._answered, goal_id):
+                at_rest = False  # it goes on in a moment
+            if at_rest or left <= 0:
+                self._ended.pop(str(run.id), None)
                 return await self._in_thread(self._runs.report, run)
-            if over(run.state):
-                run = None
-                await asyncio.sleep(0.1)
-                continue
-            run = await self._waits.until(str(run.id), left)
+            # The more are waited for, the less often: what ends here is heard of at once.
+            pause = min(pause * 1.5, 0.5 + 0.01 * len(self._ended))
+            ended = self._ended.setdefault(str(run.id), asyncio.Event())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await ended.wait()
+                    self._ended.pop(str(run.id), None)
+                    pause = 0.01  # until it is written down
+
+    def _has_ended(self, run: str) -> None:
+        if run in self._ended:
+            self._ended[run].set()
 
     def _answered(self, goal_id: str) -> bool:
         """Whether a goal that asks was answered, and goes on in a moment."""
@@ -454,25 +445,15 @@ class DbosEngine:
 
     async def watch(self, goal_id: str) -> AsyncIterator[StepEvent]:
         """What happens to it, until it is over or asks. Beginning with what has happened."""
-        async for event in self._watchers.watch(goal_id, self.report):
+        async for event in watch_reports(lambda: self.report(goal_id), AT_REST, _LOOK_S):
             yield event
 
     async def work(self, *, drain: float = 30.0) -> None:
         """Work until cancelled; then finish the steps that are begun, `drain` seconds long."""
         if self._worker is None:
-            raise Refused(
-                say("Nobody here can do steps"), say("Give the engine a runner, and open it")
-            )
+            raise no_runner()
         worker = self._worker
         try:
             await asyncio.Event().wait()
         finally:
             await worker.drain(drain)
-
-
-def _busy(goal_id: str) -> Conflict:
-    return Conflict(
-        say("Goal `{goal}` is running", goal=goal_id),
-        say("Wait for it, or run `satchel goal cancel {goal}`; should its process be gone, run "
-            "`satchel goal resume {goal}`", goal=goal_id),
-    )  # fmt: skip

@@ -17,9 +17,9 @@ from satchel.errors import NotFound, Refused, StepFailed
 from satchel.goals import answers
 from satchel.goals.artefacts import FolderArtefacts, MemoryArtefacts
 from satchel.goals.engines._local_goal import AT_REST, Held, LocalExecution
-from satchel.goals.engines._local_shelf import Shelf, busy, must_be, read
-from satchel.goals.engines._local_watch import LOOK, watch_from_afar, watch_here
-from satchel.goals.engines.base import not_over
+from satchel.goals.engines._local_shelf import Shelf, must_be, read
+from satchel.goals.engines._watching import watch_reports
+from satchel.goals.engines.base import busy, not_over
 from satchel.goals.execute import execute
 from satchel.goals.execution import Workbench
 from satchel.goals.graph import insist
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
         StepRunner,
     )
 
+LOOK = 0.3
+"""Seconds between two looks at what other processes do and want."""
 _PATIENCE = 5.0
 """Seconds that `cancel` waits for steps to clean up."""
 
@@ -224,7 +226,6 @@ class LocalEngine:
                 revision=held.revision,
                 spent=held.spent,
                 started=held.started,
-                in_order=False,
                 progress=held.progress,
                 engine=self.name,
             )
@@ -396,8 +397,8 @@ class LocalEngine:
         """What happens to it, until it is over or asks. Beginning with what has happened."""
         held = self._shelf.known(goal_id)
         if held.journal is None and self._shelf.folder:
-            return watch_from_afar(self._shelf, goal_id)
-        return watch_here(held)
+            return watch_reports(lambda: self.report(goal_id), AT_REST, LOOK)
+        return held.watched()
 
     async def work(self, *, drain: float = 30.0) -> None:
         """There are no workers here."""

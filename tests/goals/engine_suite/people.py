@@ -1,55 +1,40 @@
-"""Does a goal wait for people, and go on with what they say, once?"""
+"""Questions and answers, and goals that are cancelled."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
+from goals.engine_suite.bench import Gate, ended_after, holds, person, refused, states, work
 from satchel.errors import Conflict, NotFound
 from satchel.goals.model import Answer
-from satchel.testing.engine_suite.base import case, expect, person, refused, same, states, work
-from satchel.testing.engine_suite.script import Gate, gives, holds
 
 if TYPE_CHECKING:
-    from satchel.testing.engine_suite.base import Bench
+    from goals.engine_suite.bench import Bench
+    from satchel.goals.model import Work
 
 
-@case()
 async def goal_asks(bench: Bench) -> None:
     """Everything that needs no person is done, then the goal asks; what depends on it waits."""
     goal = bench.goal(work("before"), person("ask", "before"), work("after", "ask"), work("beside"))
     report = await bench.run(goal, "asking")
     states(report, before="done", ask="asking", after="waiting", beside="done")
-    same(bench.script(goal).times("after"), 0, "how often `after` was done")
+    assert bench.script(goal).times("after") == 0
     again = await bench.engine.report(goal.id)
-    same(again.state, "asking", "the state, later")
+    assert again.state == "asking"
 
 
-@case()
-async def question_is_filled(bench: Bench) -> None:
-    """The question that a person reads has the outputs it mentions."""
-    goal = bench.goal(
-        work("draft"),
-        person("ask", prompt="Publish “{{steps.draft.output}}”?"),
-        work={"draft": gives("周报")},
-    )
-    report = await bench.run(goal, "asking")
-    same(report.steps["ask"].output, "Publish “周报”?", "the question")
-
-
-@case()
 async def answer_goes_on(bench: Bench) -> None:
     """After an answer the goal goes on, and nothing that was done is done again."""
     goal = bench.goal(work("before"), person("ask", "before"), work("after", "ask"))
     await bench.run(goal, "asking")
     await bench.engine.answer(goal.id, "ask", Answer(by="Ada", note="fine"))
     report = await bench.finish(goal)
-    same(report.steps["ask"].output, "approved", "the output of `ask`")
-    same(bench.script(goal).counts(), {"before": 1, "after": 1}, "what was done")
-    expect(any("Ada" in note for note in report.steps["ask"].notes), "nobody is named")
+    assert report.steps["ask"].output == "approved"
+    assert bench.script(goal).counts() == {"before": 1, "after": 1}
+    assert any("Ada" in note for note in report.steps["ask"].notes)
 
 
-@case()
 async def value_of_answer_flows(bench: Bench) -> None:
     """What a person says is the step's output, with its type."""
     goal = bench.goal(
@@ -59,11 +44,10 @@ async def value_of_answer_flows(bench: Bench) -> None:
     await bench.run(goal, "asking")
     await bench.engine.answer(goal.id, "ask", Answer(value={"n": 3, "t": "三"}))
     report = await bench.finish(goal)
-    same(report.steps["ask"].output, {"n": 3, "t": "三"}, "the output")
-    same(bench.script(goal).work("after").prompt, "3 三", "the prompt")
+    assert report.steps["ask"].output == {"n": 3, "t": "三"}
+    assert bench.script(goal).work("after").prompt == "3 三"
 
 
-@case()
 async def person_refuses(bench: Bench) -> None:
     """A no fails the step, and with it the goal."""
     goal = bench.goal(person("ask"), work("after", "ask"))
@@ -72,23 +56,11 @@ async def person_refuses(bench: Bench) -> None:
     report = await bench.finish(goal, "failed")
     states(report, ask="failed", after="cancelled")
     error = report.steps["ask"].error
-    expect(error and "too long" in error.message, "the person's note is not kept")
-    same(bench.script(goal).counts(), {}, "what was done")
+    assert error
+    assert "too long" in error.message
+    assert bench.script(goal).counts() == {}
 
 
-@case()
-async def refusal_skips_dependents(bench: Bench) -> None:
-    """With `skip_dependents`, a no leaves out only what depends on it."""
-    goal = bench.goal(
-        person("ask"), work("after", "ask"), work("other"), on_failure="skip_dependents"
-    )
-    await bench.run(goal, "asking")
-    await bench.engine.answer(goal.id, "ask", Answer(approved=False))
-    report = await bench.finish(goal, "partial")
-    states(report, ask="failed", after="skipped", other="done")
-
-
-@case()
 async def two_people_at_once(bench: Bench) -> None:
     """Two steps ask at the same time; each gets its own answer, whoever is first."""
     goal = bench.goal(
@@ -106,12 +78,11 @@ async def two_people_at_once(bench: Bench) -> None:
     await bench.engine.answer(goal.id, "one", Answer(value="first"))
     await bench.finish(goal)
     prompts = {name: bench.script(goal).work(name).prompt for name in ("after-one", "after-two")}
-    same(prompts, {"after-one": "first", "after-two": "second"}, "the prompts")
-    same(bench.script(goal).work("both").prompt, "first second", "the prompt of `both`")
-    same(set(bench.script(goal).counts().values()), {1}, "how often steps were done")
+    assert prompts == {"after-one": "first", "after-two": "second"}
+    assert bench.script(goal).work("both").prompt == "first second"
+    assert set(bench.script(goal).counts().values()) == {1}
 
 
-@case()
 async def answers_at_the_same_moment(bench: Bench) -> None:
     """Six answers that come together are all heard."""
     names = [f"ask{number}" for number in range(6)]
@@ -123,14 +94,13 @@ async def answers_at_the_same_moment(bench: Bench) -> None:
     await asyncio.gather(
         *(bench.engine.answer(goal.id, name, Answer(value=f"<{name}>")) for name in names)
     )
-    await bench.until(lambda: len(bench.script(goal).counts()) == 6, "every answer was heard")
+    await bench.until(lambda: len(bench.script(goal).counts()) == 6)
     await bench.finish(goal)
     for name in names:
-        same(bench.script(goal).work(f"after-{name}").prompt, f"<{name}>", "the prompt")
-    same(set(bench.script(goal).counts().values()), {1}, "how often steps were done")
+        assert bench.script(goal).work(f"after-{name}").prompt == f"<{name}>"
+    assert set(bench.script(goal).counts().values()) == {1}
 
 
-@case()
 async def one_person_after_another(bench: Bench) -> None:
     """A goal may ask again after it was answered."""
     goal = bench.goal(
@@ -141,10 +111,9 @@ async def one_person_after_another(bench: Bench) -> None:
     await bench.answered(goal, "two", Answer())
     report = await bench.finish(goal)
     states(report, one="done", between="done", two="done", end="done")
-    same(bench.script(goal).counts(), {"between": 1, "end": 1}, "what was done")
+    assert bench.script(goal).counts() == {"between": 1, "end": 1}
 
 
-@case()
 async def answer_while_another_branch_runs(bench: Bench) -> None:
     """An answer that comes while other steps are at work is not lost, and disturbs nobody."""
     gate = Gate()
@@ -155,10 +124,9 @@ async def answer_while_another_branch_runs(bench: Bench) -> None:
     gate.open()
     report = await bench.finish(goal)
     states(report, ask="done", after="done", long="done")
-    same(bench.script(goal).counts(), {"long": 1, "after": 1}, "what was done")
+    assert bench.script(goal).counts() == {"long": 1, "after": 1}
 
 
-@case()
 async def same_answer_again(bench: Bench) -> None:
     """The same answer again is fine, and changes nothing."""
     goal = bench.goal(person("ask"), work("after", "ask"))
@@ -168,50 +136,42 @@ async def same_answer_again(bench: Bench) -> None:
     await bench.finish(goal)
     await bench.engine.answer(goal.id, "ask", Answer(value="yes"))
     await bench.finish(goal)
-    same(bench.script(goal).counts(), {"after": 1}, "what was done")
+    assert bench.script(goal).counts() == {"after": 1}
 
 
-@case()
 async def other_answer_is_a_conflict(bench: Bench) -> None:
     """Another answer to what was answered is refused, and the first one stays."""
     goal = bench.goal(person("ask"), work("after", prompt="{{steps.ask.output}}"))
     await bench.run(goal, "asking")
     await bench.engine.answer(goal.id, "ask", Answer(value="yes"))
-    await refused(
-        Conflict, bench.engine.answer(goal.id, "ask", Answer(value="no")), "another answer"
-    )
+    await refused(Conflict, bench.engine.answer(goal.id, "ask", Answer(value="no")))
     await bench.finish(goal)
-    await refused(
-        Conflict, bench.engine.answer(goal.id, "ask", Answer(approved=False)), "a late answer"
-    )
+    await refused(Conflict, bench.engine.answer(goal.id, "ask", Answer(approved=False)))
     report = await bench.finish(goal)
-    same(report.steps["ask"].output, "yes", "the output")
+    assert report.steps["ask"].output == "yes"
 
 
-@case()
 async def answer_to_unknown_step(bench: Bench) -> None:
     """An answer to a step or a goal that is not there is refused."""
     goal = bench.goal(person("ask"))
     await bench.run(goal, "asking")
-    await refused(NotFound, bench.engine.answer(goal.id, "nobody", Answer()), "an unknown step")
-    await refused(NotFound, bench.engine.answer(f"{goal.id}-x", "ask", Answer()), "an unknown goal")
+    await refused(NotFound, bench.engine.answer(goal.id, "nobody", Answer()))
+    await refused(NotFound, bench.engine.answer(f"{goal.id}-x", "ask", Answer()))
     states(await bench.finish(goal, "asking"), ask="asking")
 
 
-@case()
 async def answer_to_who_does_not_ask(bench: Bench) -> None:
     """An answer to a step that does not ask, or not yet, is refused."""
     gate = Gate()
     goal = bench.goal(work("a"), person("ask", "a"), work={"a": holds(gate)})
     await bench.engine.submit(goal)
     await bench.began(goal, "a")
-    await refused(Conflict, bench.engine.answer(goal.id, "a", Answer()), "a step that works")
-    await refused(Conflict, bench.engine.answer(goal.id, "ask", Answer()), "a step that waits")
+    await refused(Conflict, bench.engine.answer(goal.id, "a", Answer()))
+    await refused(Conflict, bench.engine.answer(goal.id, "ask", Answer()))
     gate.open()
     states(await bench.finish(goal, "asking"), a="done", ask="asking")
 
 
-@case()
 async def two_answers_at_once(bench: Bench) -> None:
     """Of two different answers at the same moment one is heard, and the other one refused."""
     goal = bench.goal(person("ask"), work("after", prompt="{{steps.ask.output}}"))
@@ -221,14 +181,13 @@ async def two_answers_at_once(bench: Bench) -> None:
         bench.engine.answer(goal.id, "ask", Answer(value="no")),
         return_exceptions=True,
     )
-    same(sum(isinstance(one, Conflict) for one in found), 1, f"refusals in {found!r}")
+    assert sum(isinstance(one, Conflict) for one in found) == 1
     heard = "no" if isinstance(found[0], Conflict) else "yes"
     report = await bench.finish(goal)
-    same(report.steps["ask"].output, heard, "the output")
-    same([one.prompt for one in bench.script(goal).works("after")], [heard], "the prompts")
+    assert report.steps["ask"].output == heard
+    assert [one.prompt for one in bench.script(goal).works("after")] == [heard]
 
 
-@case()
 async def long_answer(bench: Bench) -> None:
     """A person may say much, in any language."""
     text = "好的。" * 50_000
@@ -236,4 +195,91 @@ async def long_answer(bench: Bench) -> None:
     await bench.run(goal, "asking")
     await bench.engine.answer(goal.id, "ask", Answer(value=text))
     await bench.finish(goal)
-    expect(bench.script(goal).work("after").prompt == text, "the answer is not whole")
+    assert bench.script(goal).work("after").prompt == text
+
+
+async def cancel_running(bench: Bench) -> None:
+    """A step at work is ended, what had ended stays, and nothing more begins."""
+    goal = bench.goal(work("a"), work("b", "a"), work("c", "b"), work={"b": holds(Gate())})
+    await bench.engine.submit(goal)
+    await bench.began(goal, "b")
+    await bench.engine.cancel(goal.id)
+    await bench.engine.cancel(goal.id)
+    report = await bench.finish(goal, "cancelled")
+    states(report, a="done", b="cancelled", c="cancelled")
+    script = bench.script(goal)
+    await bench.until(lambda: script.times("b", "cancelled") == 1)
+    assert script.counts() == {"a": 1, "b": 1}
+
+
+async def cancelled_work_cleans_up(bench: Bench) -> None:
+    """A step that is ended may tidy up first."""
+    tidied: list[str] = []
+
+    async def act(_: Work) -> str:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.05)
+            tidied.append("tidy")
+        return "never"
+
+    goal = bench.goal(work("a"), work={"a": act})
+    await bench.engine.submit(goal)
+    await bench.began(goal, "a")
+    await bench.engine.cancel(goal.id)
+    await bench.finish(goal, "cancelled")
+    await bench.until(lambda: bool(tidied))
+
+
+async def cancel_queued_steps(bench: Bench) -> None:
+    """Steps that wait for a place never begin."""
+    goal = bench.goal(
+        *(work(f"s{number}") for number in range(5)),
+        parallel=1,
+        work={f"s{number}": holds(Gate()) for number in range(5)},
+    )
+    await bench.engine.submit(goal)
+    await bench.until(lambda: len(bench.script(goal).moments) == 1)
+    await bench.engine.cancel(goal.id)
+    report = await bench.finish(goal, "cancelled")
+    assert {one.state for one in report.steps.values()} == {"cancelled"}
+    assert sum(bench.script(goal).counts().values()) == 1
+
+
+async def cancel_at_once(bench: Bench) -> None:
+    """A goal that is cancelled right after it was submitted does not run to its end."""
+    goal = bench.goal(work("a"), work("b", "a"), work={"a": holds(Gate())})
+    await bench.engine.submit(goal)
+    await bench.engine.cancel(goal.id)
+    report = await bench.finish(goal, "cancelled")
+    states(report, a="cancelled", b="cancelled")
+    assert bench.script(goal).times("a", "ended") == 0
+
+
+async def cancel_asking(bench: Bench) -> None:
+    """A goal that asks can be cancelled, and ends then; an answer comes too late."""
+    goal = bench.goal(work("a"), person("ask", "a"), work("b", "ask"))
+    asking = await bench.run(goal, "asking")
+    assert asking.ended == 0.0
+    await bench.engine.cancel(goal.id)
+    report = await bench.finish(goal, "cancelled")
+    ended_after(report, "a")
+    states(report, a="done", ask="cancelled", b="cancelled")
+    await refused(Conflict, bench.engine.answer(goal.id, "ask", Answer()))
+    assert bench.script(goal).counts() == {"a": 1}
+
+
+async def cancel_spares_others(bench: Bench) -> None:
+    """Only the goal that is named is cancelled."""
+    gate = Gate()
+    one = bench.goal(work("a"), work={"a": holds(gate)})
+    other = bench.goal(work("a"), work={"a": holds(gate)})
+    await bench.engine.submit(one)
+    await bench.engine.submit(other)
+    await bench.began(one, "a")
+    await bench.began(other, "a")
+    await bench.engine.cancel(one.id)
+    await bench.finish(one, "cancelled")
+    gate.open()
+    await bench.finish(other)

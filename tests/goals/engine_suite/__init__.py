@@ -1,0 +1,10 @@
+"""Cases that every engine of goals passes; `tests/goals/test_conformance.py` runs them."""
+
+import pytest
+
+pytest.register_assert_rewrite(
+    *(
+        f"goals.engine_suite.{name}"
+        for name in ("bench", "keeping", "looking", "people", "revisions", "running", "values")
+    )
+)

@@ -1,0 +1,258 @@
+"""Retries with the same or a changed plan, and removal."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from goals.engine_suite.bench import Gate, fails_until, gives, holds, person, refused, states, work
+from satchel.errors import Conflict, InvalidInput, NotFound, StepFailed
+from satchel.goals.artefacts import is_reference, load
+from satchel.goals.model import Answer
+
+if TYPE_CHECKING:
+    from goals.engine_suite.bench import Bench
+
+
+async def retry_of_failed_only(bench: Bench) -> None:
+    """Trying again does what was not done, and keeps the rest."""
+    gate = Gate()
+    goal = bench.goal(
+        work("a"),
+        work("b", prompt="{{steps.a.output}}"),
+        work("c", "b"),
+        work={"b": fails_until(gate)},
+    )
+    failed = await bench.run(goal, "failed")
+    gate.open()
+    began = await bench.engine.retry(goal.id)
+    assert began.id == goal.id
+    report = await bench.finish(goal)
+    states(report, a="done", b="done", c="done")
+    assert report.revision == 2
+    assert report.steps["a"] == failed.steps["a"]
+    assert bench.script(goal).counts() == {"a": 1, "b": 2, "c": 1}
+
+
+async def retry_from_a_step(bench: Bench) -> None:
+    """A step and all that depend on it are done again; the others are not."""
+    goal = bench.goal(
+        work("a"),
+        work("b", "a"),
+        work("c", prompt="{{steps.b.output}}"),
+        work("d", "c"),
+        work("other", "a"),
+        work={"b": gives("old")},
+    )
+    await bench.run(goal)
+    bench.script(goal).acts["b"] = gives("new")
+    await bench.engine.retry(goal.id, from_step="b")
+    report = await bench.finish(goal)
+    assert report.steps["b"].output == "new"
+    assert bench.script(goal).work("c").prompt == "new"
+    counts = {"a": 1, "b": 2, "c": 2, "d": 2, "other": 1}
+    assert bench.script(goal).counts() == counts
+
+
+async def changed_plan_keeps_what_holds(bench: Bench) -> None:
+    """With a changed plan only the changed step, and what depends on it, is done again."""
+    goal = bench.goal(work("a"), work("b", "a"), work("c", "b"), work("d", "a"))
+    await bench.run(goal)
+    plan = bench.plan(
+        work("a"), work("b", "a", prompt="Do it otherwise"), work("c", "b"), work("d", "a")
+    )
+    await bench.engine.retry(goal.id, plan=plan)
+    report = await bench.finish(goal)
+    assert report.plan == plan
+    assert report.revision == 2
+    assert bench.script(goal).work("b").prompt == "Do it otherwise"
+    assert bench.script(goal).counts() == {"a": 1, "b": 2, "c": 2, "d": 1}
+
+
+async def key_differs_between_revisions(bench: Bench) -> None:
+    """What is done on purpose again has another key than the first time."""
+    goal = bench.goal(work("a"))
+    await bench.run(goal)
+    for _ in range(2):
+        await bench.engine.retry(goal.id, from_step="a")
+        await bench.finish(goal)
+    keys = [one.key for one in bench.script(goal).works("a")]
+    assert keys == [f"{goal.id}:a:{number}" for number in (1, 2, 3)]
+    assert (await bench.engine.report(goal.id)).revision == 3
+
+
+async def retry_after_cancel(bench: Bench) -> None:
+    """A goal that was cancelled can be finished later."""
+    gate = Gate()
+    goal = bench.goal(work("a"), work("b", "a"), work={"b": holds(gate)})
+    await bench.engine.submit(goal)
+    await bench.began(goal, "b")
+    await bench.engine.cancel(goal.id)
+    await bench.finish(goal, "cancelled")
+    gate.open()
+    await bench.engine.retry(goal.id)
+    report = await bench.finish(goal)
+    states(report, a="done", b="done")
+    assert bench.script(goal).counts() == {"a": 1, "b": 2}
+
+
+async def retry_while_asking(bench: Bench) -> None:
+    """The plan of a goal that asks can be changed; it then goes on with the new one."""
+    goal = bench.goal(work("a"), person("ask", "a"), work("b", "ask"))
+    await bench.run(goal, "asking")
+    plan = bench.plan(work("a"), work("b", "a"))
+    await bench.engine.retry(goal.id, plan=plan)
+    report = await bench.finish(goal)
+    assert list(report.steps) == ["a", "b"]
+    assert bench.script(goal).counts() == {"a": 1, "b": 1}
+
+
+async def answers_do_not_outlive_their_step(bench: Bench) -> None:
+    """A person is asked again when the step is done again; what was said before is kept else."""
+    goal = bench.goal(person("ask"), work("a", prompt="{{steps.ask.output}}"))
+    await bench.run(goal, "asking")
+    await bench.engine.answer(goal.id, "ask", Answer(value="one"))
+    await bench.finish(goal)
+    await bench.engine.retry(goal.id, from_step="a")
+    await bench.finish(goal)
+    assert bench.script(goal).work("a").prompt == "one"
+    await bench.engine.retry(goal.id, from_step="ask")
+    await bench.finish(goal, "asking")
+    await bench.engine.answer(goal.id, "ask", Answer(value="two"))
+    await bench.finish(goal)
+    assert bench.script(goal).work("a").prompt == "two"
+    assert bench.script(goal).times("a") == 3
+
+
+async def two_retries_at_once(bench: Bench) -> None:
+    """Of two who try a goal again at the same moment one begins, and the other one is refused."""
+    gate = Gate()
+    goal = bench.goal(work("a"), work={"a": gives("quick")})
+    await bench.run(goal)
+    bench.script(goal).acts["a"] = holds(gate)
+    found = await asyncio.gather(
+        *(bench.engine.retry(goal.id, from_step="a") for _ in range(2)), return_exceptions=True
+    )
+    assert sum(isinstance(one, Conflict) for one in found) == 1
+    gate.open()
+    report = await bench.finish(goal)
+    assert (report.revision, bench.script(goal).times("a")) == (2, 2)
+
+
+async def retry_while_running(bench: Bench) -> None:
+    """A goal that runs cannot be tried again."""
+    gate = Gate()
+    goal = bench.goal(work("a"), work={"a": holds(gate)})
+    await bench.engine.submit(goal)
+    await bench.began(goal, "a")
+    await refused(Conflict, bench.engine.retry(goal.id))
+    gate.open()
+    report = await bench.finish(goal)
+    assert report.revision == 1
+
+
+async def retry_of_what_is_not_there(bench: Bench) -> None:
+    """An unknown goal, an unknown step or a broken plan is refused, and nothing changes."""
+    goal = bench.goal(work("a"))
+    await bench.run(goal)
+    await refused(NotFound, bench.engine.retry(f"{goal.id}-x"))
+    await refused(NotFound, bench.engine.retry(goal.id, from_step="x"))
+    broken = bench.plan(work("a", "b"), work("b", "a"))
+    await refused(InvalidInput, bench.engine.retry(goal.id, plan=broken))
+    report = await bench.finish(goal)
+    assert (report.revision, report.plan) == (1, goal.plan)
+
+
+_LARGE = "大" * 200_000
+
+
+async def forget_what_is_over(bench: Bench) -> None:
+    """A goal that is removed is not known any more, whatever is asked; others stay."""
+    goal, failed, other = (bench.goal(work("a")) for _ in range(3))
+    bench.script(failed).acts["a"] = fails_until(Gate())
+    await bench.run(goal)
+    await bench.run(failed, "failed")
+    before = await bench.run(other)
+    engine = bench.engine
+    for one in (goal, failed):
+        await engine.forget(one.id)
+        await refused(NotFound, engine.report(one.id))
+        await refused(NotFound, engine.wait(one.id, 0.1))
+        await refused(NotFound, engine.retry(one.id))
+        await refused(NotFound, engine.forget(one.id))
+    listed = {one.id for one in await engine.list(limit=500)}
+    assert not listed & {goal.id, failed.id}
+    assert other.id in listed
+    assert await engine.report(other.id) == before
+
+
+async def forget_what_runs(bench: Bench) -> None:
+    """A goal that is at work is not removed; once it is over it can be."""
+    gate = Gate()
+    goal = bench.goal(work("a"), work={"a": holds(gate)})
+    await bench.engine.submit(goal)
+    await bench.began(goal, "a")
+    await refused(Conflict, bench.engine.forget(goal.id))
+    gate.open()
+    await bench.finish(goal)
+    await bench.engine.forget(goal.id)
+    await refused(NotFound, bench.engine.report(goal.id))
+
+
+async def forget_what_asks(bench: Bench) -> None:
+    """A goal that waits for a person is not removed; once it is cancelled it can be."""
+    goal = bench.goal(person("ask"))
+    await bench.run(goal, "asking")
+    await refused(Conflict, bench.engine.forget(goal.id))
+    states(await bench.finish(goal, "asking"), ask="asking")
+    await bench.engine.cancel(goal.id)
+    await bench.finish(goal, "cancelled")
+    await bench.engine.forget(goal.id)
+    await refused(NotFound, bench.engine.report(goal.id))
+
+
+async def forget_and_submit_again(bench: Bench) -> None:
+    """The same id runs from scratch, also with another plan; answers are forgotten too."""
+    goal = bench.goal(work("a"), person("ask", "a"), work("b", "ask"))
+    engine = bench.engine
+    await bench.run(goal, "asking")
+    await engine.answer(goal.id, "ask", Answer(value="first"))
+    await bench.finish(goal)
+    await engine.retry(goal.id, from_step="b")
+    assert (await bench.finish(goal)).revision == 2
+    await engine.forget(goal.id)
+    report = await bench.run(goal, "asking")
+    assert (report.revision, report.steps["a"].attempts) == (1, 1)
+    assert bench.script(goal).counts() == {"a": 2, "b": 2}
+    await engine.answer(goal.id, "ask", Answer(value="second"))
+    assert (await bench.finish(goal)).steps["ask"].output == "second"
+    await engine.forget(goal.id)
+    other = goal._replace(plan=bench.plan(work("c")))
+    report = await bench.run(other)
+    assert (report.plan, list(report.steps)) == (other.plan, ["c"])
+    assert bench.script(goal).counts() == {"a": 2, "b": 3, "c": 1}
+
+
+async def forget_large_outputs(bench: Bench) -> None:
+    """Large outputs go with their goal; another goal with the same output keeps its own."""
+    one, other = (
+        bench.goal(
+            work("a"), work("b", prompt="{{steps.a.output}}"),
+            work={"a": gives(_LARGE)},
+        )
+        for _ in range(2)
+    )  # fmt: skip
+    reports = [await bench.run(goal) for goal in (one, other)]
+    gone, kept = (report.steps["a"].output for report in reports)
+    assert is_reference(gone)
+    assert is_reference(kept)
+    engine = bench.engine
+    await engine.forget(one.id)
+    assert await load(kept, engine.artefacts) == _LARGE
+    with pytest.raises(StepFailed, match="is not there"):
+        await load(gone, engine.artefacts)
+    await engine.retry(other.id, from_step="b")
+    await bench.finish(other)
+    assert bench.script(other).work("b").prompt == _LARGE
