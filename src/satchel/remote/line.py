@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,7 @@ class Line:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.ready = threading.Event()
         """Set once the SDK is imported, which takes a second or more, or cannot be."""
+        self.ready_at = 0.0
         # Used in the event loop only:
         self._notes = Notes()
         self._turn = asyncio.Lock()
@@ -107,6 +109,7 @@ class Line:
             require("mcp", "mcp")
             from satchel.remote.wire import MCPError, reason_of
         finally:
+            self.ready_at = self.ready_at or time.monotonic()
             self.ready.set()
         try:
             async with asyncio.timeout(seconds), self._turn:

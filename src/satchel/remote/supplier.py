@@ -50,10 +50,8 @@ _LIST_TIMEOUT_S = 30.0
 _READ_TIMEOUT_S = 20.0
 _MIN_TTL_S = 30.0
 _MAX_TTL_S = 24 * 3600.0
-_MIN_INTERVAL_S = 1.0
-"""Between two lists, however often a server reports changes."""
-_RETRY_S = 30.0
-"""After a failure."""
+_MIN_INTERVAL_S = 1.0  # between two lists, however often a server reports changes
+_RETRY_S = 30.0  # after a failure
 _VERSION = 1
 _MAX_LIST_BYTES = 256 << 20
 _MAX_CACHE_BYTES = 512 << 20
@@ -116,9 +114,9 @@ class McpSupplier:
             wait, self._waited = asked is not None and not self._waited, True
         if wait and asked is not None:
             began = self._began
-            if not self.at and not self._line.ready.is_set():
+            if not self.at:
                 self._line.ready.wait(_IMPORT_TIMEOUT_S)
-                began = time.monotonic()
+                began = max(began, self._line.ready_at)
             if not asked.wait(max(began + FIRST_WAIT_S - time.monotonic(), 0)):
                 self._settle_without("it took too long", keep_asking=True)
         return self._listing or Listing({})

@@ -42,7 +42,7 @@ MAX_LIST_BYTES = 32 << 20
 MAX_ANSWER_BYTES = 64 << 20
 """One HTTP response: the largest file there may be, however it is encoded as JSON."""
 _CONNECT_TIMEOUT_S = 5.0
-_READ_TIMEOUT_S = 300.0
+_SILENCE_S = 300.0
 _MAX_STDERR_BYTES = 2048
 _SHOWN = 200
 
@@ -96,7 +96,7 @@ async def connect(
         return
     async with httpx2.AsyncClient(
         headers=_headers(server),
-        timeout=httpx2.Timeout(_CONNECT_TIMEOUT_S, read=_READ_TIMEOUT_S),
+        timeout=httpx2.Timeout(_CONNECT_TIMEOUT_S, read=_SILENCE_S),
         event_hooks={"response": [limit]},
     ) as http:
         transport = streamable_http_client(
@@ -210,7 +210,6 @@ def reason_of(exc: BaseException, server: Server, notes: Notes) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text in one line without invisible characters."""
     return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
 
 
