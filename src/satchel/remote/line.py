@@ -11,11 +11,11 @@ import atexit
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from satchel._optional import require
 from satchel.errors import SatchelError, ServerFailed
+from satchel.remote.servers import Notes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,16 +31,6 @@ _LISTEN_DELAY_S = 1.0
 """A command that ends at once needs no change notifications."""
 _CLOSE_TIMEOUT_S = 6.0
 """The SDK closes a program's input, sends SIGTERM after two seconds, SIGKILL after two more."""
-
-
-@dataclass
-class Notes:
-    """What explains a failure of one connection."""
-
-    limit: str = ""
-    """The limit that an answer exceeded."""
-    stderr: bytearray = field(default_factory=bytearray)
-    """The end of a program's standard error."""
 
 
 class Line:

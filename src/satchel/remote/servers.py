@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import tomllib
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel._fs import locked, write_atomic
@@ -68,6 +69,16 @@ class Server(NamedTuple):
         whole = "\0".join((self.name, self.address, *self.command, self.token))
         shown = re.sub(r"[^A-Za-z0-9.-]", "-", self.name)
         return f"{shown}-{sha256(whole.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"
+
+
+@dataclass
+class Notes:
+    """What explains a failure of one connection."""
+
+    limit: str = ""
+    """The limit that an answer exceeded."""
+    stderr: bytearray = field(default_factory=bytearray)
+    """The end of a program's standard error."""
 
 
 def without_secrets(server: Server, text: str) -> str:

@@ -12,6 +12,7 @@ import json
 import os
 import threading
 from contextlib import asynccontextmanager, contextmanager, suppress
+from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 
 import httpx2
@@ -23,11 +24,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
 
-from satchel import __version__
 from satchel._language import say
 from satchel.errors import ServerFailed
-from satchel.remote.line import Notes
-from satchel.remote.servers import DEPTH, without_secrets
+from satchel.remote.servers import DEPTH, Notes, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
@@ -37,8 +36,7 @@ if TYPE_CHECKING:
 EXTENSION = "io.modelcontextprotocol/skills"
 MAX_SKILLS = 20_000
 MAX_PAGES = 1_000
-MAX_LIST_BYTES = 32 << 20
-"""One list, all pages together."""
+MAX_LIST_BYTES = 32 << 20  # all pages together
 MAX_ANSWER_BYTES = 64 << 20
 """One HTTP response: the largest file there may be, however it is encoded as JSON."""
 _CONNECT_TIMEOUT_S = 5.0
@@ -63,6 +61,7 @@ async def connect(
 ) -> AsyncGenerator[Client]:
     """Connect to a server. `changed` is called when it reports that its files changed."""
     notes = notes or Notes()
+    version = next((one.version for one in metadata.distributions(name="satchel")), "0")
 
     async def limit(response: httpx2.Response) -> None:
         if response.headers.get("content-encoding", "identity").lower() != "identity":
@@ -78,7 +77,7 @@ async def connect(
     def client(transport: Any) -> Client:
         return Client(
             transport,
-            client_info=types.Implementation(name="satchel", version=__version__),
+            client_info=types.Implementation(name="satchel", version=version),
             cache=None,
             message_handler=hear,
             extensions=[advertise(EXTENSION)],
