@@ -21,7 +21,7 @@ def library_for(settings: Settings) -> Library:
     state, cache = settings.paths.state, settings.paths.cache
     where = state or None if settings.trace == "file" else None
     trace = Trace(where, settings.project, enabled=settings.trace != "off")
-    served, wrong = _served(settings, trace)
+    served, wrong = _served(settings)
     library = Library(
         [*default_locations(settings), *served],
         bounds=Bounds(settings.max_depth, settings.max_folders),
@@ -36,13 +36,13 @@ def library_for(settings: Settings) -> Library:
     return library
 
 
-def _served(settings: Settings, trace: Trace) -> tuple[list[Location], list[Problem]]:
+def _served(settings: Settings) -> tuple[list[Location], list[Problem]]:
     """The servers that are set. Where none is, nothing of that kind is even imported."""
     if not settings.servers and not any(one.startswith(SERVER) for one in settings.locations):
         return [], []
     from satchel.remote import served_locations
 
-    return served_locations(settings, trace)
+    return served_locations(settings)
 
 
 def _remarks(settings: Settings) -> list[Problem]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import time
 import tomllib
 
 import pytest
@@ -59,7 +57,7 @@ def test_a_server_is_added_approved_used_and_removed(terminal):
         assert config(terminal).read_text() == before
         assert "pdf-forms" not in terminal.run("list", "--all").out
         kept = terminal.home / ".cache" / "satchel" / "remote"
-        assert {one.name for one in kept.rglob("*")} == {"contents", "swept"}
+        assert list(kept.rglob("*")) == []
 
 
 def test_what_a_server_lists_is_counted_and_approved_apart(terminal):
@@ -111,23 +109,6 @@ def test_what_is_approved_is_what_was_read(terminal):
         assert "mark: " in trusted.err
 
 
-def test_what_another_server_needs_is_kept(terminal):
-    with scripted() as (address, script), scripted() as (other, theirs):
-        script.add("pdf-forms", body="Fill it in.")
-        theirs.add("pdf-forms", body="Fill it in.")
-        theirs.add("notes")
-        terminal.run("mcp", "add", "one", address)
-        terminal.run("mcp", "add", "two", other)
-        terminal.run("show", "pdf-forms")
-        terminal.run("show", "notes")
-        kept = terminal.home / ".cache" / "satchel" / "remote" / "contents"
-        assert len(list(kept.iterdir())) == 2
-        terminal.run("mcp", "remove", "two")
-        assert len(list(kept.iterdir())) == 1
-        terminal.run("mcp", "remove", "one")
-        assert list(kept.iterdir()) == []
-
-
 def test_comments_of_other_tables_stay(terminal):
     config(terminal).parent.mkdir(parents=True)
     before = '[servers.a]\naddress = "https://a.example/"\n'
@@ -136,8 +117,6 @@ def test_comments_of_other_tables_stay(terminal):
     config(terminal).write_text(before + own + after)
     assert terminal.run("mcp", "remove", "docs").status == 0
     assert config(terminal).read_text() == before + after
-    assert terminal.run("mcp", "remove", "b").status == 0
-    assert config(terminal).read_text() == before + "\n# about b\n# the end\n"
 
 
 @pytest.mark.parametrize(
@@ -206,28 +185,7 @@ def test_a_table_that_is_written_otherwise_is_left_alone(terminal):
     assert done.status == 4
     assert "cannot be changed safely" in done.err
     assert config(terminal).read_text() == text
-
-
-def test_what_no_list_has_any_more_goes_and_is_told(terminal):
-    remote = terminal.home / ".cache" / "satchel" / "remote"
-    with scripted() as (address, script):
-        script.add("pdf-forms", body="Fill it in.")
-        terminal.run("mcp", "add", "docs", address)
-        terminal.run("show", "pdf-forms")
-        told = terminal.run("mcp", "list")
-        assert "Files kept here: 2 (" in told.err
-        assert "in no list" not in told.err
-        script.entries.clear()
-        script.add("pdf-forms", body="Fill it in, please.")
-        changed = terminal.run("mcp", "list")
-        assert "is in no list any more and goes within a week" in changed.err
-        [content] = (remote / "contents").iterdir()
-        long_ago = time.time() - 8 * 24 * 3600
-        os.utime(content, (long_ago, long_ago))
-        kept = json.loads(terminal.run("mcp", "list", "--json").out)["kept"]
-        assert kept["unlisted_bytes"] == 0
-        assert not content.exists()
-        events = (terminal.home / ".local/state/satchel/trace.jsonl").read_text().splitlines()
-        cleaned = [json.loads(line) for line in events if '"cleaned"' in line]
-        assert [(one["what"], one["server"]) for one in cleaned] == [("mcp", "docs")]
-        assert cleaned[0]["files"] == 1
+    config(terminal).write_text("[servers\n")
+    done = terminal.run("mcp", "add", "docs", "https://x.example/")
+    assert done.status not in (0, 1)
+    assert "not valid TOML" in done.err

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 import pytest
-from agent_framework import Agent, Content, Message, SkillsProvider, tool
+from agent_framework import Agent, Content, Message, tool
 from agent_framework.openai import OpenAIChatClient, OpenAIChatCompletionClient
 
 from framework_chat import LOAD, Person, converse, forbid_deploy, place_of
 from model_server import Reply, loopback
 from satchel.integrations.agent_framework import Skills, skill_tools
-from satchel.integrations.agent_framework_source import SkillSource
-from satchel.testing import make_skill, make_tool_skill
+from satchel.testing import make_tool_skill
 
 pytestmark = pytest.mark.timeout(60)  # the first request of a process imports much
 
@@ -169,20 +167,3 @@ def test_streaming(satchel):
     with loopback([LOAD, "Read it."]) as server:
         assert asyncio.run(stream()) == "Read it."
     assert all(request.stream for request in server.requests)
-
-
-def test_the_framework_s_own_provider_takes_skills_from_satchel(satchel):
-    place = place_of(satchel)
-    os.makedirs(os.path.join(place, "colon"))
-    with open(os.path.join(place, "colon", "SKILL.md"), "w", encoding="utf-8") as file:
-        file.write("---\nname: colon\ndescription: Use it when: it is broken\n---\nBody.\n")
-    make_skill(place, "long", "x" * 1100)
-    provider = SkillsProvider(SkillSource(satchel), disable_load_skill_approval=True)
-    load = Reply(calls=[("load_skill", {"skill_name": "colon"})])
-    with loopback([load, load, "Done."]) as server:
-        assert run(agent_of(provider), "Go") == ["Done."]
-    assert "Use it when: it is broken" in server.requests[0].system
-    for request in server.requests[1:]:
-        assert "Body." in request.results[0].text
-    refused = [event for event in satchel.trace.events if event.kind == "refused"]
-    assert "long" in str(refused)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 import pytest
 from google.adk.agents import LlmAgent
@@ -11,14 +10,12 @@ from google.adk.agents.run_config import RunConfig
 from google.adk.apps import App
 from google.adk.runners import InMemoryRunner
 from google.adk.tools.agent_tool import AgentTool
-from google.adk.tools.skill_toolset import SkillToolset
 from google.genai import types
 
 from framework_chat import LOAD, Person, converse, forbid_deploy, place_of
 from model_server import Reply, loopback
 from satchel.integrations.google_adk import Skills
-from satchel.integrations.google_adk_registry import SkillSource
-from satchel.testing import make_skill, make_tool_skill
+from satchel.testing import make_tool_skill
 
 pytestmark = [
     pytest.mark.timeout(60),  # the first request of a process imports much
@@ -170,37 +167,3 @@ def test_streaming(satchel):
         config = RunConfig.model_validate({"streaming_mode": "sse"})
         assert run(agent, skills, "Review", config=config)[-1] == "Read it."
     assert all(request.stream for request in server.requests)
-
-
-def test_the_toolset_of_adk_takes_skills_from_satchel(satchel):
-    place = os.path.join(place_of(satchel), "colon")
-    os.makedirs(os.path.join(place, "references"))
-    with open(os.path.join(place, "SKILL.md"), "w", encoding="utf-8") as file:
-        file.write("---\nname: colon\ndescription: Use it when: it is broken\n---\nBody.\n")
-    with open(os.path.join(place, "references", "more.md"), "w", encoding="utf-8") as file:
-        file.write("More.")
-    with open(os.path.join(place, "references", "odd.bin"), "wb") as file:
-        file.write(b"\xff")
-    os.symlink("/etc/hostname", os.path.join(place, "references", "out"))
-    make_skill(place_of(satchel), "Not_Kebab", "It is broken too.")
-    more = {"skill_name": "colon", "file_path": "references/more.md"}
-    steps = [
-        Reply(calls=[("search_skills", {"query": "it is broken"})]),
-        Reply(calls=[("load_skill", {"skill_name": "colon"})]),
-        Reply(calls=[("load_skill", {"skill_name": "nowhere"})]),
-        Reply(calls=[("load_skill_resource", more)]),
-        Reply(calls=[("load_skill_resource", {**more, "file_path": "references/out"})]),
-        "Done.",
-    ]
-    with loopback(steps) as server:
-        toolset = SkillToolset(registry=SkillSource(satchel))
-        agent = LlmAgent(name="a", model=MODEL, tools=[toolset])
-        assert run(agent, Skills(satchel), "Go") == ["Done."]
-    found, loaded, missing, read, out = (one.results[0].text for one in server.requests[1:])
-    assert "Use it when: it is broken" in found
-    assert "Not_Kebab" not in found
-    assert "Body." in loaded
-    assert "There is no skill `nowhere`" in missing
-    assert "More." in read
-    assert "not found" in out
-    assert "Not_Kebab" in str([one for one in satchel.trace.events if one.kind == "refused"])

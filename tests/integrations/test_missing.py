@@ -16,12 +16,9 @@ ADAPTERS = [
     ("pydantic_ai", "pydantic_ai", "pydantic-ai"),
     ("langchain", "langchain", "langchain"),
     ("openai_agents", "agents", "openai-agents"),
-    ("openai_sandbox", "agents", "openai-agents"),
     ("claude_agent_sdk", "claude_agent_sdk", "claude-agent-sdk"),
     ("google_adk", "google.adk", "google-adk"),
-    ("google_adk_registry", "google.adk", "google-adk"),
     ("agent_framework", "agent_framework", "agent-framework"),
-    ("agent_framework_source", "agent_framework", "agent-framework"),
     ("smolagents", "smolagents", "smolagents"),
 ]
 """Module, the package that it needs, and the extra that brings it."""

@@ -14,6 +14,7 @@ import tempfile
 
 from satchel import Satchel
 from satchel.remote.servers import Server
+from satchel.remote.supplier import McpSupplier
 from satchel.remote.wire import connect
 
 SKILL = "pdf-processing"
@@ -67,6 +68,9 @@ def main() -> None:
         os.mkdir(project)
         satchel = Satchel.for_project(project, locations=[f"mcp:{address}"], builtin=False)
         try:
+            for location in satchel.library.locations:
+                if isinstance(location.supplier, McpSupplier):
+                    location.supplier.refresh()  # however long a busy machine takes
             list_only(satchel) if scenario.endswith("no-prefetch") else load(satchel)
         finally:
             satchel.library.close()

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mcp_host import ask_again, hosting, refusals, states, supplier
+from mcp_host import ask_again, hosting, refusals, states
 from mcp_script import scripted
 from satchel import Satchel
 from satchel.remote.servers import DEPTH
@@ -56,14 +55,11 @@ for line in sys.stdin:
     elif method != "skills/list":
         print(json.dumps({"jsonrpc": "2.0", "id": i, "error": {"code": -32601, "message": "no"}}),
               flush=True)
-    elif mode in ("hang", "stubborn"):
+    elif mode == "stubborn":
         time.sleep(1000)
     elif mode == "endless":
         while True:
             sys.stdout.write("x" * 1_000_000)
-    elif mode == "values":
-        junk = "[" + ",".join(["[1]"] * 300_000) + "]"
-        print('{"jsonrpc":"2.0","id":%s,"result":{"skills":[%s]}}' % (i, junk), flush=True)
     elif mode == "pages":
         pages += 1
         row = {**skill, "junk": "x" * 400_000} if pages > 1 else skill
@@ -104,7 +100,6 @@ def test_a_program_that_is_a_host_itself_does_not_start_programs(tmp_path: Path)
         with hosting(str(tmp_path), "", servers={"docs": table}) as satchel:
             ask_again(satchel)
             assert states(satchel) == {"notes": "untrusted"}
-            time.sleep(1)
             assert len(starts(tmp_path)) == 1
 
 
@@ -117,66 +112,33 @@ def test_a_program_that_we_started_says_that_servers_are_left_out(
         assert "Skills of 1 servers are left out" in refusals(satchel)[0]
 
 
-@pytest.mark.parametrize("mode", ["hang", "stubborn"])
-def test_a_program_that_hangs_is_ended_with_the_library(tmp_path: Path, mode: str) -> None:
-    with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, mode)}) as satchel:
+def test_a_program_that_hangs_is_ended_with_the_library(tmp_path: Path) -> None:
+    with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, "stubborn")}) as satchel:
         satchel.refresh()
         assert "it took too long" in refusals(satchel)[0]
-        began = time.monotonic()
-        satchel.library.close()
-        assert time.monotonic() - began < 2
     assert [one for one in threading.enumerate() if one.name == "satchel-docs"] == []
     [process] = starts(tmp_path)
     assert not lives(process)
 
 
-def test_what_hung_a_moment_ago_is_not_waited_for_by_the_next_process(tmp_path: Path) -> None:
-    servers = {"docs": row(tmp_path, "hang")}
-    with hosting(str(tmp_path), "", servers=servers) as satchel:
-        satchel.refresh()
-    with hosting(str(tmp_path), "", servers=servers) as satchel:
-        began = time.monotonic()
-        satchel.refresh()
-        assert time.monotonic() - began < 1
-        assert "it took too long" in refusals(satchel)[0]
-    assert len(starts(tmp_path)) == 1
-    servers = {"docs": row(tmp_path, "good")}
-    os.replace(*_failed(tmp_path, servers))
-    with hosting(str(tmp_path), "", servers=servers) as satchel:
-        ask_again(satchel)  # who asks for it by name is answered
-        assert states(satchel) == {"notes": "untrusted"}
-        assert refusals(satchel) == []
-
-
-def _failed(folder: Path, servers: dict[str, Any]) -> tuple[str, str]:
-    """The note of a failure, and where it would be for another server."""
-    with hosting(str(folder), "", servers=servers) as satchel:
-        place = next(one.path for one in satchel.library.locations if one.supplier)
-    [found] = (folder / "home" / "cache" / "remote").glob("*.failed")
-    return str(found), place + ".failed"
-
-
-@pytest.mark.parametrize(
-    ("mode", "said"),
-    [
-        ("endless", "the answer has more than 1000000 bytes"),
-        ("values", "the answer has more than 100000 values"),
-        ("pages", "it has more than 1000000 bytes"),
-    ],
-)
 def test_a_list_without_end_is_not_listened_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import satchel.remote.heard
-    import satchel.remote.wire
+    monkeypatch.setattr("satchel.remote.wire.MAX_LIST_BYTES", 1_000_000)
+    with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, "pages")}) as satchel:
+        ask_again(satchel)
+        assert any("it has more than 1000000 bytes" in one for one in refusals(satchel))
 
-    monkeypatch.setattr(satchel.remote.wire, "MAX_LIST", 1_000_000)
-    monkeypatch.setattr(satchel.remote.heard, "MAX_ITEMS", 100_000)
-    if mode == "values":
-        monkeypatch.setattr(satchel.remote.wire, "MAX_LIST", 10_000_000)
-    with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, mode)}) as satchel_:
-        ask_again(satchel_)
-        assert any(said in one for one in refusals(satchel_)), refusals(satchel_)
+
+def test_a_program_that_writes_without_end_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("satchel.remote.supplier._LIST_TIMEOUT_S", 2.0)
+    with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, "endless")}) as satchel:
+        ask_again(satchel)
+        assert any("it took too long" in one for one in refusals(satchel)), refusals(satchel)
+    [process] = starts(tmp_path)
+    assert not lives(process)
 
 
 def test_what_a_program_says_before_it_ends_is_told_without_its_secret(
@@ -222,10 +184,3 @@ def test_an_address_with_a_secret_is_refused_and_not_repeated(
     [told] = refusals(satchel)
     assert "seen by everybody" in told
     assert "hush" not in told
-
-
-def test_who_hangs_up_does_not_blame_the_server(tmp_path: Path) -> None:
-    with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, "hang")}) as satchel:
-        supplier(satchel).prepare()
-        time.sleep(0.2)
-    assert list((tmp_path / "home").rglob("*.failed")) == []

@@ -68,11 +68,11 @@ def install(
 ) -> int:
     """The difference on stdout."""
     from satchel._optional import require
-    from satchel.integrations.mcp.setup import plan_install
+    from satchel.integrations.mcp.setup import plan
 
     name = _one_client(client, named)
     require("mcp", "mcp")  # else the program would start something that cannot run
-    change = plan_install(name, cast("Scope | None", where), session.project)
+    change = plan(name, cast("Scope | None", where), session.project)
     done = say("{program} has the skills from its next start on", program=change.program.title)
     same = say("{program} has this server already", program=change.program.title)
     status = _make(session, change, (done, same), dry_run=dry_run, yes=yes, as_json=as_json)
@@ -105,10 +105,10 @@ def uninstall(
     as_json: bool,
 ) -> int:
     """The difference on stdout."""
-    from satchel.integrations.mcp.setup import plan_uninstall
+    from satchel.integrations.mcp.setup import plan
 
     name = _one_client(client, named)
-    change = plan_uninstall(name, cast("Scope | None", where), session.project)
+    change = plan(name, cast("Scope | None", where), session.project, remove=True)
     done = say("{program} no longer has this server", program=change.program.title)
     same = say("{program} does not have this server", program=change.program.title)
     return _make(session, change, (done, same), dry_run=dry_run, yes=yes, as_json=as_json)
@@ -171,7 +171,7 @@ def _make(
 ) -> int:
     import sys
 
-    from satchel.integrations.mcp.setup import write
+    from satchel.integrations.mcp.setup import apply
 
     done, same = words
     if not change.needed:
@@ -197,7 +197,7 @@ def _make(
         if not yes_or_no(session, say("Write this to `{path}`?", path=short_path(change.path))):
             session.err.line(say("Nothing was changed"))
             return 0
-    copy = write(change)
+    copy = apply(change, session.project)
     if as_json:
         write_json({"path": change.path, "changed": True, "backup": copy or None})
         return 0

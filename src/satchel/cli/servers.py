@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from satchel.library.supply import Supply
-    from satchel.remote.kept import Kept
     from satchel.remote.supplier import McpSupplier
     from satchel.skill.model import Skill
-    from satchel.skill.problems import Problem
 
 
 def _complete_servers(
@@ -81,7 +79,7 @@ def add(
     as_json: bool,
 ) -> int:
     """Write a server into the user's configuration, then ask it."""
-    from satchel.remote.config import add_server as write
+    from satchel.remote.servers import change_server
 
     if len(words) < 2:
         raise InvalidInput(
@@ -116,7 +114,7 @@ def add(
         if value:
             row[key] = list(value) if isinstance(value, tuple) else value
     config = session.satchel.settings.paths.config
-    write(config, name, row)
+    change_server(config, name, row)
     session.err.line(say("Added to {path}", path=short_path(config)))
     session.renew()
     return _show(session, (name,), as_json=as_json)
@@ -136,16 +134,16 @@ def _is_half_an_address(word: str) -> bool:
 @click.argument("name", shell_complete=_complete_servers)
 def remove(session: Session, name: str, as_json: bool) -> int:
     """Take a server out of the configuration, with what was kept and approved of it."""
-    from satchel.remote.config import remove_server as erase
-    from satchel.remote.kept import forget_server, home_of
+    from satchel.remote.servers import change_server
+    from satchel.remote.supplier import forget
 
     satchel = session.satchel
     folders = [one.location.path for one in _supplies(session) if one.supplier.label == name]
-    erase(satchel.settings.paths.config, name)
+    change_server(satchel.settings.paths.config, name, None)
     satchel.library.close()  # a list that comes now would be kept
     for folder in folders:
         satchel.library.trust.revoke(folder)
-    forget_server(home_of(satchel.settings.paths.cache), folders)
+        forget(folder)
     if as_json:
         write_json({"removed": name})
     else:
@@ -171,7 +169,6 @@ def list_(session: Session, names: tuple[str, ...], as_json: bool) -> int:
 def _show(session: Session, words: Sequence[str], *, as_json: bool) -> int:
     """Ask every server, or those that are named, and say how it stands."""
     from satchel._optional import require
-    from satchel.remote.kept import home_of, measure
 
     supplies = _supplies(session)
     known = {one.supplier.label for one in supplies}
@@ -184,30 +181,24 @@ def _show(session: Session, words: Sequence[str], *, as_json: bool) -> int:
     if supplies:
         require("mcp", "mcp")
     chosen = [one for one in supplies if not words or one.supplier.label in words]
-    for at, one in enumerate(chosen):
-        supplier = cast("McpSupplier", one.supplier)
-        supplier.refresh()
-        supplier.tidy(now=not at)  # what others sent is looked at once
+    for one in chosen:
+        cast("McpSupplier", one.supplier).refresh()
     every = session.satchel.library.refresh()
     skills = [*every.skills, *every.hidden]
     records = [_record(one, skills) for one in chosen]
     problems = [*session.satchel.library.snapshot().problems]
     problems = [one for one in problems if one.code.startswith(("server-", "served-"))]
     failed = any(not record["answers"] for record in records)
-    kept = measure(home_of(session.satchel.settings.paths.cache))
     if as_json:
-        write_json({
-            "servers": records,
-            "kept": {"files": kept.files, "bytes": kept.size, "unlisted_bytes": kept.spare},
-            "problems": [one.to_dict() for one in problems],
-        })  # fmt: skip
+        write_json({"servers": records, "problems": [one.to_dict() for one in problems]})
         return 1 if failed else 0
     if not records:
         session.err.line(say("No server is set. Add one: `satchel mcp add docs https://…`"))
     else:
         _table(session, records)
-    _tell(session, problems)
-    _tell_kept(session, kept)
+    from satchel.cli.showing import show_problems
+
+    show_problems(session.err, problems, "")
     return 1 if failed else 0
 
 
@@ -299,29 +290,6 @@ def _table(session: Session, records: Sequence[dict[str, Any]]) -> None:
     ]
     styles = [["green" if one["answers"] else "red", "bold"] for one in records]
     session.out.table(head, rows, styles)
-
-
-def _tell(session: Session, problems: Sequence[Problem]) -> None:
-    from satchel.cli.showing import show_problems
-
-    show_problems(session.err, problems, "")
-
-
-def _tell_kept(session: Session, kept: Kept) -> None:
-    """How much of what servers sent lies here."""
-    from satchel.tools.frame import size_of
-
-    if not kept.files:
-        return
-    values = {"files": kept.files, "size": size_of(kept.size), "spare": size_of(kept.spare)}
-    words = say("Files kept here: {files} ({size})", **values)
-    if kept.spare:
-        words = say(
-            "Files kept here: {files} ({size}); {spare} of it is in no list any more and goes "
-            "within a week",
-            **values,
-        )
-    session.err.line(words, "dim")
 
 
 def _pair(text: str) -> tuple[str, str]:

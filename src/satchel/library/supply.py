@@ -10,19 +10,18 @@ from __future__ import annotations
 import os
 import unicodedata
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from satchel._fs import open_beneath, write_atomic
-from satchel.errors import Changed, NotFound, SatchelError, SkillBroken
+from satchel.errors import Changed, NotFound, SatchelError
 from satchel.library.sealed import Sealed, Taken
 from satchel.library.supplier import OWN
 from satchel.library.trust import Judge, head_mark
-from satchel.skill.load import head_of_fields, parse_document, read_frontmatter
-from satchel.skill.portable import portable_fields
+from satchel.skill.load import head_of_fields, parse_document
 from satchel.skill.tree import Seal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from satchel.library.locations import Location
     from satchel.library.shelf import Shelf
@@ -46,7 +45,7 @@ class Supply:
         """Take a location that has a supplier.
 
         Args:
-            location: Its `path` is the folder below which files are kept.
+            location: Its `path` is the base of its skills' paths; nothing lies there.
             blobs: The folder where contents are kept by their digest.
         """
         assert location.supplier is not None  # noqa: S101 - whoever calls looked
@@ -152,7 +151,7 @@ class Supply:
     # --- reading --------------------------------------------------------------------------
 
     def document(self, skill: Skill) -> Document:
-        """A skill's own file, compared with the list field by field.
+        """A skill's own file, described as it was listed.
 
         Raises:
             Changed: it is not what was listed.
@@ -160,22 +159,23 @@ class Supply:
         """
         served = self._entry(skill)
         data = self.bring(skill, OWN)
-        differing = _differing(data, served.frontmatter)
-        if differing:
+        document = parse_document(data, str(served.frontmatter["name"]), OWN, (0, 0, len(data)))
+        head = document.head
+        listed = skill.head
+        if head is None or (head.description, head.extra) != (listed.description, listed.extra):
             self.supplier.suspect()
             raise Changed(
-                f"The skill `{skill.name}` says something else than the server "
-                f"`{self.supplier.label}` listed; these fields differ: {differing}",
+                f"The frontmatter of the skill `{skill.name}` is not what the server "
+                f"`{self.supplier.label}` listed",
                 "Do not use it. Tell whoever runs the server",
             )
-        document = parse_document(data, str(served.frontmatter["name"]), OWN, (0, 0, len(data)))
         return document._replace(
             problems=tuple(problem.at(skill.path) for problem in document.problems),
             head=skill.head if document.head is not None else None,
         )
 
     def bring(self, skill: Skill, path: str) -> bytes:
-        """A file of a skill: from its folder, the kept contents or the supplier; always compared.
+        """A file of a skill, from the cache or the supplier; always compared with the list.
 
         Raises:
             Changed: it is not listed, or not what was listed.
@@ -189,16 +189,17 @@ class Supply:
                 f"for the skill `{skill.name}`",
                 "Read one of the listed files",
             )
-        data = _right(_read(skill.base_dir, path, file.size), file)
+        data = _right(_read(self._blobs, file.digest, file.size), file)
+        cached = os.path.join(self._blobs, file.digest)
+        # A cache that cannot be written is no cache; the time of a file is that of its last use.
         if data is not None:
+            with suppress(OSError):
+                os.utime(cached)
             return data
-        folder, name = self._blobs, file.digest
-        data = _right(_read(folder, name, file.size), file)
-        if data is None:
-            data = self.supplier.fetch(served, file)
-            self._compare(skill, file, data)
-            _keep(os.path.join(folder, name), data)
-        _keep(os.path.join(skill.base_dir, path), data)
+        data = self.supplier.fetch(served, file)
+        self._compare(skill, file, data)
+        with suppress(OSError):
+            write_atomic(cached, data, private=True, durable=False)
         return data
 
     def _compare(self, skill: Skill, file: ServedFile, data: bytes) -> None:
@@ -291,56 +292,3 @@ def _read(folder: str, path: str, size: int) -> bytes | None:
             return stream.read(size + 1)
     except OSError:
         return None
-
-
-def _keep(path: str, data: bytes) -> None:
-    """Put a file where it is looked for first. A cache that cannot be written is no cache."""
-    with suppress(OSError):
-        write_atomic(path, data, private=True, durable=False)
-
-
-def _differing(data: bytes, listed: Mapping[str, Any]) -> str:
-    """The fields in which a file and its list disagree, in one line; nothing when they agree."""
-    fields = read_frontmatter(data)
-    found = fields.values if fields is not None else {}
-    try:
-        portable = portable_fields(data)  # `yes` is a text there, as most servers read it
-    except SkillBroken:
-        portable = {}
-
-    def agree(key: str) -> bool:
-        if key not in found or key not in listed:
-            return False
-        wanted = listed[key]
-        return _same(found[key], wanted) or (key in portable and _same(portable[key], wanted))
-
-    names = [key for key in sorted({*found, *listed}, key=str) if not agree(key)]
-    return ", ".join(f"`{name}`" for name in names[:5])
-
-
-def _same(found: Any, listed: Any) -> bool:
-    """Whether a value of a file is the one that was listed as JSON."""
-    if isinstance(found, dict) or isinstance(listed, dict):
-        return (
-            isinstance(found, dict) and isinstance(listed, dict) and _each(found, listed)  # pyright: ignore[reportUnknownArgumentType]
-        )
-    if isinstance(found, (list, tuple)):
-        return (
-            isinstance(listed, list)
-            and len(found) == len(listed)  # pyright: ignore[reportUnknownArgumentType]
-            and all(map(_same, found, listed))  # pyright: ignore[reportUnknownArgumentType]
-        )
-    if isinstance(found, bool) or isinstance(listed, bool):
-        return found is listed
-    if isinstance(found, str) or found is None or listed is None:
-        return found == listed
-    if isinstance(found, (int, float)) and isinstance(listed, (int, float)):
-        return found == listed
-    # A date, or a number that was listed as the text it is.
-    iso: Callable[[], str] | None = getattr(found, "isoformat", None)
-    return isinstance(listed, str) and listed in (str(found), iso() if iso is not None else "")
-
-
-def _each(found: dict[Any, Any], listed: dict[Any, Any]) -> bool:
-    rows = {str(key): value for key, value in found.items()}
-    return rows.keys() == listed.keys() and all(_same(rows[key], listed[key]) for key in rows)

@@ -1,15 +1,12 @@
-"""SKILLS THAT LIVE ON A SERVER: found through the Skills extension of MCP, fetched when asked for.
+"""Skills served by MCP servers, through the Skills extension and the official SDK's client.
 
-Reading order: `servers` (which ones the user set), `entries` (what a list says, and what of it is
-refused), `supplier` (what a library asks, with the list that was kept), `kept` (what of it nobody
-needs any more), `places` (the locations that makes), `line` (one connection, in a thread of its
-own), `wire` (the requests, and what is too much or too slow), `config` (the user's file, changed by
-a server).
+Reading order: `servers` (configuration), `entries` (validation of lists), `supplier` (a server as a
+location of a library, with its cache), `line` (a connection in a thread), `wire` (requests).
 """
 
 from __future__ import annotations
 
-from satchel.remote.places import served_locations
 from satchel.remote.servers import Server, servers_of
+from satchel.remote.supplier import served_locations
 
 __all__ = ["Server", "served_locations", "servers_of"]

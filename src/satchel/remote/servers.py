@@ -1,57 +1,50 @@
-"""Which servers did the user set, and where are their skills kept?
+"""MCP servers in the user's configuration: parsing, validation, adding and removing.
 
-    locations = ["mcp:https://skills.example.com/mcp", "mcp:stdio:uvx our-skills"]
-
-    [servers.docs]
-    address = "https://skills.example.com/mcp"
-    token = "DOCS_TOKEN"                        # the variable that holds it, never the token itself
-    headers = {"X-Team" = "DOCS_TEAM"}          # header -> the variable that holds its value
-    skills = ["skill://hidden/SKILL.md"]        # those that the server does not list
-
-    [servers.local]
-    command = ["uvx", "our-skills"]
-    env = ["OUR_KEY"]                           # variables that the program may see
-
-Only the user's own configuration, the environment and code are asked: a project may not make us
-talk to anybody.
+Servers come from the user's configuration, the environment and code, never from a project. Tokens
+and values of headers are named by the environment variable that holds them.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
+import tomllib
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from satchel._fs import locked, write_atomic
+from satchel._language import say
+from satchel.errors import Conflict, InvalidInput, NotFound, Refused
 from satchel.settings import SERVER
 from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from satchel.settings import Settings
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
-"""What a server may be called."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 _KEYS = frozenset(("address", "command", "token", "headers", "env", "skills"))
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[A-Za-z0-9-]+")
-_OURS = frozenset(("accept", "content-length", "content-type", "host", "transfer-encoding"))
+_PROTOCOL = frozenset(("accept", "content-length", "content-type", "host", "transfer-encoding"))
 """Headers that belong to the protocol."""
 _STDIO = "stdio:"
 DEPTH = "SATCHEL_MCP_DEPTH"
-"""Set for programs that we start: they serve what they have, and start no programs for more."""
+"""Set for programs that are started as servers: they take no skills from servers themselves."""
 _HIDDEN = "•••"
-_SHORTEST = 3
-"""Shorter values are in every text."""
+_SHORTEST_SECRET = 3
 
 
 class Server(NamedTuple):
-    """One server as the user set it."""
+    """One configured server."""
 
     name: str
-    """What the user calls it; the host or the program when there is no name."""
+    """The user's name for it; the host or the program if there is none."""
     address: str = ""
-    """An http or https address; empty when it is a program."""
+    """An http or https address; empty if it is a program."""
     command: tuple[str, ...] = ()
     """A program that speaks over its standard input and output."""
     token: str = ""
@@ -61,16 +54,16 @@ class Server(NamedTuple):
     env: tuple[str, ...] = ()
     """Environment variables that the program may see."""
     skills: tuple[str, ...] = ()
-    """Addresses of skills that the server has and does not list."""
+    """Addresses of skills that the server does not list."""
 
     @property
     def target(self) -> str:
-        """What it is reached by, in one line."""
-        return self.address or "stdio:" + " ".join(self.command)
+        """Its address or command in one line."""
+        return self.address or _STDIO + " ".join(self.command)
 
     @property
     def key(self) -> str:
-        """The name of its folder: it says which server, and no two have the same."""
+        """The name of its folder, unique per server."""
         from hashlib import sha256
 
         whole = "\0".join((self.name, self.address, *self.command, self.token))
@@ -78,28 +71,40 @@ class Server(NamedTuple):
         return f"{shown}-{sha256(whole.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"
 
 
+@dataclass
+class Notes:
+    """What explains a failure of one connection."""
+
+    limit: str = ""
+    """The limit that an answer exceeded."""
+    stderr: bytearray = field(default_factory=bytearray)
+    """The end of a program's standard error."""
+
+
 def without_secrets(server: Server, text: str) -> str:
-    """A text without the values of the variables that a server's table names."""
+    """Return a text without the values of the variables that a server's table names."""
     variables = (server.token, *(variable for _, variable in server.headers), *server.env)
     values = {os.environ.get(name, "").strip() for name in variables if name}
-    parts = {part for value in values for part in (value, *value.split())}
-    # As somebody may have escaped it, too; the longest first, since one may be part of another.
-    parts |= {repr(value)[1:-1] for value in values}
-    for part in sorted(parts, key=len, reverse=True):
-        if len(part) >= _SHORTEST:
+    parts = {part for value in values for part in (value, *value.split(), repr(value)[1:-1])}
+    for part in sorted(parts, key=len, reverse=True):  # one may be part of another
+        if len(part) >= _SHORTEST_SECRET:
             text = text.replace(part, _HIDDEN)
     return text
 
 
 def servers_of(settings: Settings) -> tuple[list[Server], list[Problem]]:
-    """The servers that are set, and what is wrong with the others."""
+    """Return the configured servers, and problems of those that cannot be used."""
     found: dict[str, Server] = {}
     problems: list[Problem] = []
-    for name, make in _set(settings):
+    rows: list[tuple[str, Any]] = list(settings.servers.items())
+    rows += [
+        (one.removeprefix(SERVER), None) for one in settings.locations if one.startswith(SERVER)
+    ]
+    for name, row in rows:
         try:
-            server = make()
+            server = _from_text(name) if row is None else server_from(name, row)
         except ValueError as exc:
-            values = {"name": _shown(name), "why": str(exc)}
+            values = {"name": _without_userinfo(name), "why": str(exc)}
             problems.append(Problem("server-address", settings.paths.config, values=values))
             continue
         while server.name in found and found[server.name] != server:
@@ -108,29 +113,18 @@ def servers_of(settings: Settings) -> tuple[list[Server], list[Problem]]:
     return list(found.values()), problems
 
 
-def _set(settings: Settings) -> Iterator[tuple[str, Any]]:
-    """How people call each server that is set, and what makes it."""
-    for name, row in settings.servers.items():
-        yield name, lambda name=name, row=row: server_from(name, cast("Mapping[str, Any]", row))
-    for item in settings.locations:
-        if item.startswith(SERVER):
-            yield item, lambda item=item: _from_text(item.removeprefix(SERVER))
-
-
 def server_from(name: str, row: Mapping[str, Any]) -> Server:
-    """A server from its table.
+    """Return a server from its table.
 
     Raises:
-        ValueError: it cannot be used; the text says why.
+        ValueError: the table is not valid; the text says why.
     """
-    if not NAME.fullmatch(name):
+    if not _NAME.fullmatch(name):
         raise ValueError("its name needs letters, digits, `.`, `-` and `_` only")
     if not _KEYS.issuperset(row):
         raise ValueError("its table has a key that does not exist")
     address, command = row.get("address", ""), row.get("command", ())
     if isinstance(command, str):
-        import shlex
-
         command = shlex.split(command)
     if bool(address) == bool(command):
         raise ValueError("it needs either `address` or `command`")
@@ -138,7 +132,7 @@ def server_from(name: str, row: Mapping[str, Any]) -> Server:
     if not isinstance(headers, dict):
         raise ValueError("`headers` must be a table")  # noqa: TRY004 - one kind for the caller
     pairs = cast("dict[str, Any]", headers)
-    if any(not _HEADER.fullmatch(key) or key.lower() in _OURS for key in pairs):
+    if any(not _HEADER.fullmatch(key) or key.lower() in _PROTOCOL for key in pairs):
         raise ValueError("`headers` has one that may not be set")
     token, env = str(row.get("token", "")), _texts(row, "env")
     if any(not _VARIABLE.fullmatch(str(one)) for one in (*pairs.values(), *env, token or "_")):
@@ -162,36 +156,27 @@ def _texts(row: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 def _from_text(text: str) -> Server:
+    command: tuple[str, ...] = ()
     if text.startswith(_STDIO):
-        import shlex
-
-        command = tuple(shlex.split(text.removeprefix(_STDIO)))
+        command, address = tuple(shlex.split(text.removeprefix(_STDIO))), ""
         if not command:
             raise ValueError("there is no command after `stdio:`")
-        return Server(_named(os.path.basename(command[0])), command=command)
-    from urllib.parse import urlsplit
-
-    address = _address(text)
-    return Server(_named(urlsplit(address).netloc), address)
-
-
-def _shown(text: str) -> str:
-    """An address that was refused, without what may be a secret in it."""
-    head, mark, rest = text.partition("://")
-    if not mark:
-        return text
-    rest = re.split(r"[?#]", rest, maxsplit=1)[0]
-    place, slash, path = rest.partition("/")
-    before, at, host = place.rpartition("@")
-    return f"{head}{mark}{_HIDDEN + at if before or at else ''}{host}{slash}{path}"
+        name = os.path.basename(command[0])
+    else:
+        address = _address(text)
+        name = address.split("/")[2]
+    name = re.sub(r"[^A-Za-z0-9._:-]", "-", name).strip("-.:_")[:64] or "server"
+    return Server(name, address, command)
 
 
-def _named(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._:-]", "-", text).strip("-.:_")[:64] or "server"
+def _without_userinfo(text: str) -> str:
+    """Return an address without what may be a secret in it."""
+    return re.sub(r"://[^/]*@", f"://{_HIDDEN}@", re.split(r"[?#]", text, maxsplit=1)[0])
 
 
 def _address(text: str) -> str:
-    """An address, if it is one that may be used."""
+    """Return an address if it may be used."""
+    from ipaddress import ip_address
     from urllib.parse import urlsplit
 
     if any(ord(sign) < 33 for sign in text):
@@ -208,17 +193,93 @@ def _address(text: str) -> str:
         raise ValueError("a password in an address is seen by everybody: use `token`")
     if "?" in text or "#" in text:
         raise ValueError("what stands after `?` is seen by everybody: use `token` or `headers`")
-    if parts.scheme == "http" and not _is_here(host):
+    try:
+        is_local = host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        is_local = False
+    if parts.scheme == "http" and not is_local:
         raise ValueError("without `https` only this computer itself may be asked")
     return text
 
 
-def _is_here(host: str) -> bool:
-    import ipaddress
+# --- the user's config.toml -------------------------------------------------------------------
 
-    if host == "localhost":
-        return True
+
+def change_server(config: str, name: str, row: Mapping[str, Any] | None) -> None:
+    """Append a server's table to the configuration, or remove it if `row` is None.
+
+    The file is created if needed, and written only if it parses as wanted afterwards.
+
+    Raises:
+        InvalidInput: the table is not valid.
+        Conflict: there is a server of that name already.
+        NotFound: there is none to remove.
+        Refused: the file cannot be changed.
+    """
+    if not config:
+        raise Refused(
+            say("There is no place for your configuration"),
+            say("Set `SATCHEL_HOME` to a folder of yours"),
+        )
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+        with locked(config + ".lock"):
+            text = ""
+            if os.path.exists(config):
+                with open(config, encoding="utf-8", newline="") as stream:
+                    text = stream.read()
+            table = tomllib.loads(text)
+            servers = table.pop("servers", {})
+            if row is None:
+                text = _without(text, config, name, servers)
+            else:
+                text = _with(text, name, row, servers)
+            if tomllib.loads(text) != {**table, **({"servers": servers} if servers else {})}:
+                raise Refused(
+                    say("`{path}` is written in a way that cannot be changed safely", path=config),
+                    say("Change it by hand"),
+                )
+            write_atomic(os.path.realpath(config), text.encode(), private=True)
+    except OSError as exc:
+        raise Refused(
+            say("`{path}` cannot be written: {reason}", path=config, reason=exc.strerror or exc),
+            say("Make the folder writable, or set `SATCHEL_HOME` to one that is"),
+        ) from exc
+
+
+def _with(text: str, name: str, row: Mapping[str, Any], servers: dict[str, Any]) -> str:
+    if name in servers:
+        raise Conflict(
+            say("There is a server `{name}` already", name=name),
+            say("Run `satchel mcp remove {name}` first", name=name),
+        )
+    try:
+        server_from(name, row)
+    except ValueError as exc:
+        raise InvalidInput(
+            say("`{name}` is no server that can be used: {why}", name=name, why=say(str(exc))),
+            say("Run `satchel mcp add --help`"),
+        ) from exc
+    servers[name] = dict(row)
+    key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
+    lines = [f"[servers.{key}]", *(f"{key} = {_toml(value)}" for key, value in row.items())]
+    return "\n".join([*([text.removesuffix("\n"), ""] if text else []), *lines, ""])
+
+
+def _without(text: str, config: str, name: str, servers: dict[str, Any]) -> str:
+    if name not in servers:
+        raise NotFound(
+            say("There is no server `{name}` in `{path}`", name=name, path=config),
+            say("Run `satchel mcp list` to see which there are"),
+        )
+    del servers[name]
+    key = "|".join(re.escape(one) for one in (name, json.dumps(name), f"'{name}'"))
+    # From the heading to the next empty line or heading.
+    return re.sub(rf"(?m)\n?^\[servers\.(?:{key})\].*\n(?:[^\[\r\n].*(?:\n|\Z))*", "", text)
+
+
+def _toml(value: Any) -> str:
+    """Return a text, a list of texts or a table of texts as TOML."""
+    if isinstance(value, dict):
+        pairs = cast("dict[str, str]", value).items()
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in pairs) + "}"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

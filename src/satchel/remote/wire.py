@@ -1,274 +1,214 @@
-"""What is said to a server, and how much of its answers is listened to.
+"""Requests of the Skills extension over the official SDK's client, with limits.
 
-Every answer is bounded in bytes and in time, pages are counted, and an answer is only taken apart,
-never believed: `entries` judges a list, and `Supply` compares every file.
+Answers over HTTP are limited in bytes, every request in time (`line`), lists in pages, entries and
+bytes. Nothing in an answer is trusted: `entries` validates lists, `Supply` checks every file.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import json
 import os
-import time
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+import threading
+from contextlib import asynccontextmanager, contextmanager, suppress
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 
 import httpx2
 import mcp_types as types
 from mcp.client.client import Client
 from mcp.client.extension import advertise
-from mcp.client.stdio import get_default_environment
+from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from satchel._language import say
 from satchel.errors import ServerFailed
-from satchel.remote.heard import Heard
-from satchel.remote.program import running
-from satchel.remote.servers import DEPTH, without_secrets
+from satchel.remote.servers import DEPTH, Notes, without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 
     from satchel.remote.servers import Server
 
 EXTENSION = "io.modelcontextprotocol/skills"
 MAX_SKILLS = 20_000
-"""Skills that are taken from one server."""
 MAX_PAGES = 1_000
-ENOUGH = 20.0
-"""Seconds after which no further page is asked for."""
-MAX_ANSWER = 64 << 20
-"""Bytes of one answer: the largest file there may be, however it is written as JSON."""
-MAX_LIST = 32 << 20
-"""Bytes of one list, all pages together."""
-_CONNECT = 5.0
-_SILENCE = 300.0
+MAX_LIST_BYTES = 32 << 20  # all pages together
+MAX_ANSWER_BYTES = 64 << 20
+"""One HTTP response: the largest file there may be, however it is encoded as JSON."""
+_CONNECT_TIMEOUT_S = 5.0
+_SILENCE_S = 300.0
+_MAX_STDERR_BYTES = 2048
 _SHOWN = 200
 
 
 class Listed(NamedTuple):
-    """What a server listed."""
+    """A server's list."""
 
     rows: list[Any]
     ttl: float
-    """Seconds for which the server says it holds."""
+    """Seconds for which it may be cached, as the server says."""
     why: str = ""
-    """Why this is not all of it."""
-
-
-class _Answer(BaseModel):
-    """Whatever came: it is taken apart by hand."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class _GetParams(types.RequestParams):
-    uri: str
-
-
-class _ListRequest(types.Request[types.PaginatedRequestParams, Literal["skills/list"]]):
-    method: Literal["skills/list"] = "skills/list"
-    params: types.PaginatedRequestParams
-
-
-class _GetRequest(types.Request[_GetParams, Literal["skills/get"]]):
-    method: Literal["skills/get"] = "skills/get"
-    params: _GetParams
-
-
-class _Client(Client):
-    """A client that knows what its connection carried."""
-
-    heard: Heard
+    """Why it is not complete."""
 
 
 @asynccontextmanager
 async def connect(
-    server: Server, changed: Callable[[], None], heard: Heard | None = None
+    server: Server, changed: Callable[[], None], notes: Notes | None = None
 ) -> AsyncGenerator[Client]:
-    """A connection to a server.
+    """Connect to a server. `changed` is called when it reports that its files changed."""
+    notes = notes or Notes()
+    version = next((one.version for one in metadata.distributions(name="satchel")), "0")
 
-    Args:
-        server: Which one.
-        changed: Called when it says that its files are others now.
-        heard: Counts what comes, and has what explains a failure.
-    """
-    heard = heard or Heard(MAX_ANSWER)
+    async def limit(response: httpx2.Response) -> None:
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            # The size of a compressed answer is not known in advance.
+            why = "the answer is packed, which was not asked for"
+            raise httpx2.ReadError(why, request=response.request)
+        response.stream = _LimitedStream(response, notes)
 
     async def hear(message: Any) -> None:
         if isinstance(message, types.ResourceListChangedNotification):
             changed()
 
+    def client(transport: Any) -> Client:
+        return Client(
+            transport,
+            client_info=types.Implementation(name="satchel", version=version),
+            cache=None,
+            message_handler=hear,
+            extensions=[advertise(EXTENSION)],
+        )
+
     if server.command:
         allowed = {name: os.environ[name] for name in server.env if name in os.environ}
-        # A program that takes skills from servers itself must not start us, and so on without end.
-        env = {**get_default_environment(), **allowed, DEPTH: "1"}
-        async with _client(running(server.command, env, heard), hear, heard) as client:
-            yield client
+        # DEPTH: a program that takes skills from servers itself must not start us again.
+        command = StdioServerParameters(
+            command=server.command[0], args=list(server.command[1:]), env={**allowed, DEPTH: "1"}
+        )
+        with _stderr_into(notes.stderr) as errors:
+            async with client(stdio_client(command, errors)) as connected:
+                yield connected
         return
     async with httpx2.AsyncClient(
         headers=_headers(server),
-        timeout=httpx2.Timeout(_CONNECT, read=_SILENCE),
-        transport=_Bounded(httpx2.AsyncHTTPTransport(), heard),
+        timeout=httpx2.Timeout(_CONNECT_TIMEOUT_S, read=_SILENCE_S),
+        event_hooks={"response": [limit]},
     ) as http:
         transport = streamable_http_client(
-            server.address, http_client=http, max_sse_event_size=MAX_ANSWER
+            server.address, http_client=http, max_sse_event_size=MAX_ANSWER_BYTES
         )
-        async with _client(transport, hear, heard) as client:
-            yield client
-
-
-def _client(transport: Any, hear: Any, heard: Heard) -> _Client:
-    client = _Client(
-        transport,
-        client_info=types.Implementation(name="satchel", version=_version()),
-        cache=None,
-        message_handler=hear,
-        extensions=[advertise(EXTENSION)],
-    )
-    client.heard = heard
-    return client
+        async with client(transport) as connected:
+            yield connected
 
 
 async def list_skills(client: Client, server: Server) -> Listed:
-    """Everything that a server lists, and what the user named besides.
+    """Return everything that a server lists, and the skills that the user named besides.
 
     Raises:
-        ServerFailed: it has no skills, or its answers are none.
-        MCPError: it says no.
+        ServerFailed: it has no skills, or its answers are not valid.
+        MCPError: it answers with an error.
     """
     if EXTENSION not in (client.server_capabilities.extensions or {}):
         raise ServerFailed("it does not offer skills (the extension is not declared)")
-    heard = _heard(client, min(MAX_LIST, MAX_ANSWER))
-    heard.listing = True
-    try:
-        return await _list(client, server, heard)
-    finally:
-        heard.listing = False
-
-
-def _heard(client: Client, limit: int) -> Heard:
-    """What counts for a client, from here on for another question."""
-    heard = client.heard if isinstance(client, _Client) else Heard(limit)
-    heard.total, heard.limit, heard.why = 0, limit, ""
-    return heard
-
-
-async def _list(client: Client, server: Server, heard: Heard) -> Listed:
     rows: list[Any] = []
-    ttl, cursor, why = float("inf"), None, ""
-    cursors: set[str] = set()
-    end = time.monotonic() + ENOUGH
+    ttl, cursor, why, size = float("inf"), None, "", 0
     for _ in range(MAX_PAGES):
-        params = types.PaginatedRequestParams(cursor=cursor)
-        answer = await _ask(client, _ListRequest(params=params))
+        answer = await _ask(client, "skills/list", **({"cursor": cursor} if cursor else {}))
         found = answer.get("skills")
         if not isinstance(found, list):
             raise ServerFailed("its list of skills is none")
+        size += len(json.dumps(found))
+        if size > MAX_LIST_BYTES:
+            why = f"it has more than {MAX_LIST_BYTES} bytes"
+            break
         rows += cast("list[Any]", found)
         ttl = min(ttl, _seconds(answer.get("ttlMs")))
-        following = answer.get("nextCursor")
-        if not isinstance(following, str):
-            break
-        if len(rows) >= MAX_SKILLS:
+        if len(rows) > MAX_SKILLS:
             why = f"there are more than {MAX_SKILLS}"
             break
-        if heard.total > MAX_LIST:
-            why = f"it has more than {MAX_LIST} bytes"
+        cursor = answer.get("nextCursor")
+        if not isinstance(cursor, str):
             break
-        if time.monotonic() > end:
-            why = f"it takes longer than {ENOUGH:.0f} seconds"
-            break
-        if following in cursors:
-            why = "its pages go round in a circle"
-            break
-        cursors.add(following)
-        cursor = following
     else:
         why = f"there are more than {MAX_PAGES} pages"
-    if len(rows) > MAX_SKILLS:
-        why = f"there are more than {MAX_SKILLS}"
-        del rows[MAX_SKILLS:]
+    del rows[MAX_SKILLS:]
     listed = {cast("dict[str, Any]", row).get("uri") for row in rows if isinstance(row, dict)}
     rows += [await _get(client, uri) for uri in server.skills if uri not in listed]
     return Listed(rows, ttl, why)
 
 
-async def _ask(client: Client, request: types.Request[Any, Any]) -> dict[str, Any]:
+class _Answer(BaseModel, extra="allow"):
+    """Any result; its fields are checked by the callers."""
+
+
+async def _ask(client: Client, method: str, **params: str | None) -> dict[str, Any]:
+    request = types.Request[dict[str, Any], str](method=method, params=params)
     return (await client.session.send_request(request, _Answer)).model_extra or {}
 
 
 async def _get(client: Client, uri: str) -> Any:
-    """One entry that is not in the list. One that is not there is refused as such."""
+    """Return one entry that is not in the list; an incomplete one if the server has none."""
     try:
-        answer = await _ask(client, _GetRequest(params=_GetParams(uri=uri)))
+        return (await _ask(client, "skills/get", uri=uri)).get("skill")
     except MCPError:
         return {"uri": uri}
-    return answer.get("skill")
 
 
 async def read_file(client: Client, uri: str) -> bytes:
-    """The bytes of one file.
+    """Return the bytes of one file.
 
     Raises:
-        ServerFailed: there are none in the answer.
-        MCPError: the server says no.
+        ServerFailed: the answer has no such file.
+        MCPError: the server answers with an error.
     """
-    _heard(client, MAX_ANSWER)
-    request = types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=uri))
-    answer = await _ask(client, request)
-    contents = answer.get("contents")
+    contents = (await _ask(client, "resources/read", uri=uri)).get("contents")
     for row in cast("list[Any]", contents) if isinstance(contents, list) else ():
         item = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
+        text, blob = item.get("text"), item.get("blob")
         if item.get("uri") != uri:
             continue
-        text, blob = item.get("text"), item.get("blob")
         if isinstance(text, str):
             return text.encode("utf-8", "surrogatepass")
         if isinstance(blob, str):
-            try:
+            with suppress(binascii.Error):
                 return base64.b64decode(blob, validate=True)
-            except binascii.Error:
-                break
     raise ServerFailed("its answer holds no such file")
 
 
-async def wait_for_changes(client: Client, changed: Callable[[], None]) -> bool:
-    """Listen until the server hangs up; False when it does not tell of changes at all."""
+async def wait_for_changes(client: Client, changed: Callable[[], None]) -> None:
+    """Report changes until the server hangs up; returns at once if it does not report any."""
     resources = client.server_capabilities.resources
     if resources is None or not resources.list_changed:
-        return False
+        return
     async with client.listen(resources_list_changed=True) as events:
         async for _ in events:
             changed()
-    return True
+    changed()  # changes after the end of the stream are not reported
 
 
-def reason_of(exc: BaseException, server: Server, heard: Heard) -> str:
-    """Why something failed, in a few words that a person understands, and no secret among them."""
+def reason_of(exc: BaseException, server: Server, notes: Notes) -> str:
+    """Describe a failure in one line without secrets."""
     while isinstance(exc, BaseExceptionGroup):
         exc = cast("BaseExceptionGroup[BaseException]", exc).exceptions[0]
     if isinstance(exc, ServerFailed):
         return without_secrets(server, exc.message)
     if isinstance(exc, FileNotFoundError):
         return say("there is no program `{name}`", name=exc.filename)
-    if heard.why:
-        return heard.why
+    if notes.limit:
+        return notes.limit
     if isinstance(exc, TimeoutError):
         reason = say("it took too long")
     else:
-        text = _plain(without_secrets(server, str(exc) or type(exc).__name__))
-        reason = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
-    said = _plain(without_secrets(server, heard.said))
-    if not said:
-        return reason
-    return f"{reason}; it said: {said if len(said) <= _SHOWN else '…' + said[-_SHOWN:]}"
+        reason = _plain(without_secrets(server, str(exc) or type(exc).__name__))[:_SHOWN]
+    said = _plain(without_secrets(server, notes.stderr.decode("utf-8", "replace")))
+    return f"{reason}; it said: {said[-_SHOWN:]}" if said else reason
 
 
 def _plain(text: str) -> str:
-    """A text in one line, without signs that show nothing."""
     return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
 
 
@@ -289,58 +229,46 @@ def _headers(server: Server) -> dict[str, str]:
     return headers
 
 
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("satchel")
-    except PackageNotFoundError:  # run from a checkout
-        return "0"
-
-
 def _seconds(value: Any) -> float:
     good = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
     return float(value) / 1000 if good else 0.0
 
 
-class _Bounded(httpx2.AsyncBaseTransport):
-    """Hands on answers up to a bound; packed ones are refused, since they could be anything."""
+@contextmanager
+def _stderr_into(tail: bytearray) -> Generator[TextIO]:
+    """A pipe for standard error, the end of which is kept in `tail`."""
+    reader, writer = os.pipe()
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, heard: Heard) -> None:
-        self._inner = inner
-        self._heard = heard
+    def drain() -> None:
+        with os.fdopen(reader, "rb", buffering=0) as stream:
+            while chunk := stream.read(4096):
+                tail.extend(chunk)
+                del tail[:-_MAX_STDERR_BYTES]
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Ask, and bound the answer."""
-        response = await self._inner.handle_async_request(request)
-        if response.headers.get("content-encoding", "identity").lower() != "identity":
-            await response.aclose()
-            raise httpx2.ReadError("the answer is packed, which was not asked for", request=request)
-        stream = cast("httpx2.AsyncByteStream", response.stream)
-        response.stream = _BoundedStream(stream, request, self._heard)
-        return response
-
-    async def aclose(self) -> None:
-        """Close the transport below."""
-        await self._inner.aclose()
+    thread = threading.Thread(target=drain, name="satchel-stderr", daemon=True)
+    thread.start()
+    try:
+        with os.fdopen(writer, "w") as stream:
+            yield stream
+    finally:
+        thread.join(0.5)  # a process that the program started may keep the pipe open
 
 
-class _BoundedStream(httpx2.AsyncByteStream):
-    def __init__(
-        self, inner: httpx2.AsyncByteStream, request: httpx2.Request, heard: Heard
-    ) -> None:
-        self._inner = inner
-        self._request = request
-        self._heard = heard
+class _LimitedStream(httpx2.AsyncByteStream):
+    """The body of an answer, cut off at `MAX_ANSWER_BYTES`."""
+
+    def __init__(self, response: httpx2.Response, notes: Notes) -> None:
+        self._inner = cast("httpx2.AsyncByteStream", response.stream)
+        self._request = response.request
+        self._notes = notes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = items = 0
+        size = 0
         async for chunk in self._inner:
             size += len(chunk)
-            try:
-                items = self._heard.take(chunk, size, items)
-            except ValueError as exc:
-                raise httpx2.ReadError(str(exc), request=self._request) from exc
+            if size > MAX_ANSWER_BYTES:
+                self._notes.limit = f"the answer has more than {MAX_ANSWER_BYTES} bytes"
+                raise httpx2.ReadError(self._notes.limit, request=self._request)
             yield chunk
 
     async def aclose(self) -> None:

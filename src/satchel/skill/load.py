@@ -80,12 +80,6 @@ def _head(
     return head, found
 
 
-def read_frontmatter(data: bytes) -> Fields | None:
-    """All fields of a file, with the source of those that are no text; None when it has none."""
-    parts, _ = _take_apart(data)
-    return read_fields(parts.block, parts.first_line) if parts and parts.block is not None else None
-
-
 def head_of_fields(
     values: dict[str, Any], skill_id: str, size: int
 ) -> tuple[Head | None, tuple[Problem, ...]]:

@@ -120,22 +120,27 @@ class ReadFileTool:
         "additionalProperties": False,
     }
 
-    def __init__(self, library: Library, settings: Settings, loaded: LoadedSkills) -> None:
+    def __init__(
+        self,
+        library: Library,
+        settings: Settings,
+        loaded: LoadedSkills,
+        addresses: Addresses | None = None,
+    ) -> None:
         self._library = library
         self._settings = settings
         self._loaded = loaded
         self._real_project = os.path.realpath(settings.project)
         self._kinds = frozenset(item.lower().lstrip(".") for item in settings.read_extensions)
         self._folders: tuple[Snapshot, set[str]] | None = None
-        self.addresses: Addresses | None = None
-        """Where files have addresses beside their paths: who knows what one means."""
+        self._addresses = addresses
 
     def meant(self, table: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments as rules about paths see them: with a path for an address."""
-        if self.addresses is None:
+        if self._addresses is None:
             return dict(table)
         return {
-            key: self.addresses.path_of(value)
+            key: self._addresses.path_of(value)
             if key in _WHERE and isinstance(value, str) and is_address(value)
             else value
             for key, value in table.items()
@@ -161,8 +166,8 @@ class ReadFileTool:
         """Read it."""
         wanted = str(call.arguments["path"])
         shown = one_line(wanted, 300)
-        if self.addresses is not None and is_address(wanted):
-            return self._read_address(call, self.addresses, wanted, shown)
+        if self._addresses is not None and is_address(wanted):
+            return self._read_address(call, self._addresses, wanted, shown)
         served = self._served(wanted)
         if served is not None:
             return self._read_served(call, served, shown)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from satchel.settings import Settings
     from satchel.tools.base import Tool
     from satchel.tools.engine import Engine
+    from satchel.tools.read_file import Addresses
     from satchel.tools.script_tools import ScriptTools
     from satchel.trace import Trace
 
@@ -43,6 +44,7 @@ def make_toolset(
     trace: Trace | None = None,
     detector: Detector | None = None,
     engine: Engine | None = None,
+    addresses: Addresses | None = None,
 ) -> Toolset:
     """The tools `Skill`, `ReadFile` and `SkillSearch` over a library, and those of its tool skills.
 
@@ -52,6 +54,7 @@ def make_toolset(
         trace: Where events go; the library's own when None.
         detector: What searches; the one for these settings when None.
         engine: What runs the programs of tool skills; without it their tools are not offered.
+        addresses: Resolves `skill://` addresses for `ReadFile`.
     """
     if detector is None:
         from satchel.detect.default import default_detector
@@ -68,7 +71,7 @@ def make_toolset(
     loaded = LoadedSkills(library.seals)
     tools: tuple[Tool, ...] = (
         SkillTool(library, settings, loaded, trace),
-        ReadFileTool(library, settings, loaded),
+        ReadFileTool(library, settings, loaded, addresses),
         SearchTool(library, settings, detector, trace),
     )
     scripts: ScriptTools | None = None

@@ -1,222 +1,207 @@
-"""Where do other programs keep their list of MCP servers, and what is written there?
+"""Registers the MCP server with other programs: Claude, Cursor, VS Code, Codex, Gemini.
 
-Each program has a file for the user and most have one for a project. What is written for a project
-names no path of this machine, since such files are shared.
+A program's own `mcp add` command is used if it has one on the PATH. Otherwise one entry of its file
+is set, if that is plain JSON, with a copy of the file beside it. Anything else is refused with the
+entry to paste. A project's file names no path of this machine, since such files are shared.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
 import sys
+import tomllib
 from typing import Any, Literal, NamedTuple, cast
 
-from satchel._fs import is_really_inside
+from satchel._fs import is_really_inside, read_plain, write_atomic
 from satchel._language import say
-from satchel.errors import InvalidInput, Refused
-from satchel.integrations.mcp import json_text, toml_text
-from satchel.integrations.mcp.replacing import forget, read, replace
+from satchel.errors import Changed, InvalidInput, Refused
 
 Scope = Literal["user", "project"]
 NAME = "satchel"
 BACKUP = ".satchel-backup"
 _HERE = "${workspaceFolder}"
+_MAX_BYTES = 8 << 20
+_APPS = {"darwin": "Library/Application Support", "win32": "AppData/Roaming"}.get(
+    sys.platform, ".config"
+)
 
 
 class Program(NamedTuple):
-    """A program that takes MCP servers."""
+    """A program that takes MCP servers, with its files below the home folder and a project."""
 
     title: str
     user: str
-    """Its file below the home folder."""
     project: str
-    """Its file below a project; empty when it has none."""
     table: str
     """The key that holds the servers."""
     usual: Scope
     typed: bool = False
-    """Whether an entry says its `type`."""
+    """Whether an entry has a `type`."""
     folder: str = ""
-    """How a project's file names the project's folder, where the program does not start there.
+    """How a project's file names the project's folder, if the program does not start there."""
+    command: str = ""
+    """Its own command with `mcp add` and `mcp remove`."""
 
-    A user's file cannot say it that way: nothing need be open, and then it means nothing."""
 
-
-def programs() -> dict[str, Program]:
-    """The programs that are known, by name."""
-    if sys.platform == "darwin":
-        apps = "Library/Application Support"
-    elif os.name == "nt":
-        apps = "AppData/Roaming"
-    else:
-        apps = ".config"
-    return {
-        "claude-desktop": Program(
-            "Claude Desktop", f"{apps}/Claude/claude_desktop_config.json", "", "mcpServers", "user"
-        ),
-        "claude-code": Program(
-            "Claude Code", ".claude.json", ".mcp.json", "mcpServers", "project", typed=True
-        ),
-        "cursor": Program(
-            "Cursor", ".cursor/mcp.json", ".cursor/mcp.json", "mcpServers", "user", folder=_HERE
-        ),
-        "vscode": Program(
-            "VS Code",
-            f"{apps}/Code/User/mcp.json",
-            ".vscode/mcp.json",
-            "servers",
-            "project",
-            typed=True,
-            folder=_HERE,
-        ),
-        "codex": Program(
-            "Codex", ".codex/config.toml", ".codex/config.toml", "mcp_servers", "user"
-        ),
-        "gemini": Program(
-            "Gemini CLI", ".gemini/settings.json", ".gemini/settings.json", "mcpServers", "user"
-        ),
-    }
+_DESKTOP, _CODE = f"{_APPS}/Claude/claude_desktop_config.json", f"{_APPS}/Code/User/mcp.json"
+_CURSOR, _CODEX, _GEMINI = ".cursor/mcp.json", ".codex/config.toml", ".gemini/settings.json"
+PROGRAMS = {
+    "claude-desktop": Program("Claude Desktop", _DESKTOP, "", "mcpServers", "user"),
+    "claude-code": Program("Claude Code", ".claude.json", ".mcp.json", "mcpServers", "project",
+                           typed=True, command="claude"),
+    "cursor": Program("Cursor", _CURSOR, _CURSOR, "mcpServers", "user", folder=_HERE),
+    "vscode": Program("VS Code", _CODE, ".vscode/mcp.json", "servers", "project",
+                      typed=True, folder=_HERE),
+    "codex": Program("Codex", _CODEX, _CODEX, "mcp_servers", "user", command="codex"),
+    "gemini": Program("Gemini CLI", _GEMINI, _GEMINI, "mcpServers", "user", command="gemini"),
+}  # fmt: skip
 
 
 class Change(NamedTuple):
-    """What would be written."""
+    """What would be done: commands of the program, or a new text of its file."""
 
     program: Program
     path: str
-    """The file itself; where a link was found, what it leads to."""
     before: str | None
-    """The file as it is; None when there is none."""
+    """The file as it is; None if there is none."""
     after: str | None
-    """The file as it would be; None when it would be deleted."""
-    restores: bool = False
-    """Whether the copy which was kept is no longer needed: it is back, or says nothing more."""
-    scope: Scope = "project"
-    """Whose file it is; a new one of the user's is for the user alone."""
-    renews: bool = False
-    """Whether only our own entry changes: what was kept of the file before it is kept."""
+    """The file as it would be; None if it would be deleted."""
+    scope: Scope
+    commands: tuple[tuple[str, ...], ...] = ()
 
     @property
     def needed(self) -> bool:
         """Whether there is anything to do."""
-        return self.before != self.after
+        return bool(self.commands) or self.before != self.after
 
-    def difference(self, name: str = "") -> list[str]:
-        """The lines that change, as `diff -u` shows them; the file is called `name` there."""
+    def difference(self, name: str) -> list[str]:
+        """The commands, or the lines of the file that change, as `diff -u` shows them."""
         import difflib
+        import shlex
 
-        old = (self.before or "").splitlines()
-        new = (self.after or "").splitlines()
-        name = name or self.path
+        if self.commands:
+            return [f"+{shlex.join(command)}" for command in self.commands]
+        old, new = (self.before or "").splitlines(), (self.after or "").splitlines()
         return list(difflib.unified_diff(old, new, name, name, lineterm=""))
 
 
-def entry(program: Program, scope: Scope, project: str) -> dict[str, Any]:
-    """What a program is told: how to start the server."""
-    args = ["mcp", "serve"]
-    if scope == "project":
-        command = NAME
-        if program.folder:
-            args += ["--project", program.folder]
-    else:
-        command = _command()
-        if command == sys.executable:
-            args = ["-m", "satchel", *args]
-        if program.folder or not program.project:  # it starts it nowhere in particular
-            args += ["--project", os.path.abspath(project)]
-    kind = {"type": "stdio"} if program.typed else {}
-    return {**kind, "command": command, "args": args}
-
-
-def _command() -> str:
-    """The whole path: a program with windows has not the PATH of a terminal."""
-    beside = os.path.join(os.path.dirname(sys.executable), NAME)
-    if os.access(beside, os.X_OK):
-        return beside
-    return shutil.which(NAME) or sys.executable
-
-
-def plan_install(name: str, scope: Scope | None, project: str) -> Change:
-    """What would be written so that a program knows this server.
+def plan(name: str, scope: Scope | None, project: str, *, remove: bool = False) -> Change:
+    """Plan to register this server with a program, or to remove it there.
 
     Raises:
-        InvalidInput: the program has no file for that.
-        Refused: the file cannot be read or changed safely.
+        InvalidInput: the program has no file for that scope.
+        Refused: the file cannot be changed, or the entry does not start Satchel.
     """
-    program, scope, path = _place(name, scope, project)
-    before = read(path)
-    after = _put(program, before or "", entry(program, scope, project), path)
-    ours = None if before is None else _get(program, before, path)
-    renews = before is not None and is_ours(ours) and _is_only_ours(program, before, ours, path)
-    return Change(program, path, before, after, scope=scope, renews=renews)
-
-
-def plan_uninstall(name: str, scope: Scope | None, project: str) -> Change:
-    """What would be written so that a program no longer knows it.
-
-    Where nobody touched the file since, it becomes what it was before, to the byte.
-
-    Raises:
-        InvalidInput: the program has no file for that.
-        Refused: the entry is somebody else's, or the file cannot be read or changed safely.
-    """
-    program, scope, path = _place(name, scope, project)
-    before = read(path)
-    ours = None if before is None else _get(program, before, path)
-    if before is None or ours is None:
-        return Change(program, path, before, before)
-    if not is_ours(ours):
+    program = PROGRAMS[name]
+    scope = scope or program.usual
+    path = _path(program, scope, project)
+    before = _read(path)
+    wanted = None if remove else _entry(program, scope, project)
+    toml = path.endswith(".toml")
+    try:
+        content: dict[str, Any] = (
+            tomllib.loads(before or "") if toml else json.loads(before or "{}")
+        )
+        servers: dict[str, Any] = {**content.get(program.table, {})}
+    except (ValueError, AttributeError, TypeError) as exc:
+        raise _by_hand(path, program, wanted) from exc
+    held = servers.pop(NAME, None)
+    if wanted is None and held is not None and not is_ours(held):
         raise Refused(
             say("The entry `{name}` of {program} does not start Satchel", name=NAME,
                 program=program.title),
             say("Look at it in `{path}`, and remove it there if nobody needs it", path=path),
         )  # fmt: skip
-    kept = read(path + BACKUP)
-    if kept is not None and _was_before(program, kept, ours, before, path):
-        return Change(program, path, before, kept, restores=True)
-    if _put(program, "", ours, path) == before:
-        spent = kept is not None and _has_ours(program, kept, path)
-        return Change(program, path, before, None, restores=spent)
-    return Change(program, path, before, _drop(program, before, path))
+    change = Change(program, path, before, before, scope)
+    if held == wanted or (wanted and isinstance(held, dict) and {**held, **wanted} == held):
+        return change
+    tool = program.command
+    if tool and shutil.which(tool) and (tool != "codex" or scope == "user"):
+        options = () if tool == "codex" else ("--scope", scope)
+        commands = [(tool, "mcp", "remove", *options, NAME)] if held is not None else []
+        if wanted is not None:
+            words = ["--", wanted["command"], *wanted["args"]]
+            if tool == "gemini":
+                words[:2] = words[1::-1]
+            commands.append((tool, "mcp", "add", *options, NAME, *words))
+        return change._replace(commands=tuple(commands))
+    if toml:
+        raise _by_hand(path, program, wanted)
+    content[program.table] = servers if wanted is None else {**servers, NAME: wanted}
+    if wanted is None and content == {program.table: {}}:
+        return change._replace(after=None)
+    return change._replace(after=json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def apply(change: Change, project: str) -> str:
+    """Make a change; returns the path of the copy of the file, if there is one.
+
+    Raises:
+        Changed: the file was written since the change was planned.
+        Refused: it cannot be written, or a command of the program failed.
+    """
+    for command in change.commands:
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)  # noqa: S603 - shown before
+        if done.returncode:
+            raise Refused((done.stderr or done.stdout).strip() or " ".join(command), "")
+    if change.commands:
+        return ""
+    path = change.path
+    if _read(path) != change.before:
+        raise Changed(
+            say("`{path}` was written since the change was made out", path=path),
+            say("Run the command again, and look at the difference anew"),
+        )
+    mode = 0o600 if change.scope == "user" else 0o644
+    try:
+        if change.before is not None:
+            mode = os.stat(path).st_mode & 0o777
+            write_atomic(path + BACKUP, change.before.encode(), private=True)
+        if change.after is None:
+            os.unlink(path)
+        else:
+            write_atomic(path, change.after.encode(), private=True)
+            os.chmod(path, mode)
+    except OSError as exc:
+        raise Refused(
+            say("`{path}` cannot be written: {reason}", path=path, reason=exc.strerror or exc),
+            say("Make the file and its folder writable, and try again"),
+        ) from exc
+    return path + BACKUP if change.before is not None else ""
 
 
 def is_ours(held: Any) -> bool:
-    """Whether an entry of a program starts this one."""
+    """Whether an entry starts Satchel."""
     if not isinstance(held, dict):
         return False
-    told = cast("dict[str, Any]", held)
-    command, args = told.get("command"), told.get("args")
-    if not isinstance(command, str):
-        return False
-    last = command.replace("\\", "/").rsplit("/", 1)[-1].lower()
-    if last.removesuffix(".exe") == NAME:
-        return True
-    return isinstance(args, list) and cast("list[Any]", args)[:2] == ["-m", NAME]
+    entry = cast("dict[str, Any]", held)
+    command = str(entry.get("command")).replace("\\", "/").rsplit("/", 1)[-1].lower()
+    args = entry.get("args")
+    is_module = isinstance(args, list) and cast("list[Any]", args)[:2] == ["-m", NAME]
+    return is_module or command.removesuffix(".exe") == NAME
 
 
-def write(change: Change) -> str:
-    """Make a change; returns the path of the copy that was kept, or nothing.
-
-    Raises:
-        Changed: the file is no longer what the change was made out from.
-        Refused: it cannot be written.
-    """
-    kept = change.path + BACKUP
-    copy = kept if change.before is not None and change.after is not None else ""
-    if change.restores or change.renews:
-        copy = ""
-    mode = 0o600 if change.scope == "user" else 0o644
-    replace(change.path, change.before, change.after, copy, mode)
-    if change.restores:
-        forget(kept)
-    return copy
+def _entry(program: Program, scope: Scope, project: str) -> dict[str, Any]:
+    args = ["mcp", "serve"]
+    if scope == "project":
+        command = NAME
+        args += ["--project", program.folder] if program.folder else []
+    else:
+        # The whole path: a program with windows does not have the PATH of a terminal.
+        beside = os.path.join(os.path.dirname(sys.executable), NAME)
+        command = beside if os.access(beside, os.X_OK) else shutil.which(NAME) or sys.executable
+        args = ["-m", NAME, *args] if command == sys.executable else args
+        if program.folder or not program.project:  # it starts it nowhere in particular
+            args += ["--project", os.path.abspath(project)]
+    return {**({"type": "stdio"} if program.typed else {}), "command": command, "args": args}
 
 
-def _place(name: str, scope: Scope | None, project: str) -> tuple[Program, Scope, str]:
-    program = programs()[name]
-    scope = scope or program.usual
+def _path(program: Program, scope: Scope, project: str) -> str:
     if scope == "user":
-        path = os.path.join(os.path.expanduser("~"), program.user)
-        return program, scope, _real(path)
+        return os.path.realpath(os.path.join(os.path.expanduser("~"), program.user))
     if not program.project:
         raise InvalidInput(
             say("{program} has no configuration for a project", program=program.title),
@@ -229,75 +214,29 @@ def _place(name: str, scope: Scope | None, project: str) -> tuple[Program, Scope
             say("`{path}` leads outside the project", path=path),
             say("Look at the link, or give `--scope user`"),
         )
-    return program, scope, _real(path)
-
-
-def _real(path: str) -> str:
-    """A link to somebody's own collection stays a link: what it leads to is changed."""
     return os.path.realpath(path) if os.path.islink(path) else path
 
 
-def _has_ours(program: Program, text: str, path: str) -> bool:
-    """Whether a copy is one of a file that had our entry already."""
+def _read(path: str) -> str | None:
     try:
-        return is_ours(_get(program, text, path))
-    except Refused:
-        return False
+        return read_plain(path, _MAX_BYTES).decode()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as exc:
+        raise Refused(
+            say("`{path}` cannot be read", path=path), say("Look at the file, and try again")
+        ) from exc
 
 
-def _is_only_ours(program: Program, text: str, ours: Any, path: str) -> bool:
-    """Whether a file is what it was before our entry, and that entry: nobody else changed it."""
-    kept = read(path + BACKUP)
-    if kept is not None and _was_before(program, kept, ours, text, path):
-        return True
-    return _put(program, "", ours, path) == text
-
-
-def _was_before(program: Program, kept: str, ours: Any, before: str, path: str) -> bool:
-    """Whether a file is the copy that was kept and our entry, and nothing else."""
-    try:
-        return not is_ours(_get(program, kept, path)) and _put(program, kept, ours, path) == before
-    except Refused:  # the copy is not what it was; the file itself counts
-        return False
-
-
-def _get(program: Program, text: str, path: str) -> Any:
-    editor = toml_text if path.endswith(".toml") else json_text
-    try:
-        return editor.get(text, program.table, NAME)
-    except ValueError as exc:
-        raise _unsafe(path, exc, say("Change it by hand")) from exc
-
-
-def _put(program: Program, text: str, ours: dict[str, Any], path: str) -> str:
-    editor = toml_text if path.endswith(".toml") else json_text
-    try:
-        return editor.put(text, program.table, NAME, ours)
-    except ValueError as exc:
-        if editor is toml_text:
-            shown = toml_text.written(program.table, NAME, ours).rstrip()
-            words = say("Change it by hand; the entry should be:")
-        else:
-            shown = f"{_quoted(NAME)}: {_quoted(ours)}"
-            words = say("Change it by hand; in `{table}` there should be:", table=program.table)
-        hint = f"{words}\n{shown}"
-        raise _unsafe(path, exc, hint) from exc
-
-
-def _drop(program: Program, text: str, path: str) -> str:
-    editor = toml_text if path.endswith(".toml") else json_text
-    try:
-        return editor.drop(text, program.table, NAME)
-    except ValueError as exc:
+def _by_hand(path: str, program: Program, wanted: dict[str, Any] | None) -> Refused:
+    """The refusal to edit a file, with the entry to paste."""
+    if wanted is None:
         hint = say("Remove `{name}` from `{table}` by hand", name=NAME, table=program.table)
-        raise _unsafe(path, exc, hint) from exc
-
-
-def _quoted(value: Any) -> str:
-    import json
-
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _unsafe(path: str, exc: ValueError, hint: str) -> Refused:
-    return Refused(say("`{path}` cannot be changed safely: {reason}", path=path, reason=exc), hint)
+    elif path.endswith(".toml"):
+        rows = (f"{key} = {json.dumps(value)}" for key, value in wanted.items())
+        words = say("Change it by hand; the entry should be:")
+        hint = "\n".join((words, f"[{program.table}.{NAME}]", *rows))
+    else:
+        words = say("Change it by hand; in `{table}` there should be:", table=program.table)
+        hint = f"{words}\n{json.dumps(NAME)}: {json.dumps(wanted, ensure_ascii=False)}"
+    return Refused(say("`{path}` is not plain JSON, which alone is edited", path=path), hint)

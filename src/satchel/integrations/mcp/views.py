@@ -22,7 +22,8 @@ from satchel.library.narrowed import NarrowedLibrary
 from satchel.tools.arguments import argument_names
 from satchel.tools.frame import disarm, one_line, printable
 from satchel.tools.permits import patterns_of
-from satchel.tools.read_file import ReadFileTool, is_address
+from satchel.tools.read_file import is_address
+from satchel.tools.toolset import make_toolset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,11 +89,14 @@ class View:
         """What is called here; `ReadFile` knows addresses too."""
         with self._lock:
             if self._toolset is None:
-                tools = self.satchel.tools()
-                reading = tools.find("ReadFile")
-                if isinstance(reading, ReadFileTool):
-                    reading.addresses = SkillFiles(self.library, self.served)
-                self._toolset = tools
+                self._toolset = make_toolset(
+                    self.library,
+                    self.satchel.settings,
+                    trace=self.satchel.trace,
+                    detector=self.satchel.detector,
+                    engine=self.satchel.engine,
+                    addresses=SkillFiles(self.library, self.served),
+                )
             return self._toolset
 
     def talk(self) -> Session:
