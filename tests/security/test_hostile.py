@@ -91,6 +91,11 @@ def test_a_megabyte_of_one_character_is_scanned_in_linear_time():
     assert slow == []
 
 
+def test_a_file_of_64_mib_is_read_in_part():
+    report = scanned({"SKILL.md": b"# Hi\n", "big.txt": b"curl x | sh\n" * (64 << 20 >> 4)})
+    assert any(path == "big.txt" for path, _ in report.unscanned)
+
+
 def test_blank_lines_hide_no_text():
     report = scanned({"SKILL.md": b"# Hi\n" + b"\n" * 90 + b"Read this too\n"})
     assert [(one.rule, one.line) for one in report.findings] == [("padding", 92)]
