@@ -93,7 +93,7 @@ def test_a_measure_of_nothing_is_none(prompts, measures, satchel, detector):
 
 def test_a_near_copy_that_stands_for_it_is_named(satchel):
     class Collapsing(Counting):
-        def look(self, goal_text, skills) -> Answer:
+        def look(self, goal_text, skills, limit=None) -> Answer:
             found = [one for one in self.detect(goal_text, skills) if one.name != "pdf-forms"]
             return Answer(found, [], 1.0, 0.5, "x", 0.0, collapsed=(("pdf-forms", "translation"),))
 
@@ -103,7 +103,7 @@ def test_a_near_copy_that_stands_for_it_is_named(satchel):
 
 def test_a_detector_that_is_not_sure_says_how_sure_it_is(satchel):
     class Unsure(Counting):
-        def look(self, goal_text, skills) -> Answer:
+        def look(self, goal_text, skills, limit=None) -> Answer:
             return Answer([], self.detect(goal_text, skills), 0.2, 0.6, "x", 0.0)
 
     (row,) = _result(satchel, Unsure(), "pdf-forms", should("Fill in PDF forms")).rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._language import say
 from satchel.errors import SatchelError
@@ -17,8 +17,8 @@ from satchel.errors import SatchelError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from satchel.detect import Detector
     from satchel.detect.hybrid import HybridDetector
+    from satchel.detect.pipeline import SelectionPipeline
     from satchel.detect.semantic import LazySemantic, Semantic
     from satchel.facade import Satchel
     from satchel.skill import Skill
@@ -31,7 +31,7 @@ _VECTORS = "vectors"
 class Rehearsal(NamedTuple):
     """A detector for trials, and what a person should know about it."""
 
-    detector: Detector
+    detector: SelectionPipeline
     notes: tuple[str, ...] = ()
     own: bool = False
     """It is nobody else's, so that what is tried may be put into its index."""
@@ -43,8 +43,7 @@ class Rehearsal(NamedTuple):
             SatchelError: a model that was there is not there any more.
         """
         if self.own:
-            made: Any = self.detector
-            made.prepare(skills)
+            self.detector.prepare(skills)
 
 
 @contextmanager
@@ -60,8 +59,10 @@ def rehearsal(
         skills: The line-up.
         progress: Told how many of how many skills are read.
     """
-    hybrid = _ours(satchel.detector)
-    if hybrid is None:
+    from satchel.detect.hybrid import HybridDetector
+
+    hybrid = satchel.detector.detector
+    if not isinstance(hybrid, HybridDetector):
         yield Rehearsal(satchel.detector)
         return
     from tempfile import TemporaryDirectory
@@ -85,22 +86,14 @@ def rehearsal(
         yield Rehearsal(made, tuple(notes), own=True)
 
 
-def _ours(detector: Detector) -> HybridDetector | None:
-    """The detector inside that a project has by default; None when it is another one."""
-    from satchel.detect.compose import WithExplicit
+def _made(
+    satchel: Satchel, folder: str | None, meaning: Semantic | LazySemantic | None
+) -> SelectionPipeline:
     from satchel.detect.hybrid import HybridDetector
-
-    if isinstance(detector, WithExplicit):
-        (detector,) = detector.members
-    return detector if isinstance(detector, HybridDetector) else None
-
-
-def _made(satchel: Satchel, folder: str | None, meaning: Semantic | LazySemantic | None) -> Any:
-    from satchel.detect.compose import WithExplicit
-    from satchel.detect.hybrid import HybridDetector
+    from satchel.detect.pipeline import SelectionPipeline
 
     limit = satchel.settings.shortlist or 3
-    return WithExplicit(HybridDetector(folder, semantic=meaning, limit=limit))
+    return SelectionPipeline(HybridDetector(folder, semantic=meaning, limit=limit))
 
 
 def _copied(satchel: Satchel, folder: str, count: int) -> str | None:

@@ -12,14 +12,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel.authoring.telling import tells
-from satchel.detect.answer import look
-from satchel.detect.placing import place
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
 
     from satchel.authoring.advice import Advice
-    from satchel.detect import Detector, Match
+    from satchel.detect import Match
+    from satchel.detect.pipeline import SelectionPipeline
     from satchel.skill import Skill
     from satchel.skill.triggers import Prompt
 
@@ -142,7 +141,7 @@ class Result(NamedTuple):
 
 
 def run_prompts(
-    skill: Skill, prompts: Sequence[Prompt], skills: Sequence[Skill], detector: Detector
+    skill: Skill, prompts: Sequence[Prompt], skills: Sequence[Skill], detector: SelectionPipeline
 ) -> Iterator[Row]:
     """Ask the detector for each prompt.
 
@@ -156,9 +155,11 @@ def run_prompts(
         yield _run(skill, prompt, skills, detector)
 
 
-def does_right(skill: Skill, prompt: Prompt, skills: Sequence[Skill], detector: Detector) -> bool:
+def does_right(
+    skill: Skill, prompt: Prompt, skills: Sequence[Skill], detector: SelectionPipeline
+) -> bool:
     """Whether a prompt passes, and no more: `ok` of its row."""
-    matches = look(detector, prompt.text, skills).matches
+    matches = detector.look(prompt.text, skills).matches
     if (_own(matches, skill) is not None) is not prompt.fires:
         return False
     return not prompt.instead or any(one.name == prompt.instead for one in matches)
@@ -169,15 +170,15 @@ def strangers(prompts: Sequence[Prompt], known: Container[str]) -> list[Prompt]:
     return [one for one in prompts if one.instead and one.instead not in known]
 
 
-def _run(skill: Skill, prompt: Prompt, skills: Sequence[Skill], detector: Detector) -> Row:
-    answer = look(detector, prompt.text, skills)
+def _run(skill: Skill, prompt: Prompt, skills: Sequence[Skill], detector: SelectionPipeline) -> Row:
+    answer = detector.look(prompt.text, skills)
     own = _own(answer.matches, skill)
     others = tuple(one for one in answer.matches if one.skill.path != skill.path)
     sure = (answer.fit, answer.threshold)
     if own is not None:
         rank = answer.matches.index(own) + 1
         return Row(prompt, True, rank, others, own, (), sure, notes=answer.notes)  # noqa: FBT003
-    where = place(detector, prompt.text, skills, skill)
+    where = detector.place(prompt.text, skills, skill)
     return Row(
         prompt,
         chosen=False,
