@@ -235,9 +235,8 @@ def settle(satchel: Satchel) -> str:
     A host's first queries do not wait, and answer with what there is: that is not measured here.
     """
     skills = satchel.library.snapshot().for_model
-    prepare: Any = getattr(satchel.detector, "prepare", None)
-    if prepare is not None:
-        ready = prepare(skills)
+    ready = satchel.detector.prepare(skills)
+    if ready is not None:
         return f"{ready.engine}, {ready.vectors}" if ready.vectors else str(ready.engine)
     until = time.perf_counter() + _PATIENCE
     while time.perf_counter() < until:

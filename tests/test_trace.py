@@ -8,7 +8,7 @@ import os
 import pytest
 
 from satchel import Satchel
-from satchel.detect import Answer, Match
+from satchel.detect import Answer, BaseDetector, Match
 from satchel.testing import make_skill
 from satchel.trace import Trace
 
@@ -142,7 +142,7 @@ def test_tool_calls_are_spans(satchel, spans):
 # --- selections ---------------------------------------------------------------------------
 
 
-class Picks:
+class Picks(BaseDetector):
     """A detector that chooses the first skill and has the others come next."""
 
     name = "picks"
@@ -150,7 +150,7 @@ class Picks:
     def detect(self, goal_text, skills):
         return self.look(goal_text, skills).matches
 
-    def look(self, goal_text, skills):
+    def look(self, goal_text, skills, limit=None):
         first, *rest = [Match(one.name, 0.75, f"`{goal_text}`", (), one, "picks") for one in skills]
         notes = (f"There is no skill `{goal_text}`",)
         return Answer([first], rest, 0.9, 0.4, "picks", 1.25, notes, (), {"calls": 1})

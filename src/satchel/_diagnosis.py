@@ -13,7 +13,7 @@ from satchel.skill.problems import Problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from satchel.detect import Detector
+    from satchel.detect.pipeline import SelectionPipeline
     from satchel.library import Library
     from satchel.library.tool_snapshot import ToolSnapshot
     from satchel.settings import Settings
@@ -38,7 +38,7 @@ VARIABLES = (
 def diagnose(
     library: Library,
     settings: Settings,
-    detector: Callable[[], Detector],
+    detector: Callable[[], SelectionPipeline],
     *,
     deep: bool,
     progress: Iterable[Any] | None,
@@ -140,7 +140,7 @@ def _lock_problems(library: Library) -> Iterator[Problem]:
 
 
 def _search_problems(
-    count: int, settings: Settings, detector: Callable[[], Detector]
+    count: int, settings: Settings, detector: Callable[[], SelectionPipeline]
 ) -> Iterator[Problem]:
     """What makes the search of a large library slower than it need be."""
     if count <= LARGE:
@@ -151,11 +151,8 @@ def _search_problems(
     if find_spec("tantivy") is None:
         yield Problem("search-plain", settings.paths.cache, values=values)
         return
-    from satchel.detect.abilities import ability
-
-    indexed = ability(detector(), "indexed")
-    held = count if indexed is None else int(indexed())
-    if held < count * NEARLY:
+    held = detector().indexed()
+    if held is not None and held < count * NEARLY:
         values["held"] = f"{held:,}"
         yield Problem("search-unindexed", settings.paths.cache, values=values)
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from satchel.catalogue import Budget, Catalogue
     from satchel.detect import Answer, Detector, Match, Place
     from satchel.detect.base import Prepared
+    from satchel.detect.pipeline import SelectionPipeline
     from satchel.library import Library, Snapshot
     from satchel.library.seal import Taken
     from satchel.security import Allowance, Report
@@ -75,7 +76,7 @@ class Satchel:
         self.trace = library.trace
         self._given = detector
         self._explicit = explicit
-        self._detector: Detector | None = None
+        self._detector: SelectionPipeline | None = None
         self._waiting: Waiting | None = None
         self.patience = 0.0
         """Seconds that a choice may wait for an index that is being built. A command that ends
@@ -315,15 +316,13 @@ class Satchel:
                 is no number or below 1, or a detector of yours returned something else than
                 matches.
         """
-        from satchel.tools.selecting import select
+        from satchel.tools.selecting import check_limit, select
         from satchel.tools.waiting import Waiting
 
-        detector = self.detector if limit is None else self._detector_for(limit)
+        if limit is not None:
+            check_limit(limit)
         barred = (never,) if isinstance(never, str) else tuple(never)
-        if use or barred:
-            from satchel.detect.given import overruled
-
-            detector = overruled(detector, use, barred)
+        detector = self.detector.overriding(use, barred)
         snapshot = self.library.snapshot()
         trace = self.trace if record else None
         if self._waiting is None:
@@ -334,17 +333,6 @@ class Satchel:
             return put_right(answer, goal, detector, snapshot, barred)
 
         return select(detector, goal, snapshot.for_model, trace, limit=limit, amend=amend)
-
-    def _detector_for(self, limit: int) -> Detector:
-        """Who can choose that many: ours has a limit of its own, and shares all but that."""
-        from satchel.tools.selecting import check_limit
-
-        check_limit(limit)
-        if self._given is not None or limit <= (self.settings.shortlist or 3):
-            return self.detector
-        from satchel.detect.default import reaching
-
-        return reaching(self.detector, limit)
 
     def shortlist(self, goal: str, form: Form | None = None, *, record: bool = True) -> Shortlist:
         """The skills that may fit one request, as a short block to put behind it.
@@ -399,10 +387,8 @@ class Satchel:
         Raises:
             NotFound: there is no such skill.
         """
-        from satchel.detect.placing import place
-
         skill = meant(self.library, name)
-        return place(self.detector, goal, self.library.snapshot().for_model, skill)
+        return self.detector.place(goal, self.library.snapshot().for_model, skill)
 
     def stand(self, skill: Skill, goal: str) -> Standing:
         """Whether one skill would be chosen for a request, and why. Nothing is recorded."""
@@ -423,17 +409,11 @@ class Satchel:
         Returns:
             What there is now; None when the detector keeps no index.
         """
-        from satchel.detect.abilities import ability
-
-        make = ability(self.detector, "prepare")
-        if make is None:
-            return None
-        skills = self.library.snapshot().skills
-        return make(skills, progress=progress, rebuild=rebuild)
+        return self.detector.prepare(self.library.snapshot().skills, progress, rebuild=rebuild)
 
     @property
-    def detector(self) -> Detector:
-        """What picks skills: the one given, or the one by words and vectors.
+    def detector(self) -> SelectionPipeline:
+        """What picks skills: the pipeline around the detector given, or around the default one.
 
         Raises:
             InvalidInput: the one given is no detector.
@@ -443,9 +423,9 @@ class Satchel:
 
             self._detector = default_detector(self.settings, self.patience)
         elif self._detector is None and self._given is not None:
-            from satchel.detect.given import given
+            from satchel.detect.pipeline import as_pipeline
 
-            self._detector = given(self._given, explicit=self._explicit)
+            self._detector = as_pipeline(self._given, mentions=self._explicit)
         assert self._detector is not None  # noqa: S101 - made just now
         return self._detector
 

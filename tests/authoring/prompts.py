@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from satchel import Satchel
-from satchel.detect import Match
+from satchel.detect import BaseDetector, Match
 from satchel.skill.triggers import Prompt
 from satchel.testing import make_skill
 
@@ -44,7 +44,7 @@ def should_not(*texts: str, instead: str = "") -> list[Prompt]:
     return [Prompt(text, fires=False, line=at, instead=instead) for at, text in enumerate(texts, 1)]
 
 
-class Counting:
+class Counting(BaseDetector):
     """Chooses the two skills that share most words with the goal: a user's own, with one method."""
 
     def __init__(self) -> None:

@@ -11,13 +11,13 @@ from satchel import Satchel
 from satchel.cli import indexing
 from satchel.cli.indexing import index, size_of
 from satchel.cli.progress import Progress
-from satchel.detect.base import Prepared
-from satchel.detect.compose import WithExplicit
+from satchel.detect.base import BaseDetector, Prepared
+from satchel.detect.pipeline import SelectionPipeline
 from satchel.errors import Conflict, Refused
 from tiny_models import write_onnx
 
 
-class Scripted:
+class Scripted(BaseDetector):
     """A detector that keeps an index, and one that the test can ask about."""
 
     def __init__(self, folder="", held=0, vectors="") -> None:
@@ -27,7 +27,7 @@ class Scripted:
     def detect(self, goal_text, skills):
         return []
 
-    def prepare(self, skills, progress=None, rebuild=False):
+    def prepare(self, skills, progress=None, *, rebuild=False):
         self.calls.append((len(skills), rebuild))
         for done in range(1, len(skills) + 3):  # one that counts too far
             if progress is not None:
@@ -87,7 +87,7 @@ def test_scripts_get_engine_skills_seconds_size_and_folder(inside, tmp_path):
 )
 def test_what_stops_it_is_said_with_the_next_step(inside, error, kind, message):
     class Failing(Scripted):
-        def prepare(self, skills, progress=None, rebuild=False):
+        def prepare(self, skills, progress=None, *, rebuild=False):
             raise error
 
     with pytest.raises(kind, match=message) as caught:
@@ -162,7 +162,7 @@ def test_words_and_vectors_have_a_bar_each(inside, monkeypatch):
             labels.append(label)
 
     class Both(Scripted):
-        def prepare(self, skills, progress=None, rebuild=False):
+        def prepare(self, skills, progress=None, *, rebuild=False):
             assert progress is not None
             for tell in (progress, progress.vectors):
                 for done in (1, 2, 3):
@@ -214,7 +214,7 @@ def test_a_large_library_without_an_index_is_told_what_to_type(large):
     assert _doctor(large, Scripted(held=2_001)) == {}
     assert _doctor(large, Plain()) == {}
     # One that is made of others is asked about the one that keeps the index.
-    assert list(_doctor(large, WithExplicit(Scripted(held=12)))) == ["search-unindexed"]
+    assert list(_doctor(large, SelectionPipeline(Scripted(held=12)))) == ["search-unindexed"]
 
 
 @pytest.mark.timeout(60)

@@ -14,7 +14,8 @@ from satchel import Satchel
 from satchel.cli.choosing import which
 from satchel.cli.inspecting import search
 from satchel.cli.output import width_of
-from satchel.detect.base import Answer, Match
+from satchel.detect.base import Answer, BaseDetector, Match
+from satchel.detect.notes import Note
 
 HOSTILE = (
     '---\nname: "evil\\e[2J\\u202egnp"\n'
@@ -23,7 +24,7 @@ HOSTILE = (
 ORDERS = set("\x1b\x9b\x07\u202e\u202c")
 
 
-class Scripted:
+class Scripted(BaseDetector):
     """A detector that answers what the test wants to see on a screen."""
 
     name = "hybrid"
@@ -35,7 +36,7 @@ class Scripted:
     def detect(self, goal_text, skills):
         return self.look(goal_text, skills).matches
 
-    def look(self, goal_text, skills):
+    def look(self, goal_text, skills, limit=None):
         known = {skill.name: skill for skill in skills}
 
         def made(rows):
@@ -293,7 +294,7 @@ def test_scores_are_for_scripts(inside):
 
 
 def test_a_name_that_nobody_has_is_said_before_the_list(terminal, inside):
-    notes = ("Later", "There is no skill `terraform-plan`; did you mean `x`?")
+    notes = ("Later", Note("unknown-skill-near", name="terraform-plan", names="`x`"))
     done = inside(which, Scripted([("fix-yaml", 1.0)], notes=notes), "mend")
     first, *rest = done.err.splitlines()
     assert first == notes[1]
@@ -305,7 +306,7 @@ def test_a_name_that_nobody_has_is_said_before_the_list(terminal, inside):
 
 def test_an_empty_reason_is_not_printed(inside):
     class Silent(Scripted):
-        def look(self, goal_text, skills):
+        def look(self, goal_text, skills, limit=None):
             answer = super().look(goal_text, skills)
             plain = [[one._replace(reason=" ") for one in rows] for rows in answer[:2]]
             return answer._replace(matches=plain[0], runners_up=plain[1])
@@ -324,7 +325,7 @@ def test_one_skill_cannot_be_asked_for_and_barred(terminal):
 
 def test_chinese_lists_have_their_own_comma(inside, monkeypatch):
     class Two(Scripted):
-        def look(self, goal_text, skills):
+        def look(self, goal_text, skills, limit=None):
             answer = super().look(goal_text, skills)
             said = [one._replace(reason="name has `a`, `b`") for one in answer.matches]
             return answer._replace(matches=said)

@@ -10,12 +10,12 @@ import pytest
 from satchel import Satchel
 from satchel.cli.explaining import why
 from satchel.cli.output import width_of
-from satchel.detect.base import Answer, Match, Place
+from satchel.detect.base import Answer, BaseDetector, Match, Place
 
 GOAL = "review this pull request"
 
 
-class Scripted:
+class Scripted(BaseDetector):
     """A detector that places skills where the test wants them."""
 
     name = "hybrid"
@@ -27,7 +27,7 @@ class Scripted:
     def detect(self, goal_text, skills):
         return self.look(goal_text, skills).matches
 
-    def look(self, goal_text, skills):
+    def look(self, goal_text, skills, limit=None):
         found = [_match(skill) for skill in skills if skill.name in self._chosen]
         return Answer(found, [], self._fit, 0.5, "hybrid", 1.0, (), self._collapsed)
 
@@ -337,8 +337,8 @@ def test_damaged_rows_of_the_trace_tell_no_story(terminal):
     assert "chosen for 0 of 3 requests" in done.out
 
 
-@pytest.mark.parametrize("goal", ["use the git-helper skill", "do not use any skill for this diff"])
-def test_no_word_is_advised_where_names_decide(terminal, goal):
+def test_no_word_is_advised_where_names_decide(terminal):
+    goal = "use the git-helper skill"
     text = "---\nname: git-helper\ndescription: Explains a diff.\n---\nSteps.\n"
     terminal.skill(".agents/skills/git-helper", text)
     terminal.trust(".agents/skills/git-helper")

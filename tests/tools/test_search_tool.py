@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from satchel import Satchel
-from satchel.detect import Match
+from satchel.detect import BaseDetector, Match
 from satchel.detect.default import default_detector
 from satchel.library import Library
 from satchel.settings import load_settings
 from satchel.tools import make_toolset
-from satchel.tools.selecting import name_of
 
 
 @pytest.fixture
@@ -100,7 +99,7 @@ def test_a_search_is_traced(shop):
     assert list(event.skills) == ["code-review"]
     assert event.values["query"] == "review"
     settings = load_settings(shop.project, env={"HOME": shop.project})
-    assert event.values["detector"] == name_of(default_detector(settings))
+    assert event.values["detector"] == default_detector(settings).name
     assert len(event.values["reasons"]) == 1
 
 
@@ -114,7 +113,7 @@ def test_another_detector_can_take_its_place(shop, tmp_path):
     assert tools.call("SkillSearch", {"query": "x"}).data["matches"][0]["reason"] == "the first"
 
 
-class Ranks:
+class Ranks(BaseDetector):
     """A detector that chooses one and ranks all, backwards."""
 
     name = "ranks"
@@ -122,7 +121,7 @@ class Ranks:
     def detect(self, goal_text, skills):
         return self.rank(goal_text, skills, 1)
 
-    def rank(self, goal_text, skills, limit=50):
+    def rank(self, goal_text, skills, limit=50, *, reasons=True):
         return [Match(one.name, 1.0, "ranked", (), one) for one in reversed(skills)][:limit]
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from satchel import Satchel
-from satchel.detect import Answer, Match
+from satchel.detect import Answer, BaseDetector, Match
 from satchel.errors import InvalidInput
 from satchel.library import Library
 from satchel.testing import make_skill
@@ -15,7 +15,7 @@ from satchel.tools.selecting import search, select
 from satchel.trace import Trace
 
 
-class Given:
+class Given(BaseDetector):
     """A detector that answers what it was told to."""
 
     name = "given"
@@ -26,7 +26,7 @@ class Given:
     def detect(self, goal_text, skills):
         return self.look(goal_text, skills).matches
 
-    def look(self, goal_text, skills):
+    def look(self, goal_text, skills, limit=None):
         known = {skill.name: skill for skill in skills}
 
         def matches(rows):
@@ -141,14 +141,14 @@ def test_whoever_is_called_comes_first_whatever_the_detector_thinks(project):
     library = Library([str(project / "skills")])
     look = library.snapshot()
 
-    class Rank:
+    class Rank(BaseDetector):
         def __init__(self, *names):
             self.names = names
 
         def detect(self, goal_text, skills):
             raise AssertionError("a search ranks")
 
-        def rank(self, goal_text, skills, limit):
+        def rank(self, goal_text, skills, limit=50, *, reasons=True):
             known = {skill.name: skill for skill in skills}
             return [Match(name, 2.0, "r", (), known[name]) for name in self.names][:limit]
 
@@ -161,7 +161,7 @@ def test_whoever_is_called_comes_first_whatever_the_detector_thinks(project):
 
 
 def test_a_detector_that_fails_is_not_hidden_where_its_answer_is_asked_for(project):
-    class Broken:
+    class Broken(BaseDetector):
         def detect(self, goal_text, skills):
             raise RuntimeError("no")
 

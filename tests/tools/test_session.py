@@ -540,3 +540,17 @@ def test_skills_for_a_goal_are_chosen_within_the_scope_and_recorded(make, projec
     assert session.which(goal, limit=5, use=["write-docs"]).names[:1] == ["write-docs"]
     assert "code-review" not in session.which(goal, limit=5, never=["code-review"]).names
     assert session.child(tools=["ReadFile"]).which(goal, limit=5).names == []
+
+
+@pytest.mark.req("C10")
+def test_a_sub_agent_chooses_and_searches_among_its_own_skills(talks):
+    for number, topic in enumerate(("bread", "rye bread", "wheat bread", "corn bread")):
+        place = "home" if number % 2 else "shop"
+        talks.add(f"{place}-{number}", f"Bakes {topic} in an oven, step by step.")
+    child = talks.satchel().session().child(include=["home-*"])
+    tail = child.tail("bake rye bread in the oven, step by step")
+    assert 'name="home-' in tail
+    assert "shop-" not in tail
+    found = child.call("SkillSearch", {"query": "bread oven"})
+    assert "home-1" in found.text
+    assert "shop-" not in found.text

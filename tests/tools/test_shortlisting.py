@@ -5,17 +5,15 @@ from __future__ import annotations
 import pytest
 
 from satchel import Satchel
-from satchel.detect import Answer, LexicalDetector, Match
-from satchel.detect.explicit import EXPLICIT
+from satchel.detect import Answer, BaseDetector, LexicalDetector, Match, SelectionPipeline
 from satchel.errors import InvalidInput
 from satchel.testing import make_skill
-from satchel.tools.selecting import ASKED
 from satchel.tools.shortlisting import CLOSE
 
 NAMES = ("code-review", "write-tests", "pdf-forms", "release-notes", "sql-tuning", "deploy-it")
 
 
-class Scripted:
+class Scripted(BaseDetector):
     """Answers with the scores it was given: chosen ones, then runners-up."""
 
     name = "scripted"
@@ -28,7 +26,7 @@ class Scripted:
     def detect(self, goal_text, skills):
         return self.look(goal_text, skills).matches
 
-    def look(self, goal_text, skills):
+    def look(self, goal_text, skills, limit=None):
         self.calls += 1
         known = {skill.name: skill for skill in skills}
         asked = self.asked
@@ -228,16 +226,10 @@ def test_a_near_copy_of_a_chosen_one_does_not_get_that_place(make):
     assert make(detector).shortlist("x").explored == ""
 
 
-@pytest.mark.parametrize(
-    "words", ["Fill it in, but do not use deploy-it", "不要用 deploy-it 技能", "without deploy-it"]
-)
-def test_who_is_ruled_out_is_not_put_forward(make, words):
+def test_who_is_ruled_out_is_not_put_forward(make):
     detector = Scripted({"pdf-forms": 1.0}, {"deploy-it": 1.0, "sql-tuning": 0.9})
-    assert make(detector).shortlist(words).explored == "sql-tuning"
-
-
-def test_who_is_called_by_name_is_known_by_one_word():
-    assert ASKED == EXPLICIT
+    satchel = make(SelectionPipeline(detector))
+    assert satchel.shortlist("Fill it in, but do not use deploy-it").explored == "sql-tuning"
 
 
 def test_sure_and_yet_nobody_chosen_puts_the_best_of_the_others_forward(make):

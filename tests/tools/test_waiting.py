@@ -62,7 +62,6 @@ def test_a_better_one_that_waits_is_named(project):
     for words in (
         "review my rust code, do not use the rust-review skill",
         "use the go-review skill to review my rust code",
-        "review my rust code, but do not use any skill",
     ):
         assert not any("rust-review" in note for note in satchel.which(words).notes), words
     satchel.trust("rust-review")

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._language import say
 from satchel.authoring.telling import tells
-from satchel.detect.answer import look
-from satchel.detect.placing import place
 from satchel.errors import InvalidInput, NotFound, SatchelError, SkillBroken
 from satchel.skill.load import load_document
 from satchel.skill.model import Origin, Skill
@@ -27,7 +25,8 @@ from satchel.skill.triggers import has_triggers, load_triggers
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
-    from satchel.detect import Detector, Match
+    from satchel.detect import Match
+    from satchel.detect.pipeline import SelectionPipeline
     from satchel.facade import Satchel
     from satchel.skill.triggers import Prompt, Triggers
 
@@ -186,7 +185,7 @@ def run_subjects(
 
 
 def run_prompts(
-    skill: Skill, prompts: Sequence[Prompt], skills: Sequence[Skill], detector: Detector
+    skill: Skill, prompts: Sequence[Prompt], skills: Sequence[Skill], detector: SelectionPipeline
 ) -> Iterator[Row]:
     """Ask the detector for each prompt.
 
@@ -205,15 +204,15 @@ def strangers(prompts: Sequence[Prompt], known: Container[str]) -> list[Prompt]:
     return [one for one in prompts if one.instead and one.instead not in known]
 
 
-def _run(skill: Skill, prompt: Prompt, skills: Sequence[Skill], detector: Detector) -> Row:
-    answer = look(detector, prompt.text, skills)
+def _run(skill: Skill, prompt: Prompt, skills: Sequence[Skill], detector: SelectionPipeline) -> Row:
+    answer = detector.look(prompt.text, skills)
     own = _own(answer.matches, skill)
     others = tuple(one for one in answer.matches if one.skill.path != skill.path)
     sure = (answer.fit, answer.threshold)
     if own is not None:
         rank = answer.matches.index(own) + 1
         return Row(prompt, True, rank, others, own, (), sure, notes=answer.notes)  # noqa: FBT003
-    where = place(detector, prompt.text, skills, skill)
+    where = detector.place(prompt.text, skills, skill)
     return Row(
         prompt,
         chosen=False,

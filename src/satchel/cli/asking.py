@@ -120,10 +120,9 @@ def overruled(satchel: Satchel, use: Sequence[Skill], never: Sequence[Skill]) ->
                 name=one_line(both.name)),
             say("Leave one of them out"),
         )  # fmt: skip
-    from satchel.detect.compose import Override
     from satchel.facade import Satchel as Made
 
-    detector = Override(satchel.detector, use, never)
+    detector = satchel.detector.overriding(use, never)
     return Made(satchel.library, satchel.settings, detector=detector)
 
 

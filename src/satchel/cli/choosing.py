@@ -13,6 +13,7 @@ from satchel.cli.bars import EMPTY, bar, bar_width, share_of
 from satchel.cli.output import cut, one_line, width_of, write_json
 from satchel.cli.session import command, complete_names
 from satchel.cli.values import AnyPath, WholeNumber
+from satchel.detect.notes import code_of
 from satchel.errors import NotFound
 from satchel.retelling import retell
 from satchel.standing import EXPLICIT
@@ -35,9 +36,10 @@ _RUNNERS = 5
 _FAR = 0.1
 """Who has less than this share of the best score is counted, not shown."""
 _COPIES = 4
-_FIRST = ("There is no skill", "There are no skills of", "No skill: ")
-"""How notes begin that explain the whole answer: they stand before it."""
-_AMONG = (" is not among ", " is not trusted yet:", " since it was approved:")
+_FIRST = frozenset(
+    ("unknown-skill", "unknown-skill-near", "unknown-skills-more", "untrusted-step", "changed-step")
+)
+"""Codes of notes that explain the whole answer: they are shown before it."""
 
 
 @command(
@@ -159,11 +161,7 @@ def match_dict(match: Match, answer: Answer) -> dict[str, Any]:
 
 
 def _show(session: Session, answer: Answer, goal: str) -> None:
-    first = [
-        note
-        for note in answer.notes
-        if note.startswith(_FIRST) or any(words in note for words in _AMONG)
-    ]
+    first = [note for note in answer.notes if code_of(note) in _FIRST]
     show_notes(session.err, first, "")
     out = session.out
     copies: dict[str, list[str]] = {}
@@ -326,13 +324,6 @@ def _summary(answer: Answer, total: int) -> str:
     if answer.matches[0].detector == EXPLICIT or not answer.threshold:
         return told
     return told + say("; ") + say("{fit} % sure of the first", fit=_percent(answer.fit))
-
-
-def notes_of(detector: object) -> tuple[str, ...]:
-    """What a detector noted at its last search: `notes`, where it has some."""
-    from satchel.detect.abilities import ability
-
-    return tuple(str(note) for note in ability(detector, "notes") or ())
 
 
 def show_notes(err: Screen, notes: Iterable[str], style: str = "dim") -> None:

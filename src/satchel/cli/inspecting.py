@@ -152,7 +152,7 @@ def read(session: Session, path: str, offset: int | None, limit: int | None, as_
 )
 def search(session: Session, words: tuple[str, ...], limit: int, as_json: bool) -> int:
     """What `SkillSearch` would answer."""
-    from satchel.cli.choosing import NO_REASON, NONE_FITS, notes_of, show_notes, told_reason
+    from satchel.cli.choosing import NO_REASON, NONE_FITS, show_notes, told_reason
 
     text = " ".join(words)
     if not text.strip():
@@ -160,7 +160,7 @@ def search(session: Session, words: tuple[str, ...], limit: int, as_json: bool) 
             say("There are no words to search for"), say("Give some: `satchel search review`")
         )
     matches = session.satchel.search(text, limit)
-    notes = notes_of(session.satchel.detector)
+    notes = session.satchel.detector.notes
     if as_json:
         from satchel.cli.output import write_json
 

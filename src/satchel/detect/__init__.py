@@ -1,57 +1,46 @@
-"""WHICH SKILL FITS: from what somebody wants to the skills that serve it.
+"""Chooses skills for a request.
 
-`base` says what a detector is, and what an answer holds. `explicit` hears a skill called by its
-name, `minimal` compares keywords, `lexical` searches every text without an index, `hybrid` ranks at
-any size, `model` asks a language model; `compose` puts them together.
+`base` has the `Detector` protocol and the records of an answer. `mentions` finds the skills that a
+request names, `lexical` searches all texts without an index, `hybrid` ranks libraries of any size,
+`model` asks a language model, and `pipeline` puts them in order.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from satchel.detect.base import Answer, Detector, Match, Place, SkillDetector
-from satchel.detect.lexical import LexicalDetector
+from satchel.detect.base import Answer, BaseDetector, Detector, Match, Place, SkillDetector
+from satchel.detect.lexical import LexicalDetector, MinimalSkillDetector
 
 if TYPE_CHECKING:
-    from satchel.detect.compose import FirstHit, Override, Scoped, Union, WithExplicit
-    from satchel.detect.explicit import ExplicitDetector, Heard
     from satchel.detect.hybrid import HybridDetector
-    from satchel.detect.minimal import MinimalSkillDetector
     from satchel.detect.model import ModelDetector, Reply
+    from satchel.detect.notes import Note
+    from satchel.detect.pipeline import SelectionPipeline
 
 _HOMES = {
-    "ExplicitDetector": "explicit",
-    "FirstHit": "compose",
-    "Heard": "explicit",
     "HybridDetector": "hybrid",
-    "MinimalSkillDetector": "minimal",
     "ModelDetector": "model",
-    "Override": "compose",
+    "Note": "notes",
     "Reply": "model",
-    "Scoped": "compose",
-    "Union": "compose",
-    "WithExplicit": "compose",
+    "SelectionPipeline": "pipeline",
 }
-"""What is loaded when it is first used."""
+"""Names that are imported when they are first used, with their modules."""
 
 __all__ = [
     "Answer",
+    "BaseDetector",
     "Detector",
-    "ExplicitDetector",
-    "FirstHit",
-    "Heard",
     "HybridDetector",
     "LexicalDetector",
     "Match",
     "MinimalSkillDetector",
     "ModelDetector",
-    "Override",
+    "Note",
     "Place",
     "Reply",
-    "Scoped",
+    "SelectionPipeline",
     "SkillDetector",
-    "Union",
-    "WithExplicit",
 ]
 
 

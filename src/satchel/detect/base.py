@@ -1,17 +1,25 @@
-"""What a detector is: it reads a goal and names the skills that fit, best first, and says why.
+"""The `Detector` protocol, the records of an answer, and the base class of richer detectors.
 
-Any object with this one method can take the place of ours: embeddings, a model that is asked, or
-a user's own rules.
+A detector is any object with the method `detect`. One that can do more (whole answers, rankings, an
+index) extends `BaseDetector`, whose methods are all made of `detect` until they are overridden.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+
+from satchel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from satchel.skill import Skill
+
+EXPLICIT = "explicit"
+"""The detector of skills that a request names."""
+RIVALS = 3
+"""How many of the skills that are ahead a `Place` names."""
 
 
 class Match(NamedTuple):
@@ -102,14 +110,6 @@ class Answer(NamedTuple):
         return self.collapsed
 
 
-class Looks(Protocol):
-    """A detector that says more than the list."""
-
-    def look(self, goal_text: str, skills: Sequence[Skill]) -> Answer:
-        """The whole answer; `detect` is its `matches`."""
-        ...
-
-
 class Place(NamedTuple):
     """Where one skill stands for one goal: what `satchel why NAME --goal` tells."""
 
@@ -124,14 +124,6 @@ class Place(NamedTuple):
     """The best ones that beat it, with the same account."""
     missing: tuple[str, ...]
     """Words of the goal that the skill has nowhere, the weightiest first."""
-
-
-class Places(Protocol):
-    """A detector that can say where one skill stands."""
-
-    def place(self, goal_text: str, skills: Sequence[Skill], skill: Skill) -> Place:
-        """Rank, account and rivals of one skill for one goal."""
-        ...
 
 
 class Prepared(NamedTuple):
@@ -154,24 +146,149 @@ class Prepared(NamedTuple):
     """Names of skills that have none by the model, each with the reason."""
 
 
-class Prepares(Protocol):
-    """A detector that keeps an index."""
+class BaseDetector:
+    """A detector that can do more than choose. Override what it knows better than these defaults.
+
+    At least one of `detect` and `look` has to be overridden.
+    """
+
+    name = ""
+    """How answers and traces call it; the class name when empty."""
+    notes: tuple[str, ...] = ()
+    """Notes of the last search."""
+
+    def detect(self, goal_text: str, skills: Sequence[Skill]) -> list[Match]:
+        """Return matches, best first; nothing fits means an empty list."""
+        return self.look(goal_text, skills).matches
+
+    def look(self, goal_text: str, skills: Sequence[Skill], limit: int | None = None) -> Answer:
+        """Return the whole answer.
+
+        Args:
+            goal_text: The request.
+            skills: The skills to choose from.
+            limit: How many to choose at most; None leaves it to the detector.
+        """
+        del limit  # the pipeline cuts the list
+        began = time.perf_counter()
+        found = checked_matches(self, self.detect(goal_text, skills))
+        took = (time.perf_counter() - began) * 1e3
+        return Answer(found, [], 1.0 if found else 0.0, 0.0, name_of(self), took)
+
+    def rank(
+        self, goal_text: str, skills: Sequence[Skill], limit: int = 50, *, reasons: bool = True
+    ) -> list[Match]:
+        """Return the best skills, whether they fit or not.
+
+        Args:
+            goal_text: The request.
+            skills: The skills to rank.
+            limit: How many at most.
+            reasons: Whether matches need a reason; without, a detector may answer sooner.
+        """
+        del reasons
+        return checked_matches(self, self.detect(goal_text, skills))[:limit]
+
+    def place(self, goal_text: str, skills: Sequence[Skill], skill: Skill) -> Place:
+        """Return the rank of one skill, with what is ahead of it."""
+        found = self.rank(goal_text, skills, len(skills))
+        for at, match in enumerate(found):
+            if match.skill.path == skill.path:
+                ahead = [(one, dict[str, float]()) for one in found[:at][:RIVALS]]
+                return Place(at + 1, len(skills), match, {}, ahead, ())
+        return Place(0, len(skills), None, {}, [(one, {}) for one in found[:RIVALS]], ())
 
     def prepare(
         self,
         skills: Sequence[Skill],
         progress: Callable[[int], None] | None = None,
-        rebuild: bool = False,  # noqa: FBT001, FBT002 - a plain protocol for getattr
-    ) -> Prepared:
-        """Build the index, or bring it up to date, and wait for it.
+        *,
+        rebuild: bool = False,
+    ) -> Prepared | None:
+        """Build the index, or bring it up to date, and wait for it; None without an index.
 
         Args:
             skills: What it should hold.
-            progress: Told how many skills were taken so far.
-            rebuild: Throw away what is there first.
+            progress: Called with the number of skills read so far.
+            rebuild: Delete the index first.
         """
-        ...
+        del skills, progress, rebuild
+        return None
 
-    def indexed(self) -> int:
-        """How many skills the index on disk holds; 0 without one. Nothing is built for it."""
-        ...
+    def indexed(self) -> int | None:
+        """Return how many skills the index on disk holds; None for a detector without one."""
+        return None
+
+
+class UserDetector(BaseDetector):
+    """Wraps a user's detector that has `detect` alone, and checks what it returns."""
+
+    def __init__(self, detector: Detector) -> None:
+        self._detector = detector
+        self.name = name_of(detector)
+
+    def detect(self, goal_text: str, skills: Sequence[Skill]) -> list[Match]:
+        """Return what the detector returns, if it is a list of matches."""
+        return checked_matches(self, self._detector.detect(goal_text, skills))
+
+
+def as_base(detector: Detector) -> BaseDetector:
+    """Wrap a user's detector, unless it extends `BaseDetector` already.
+
+    Raises:
+        InvalidInput: it is no detector.
+    """
+    if isinstance(detector, BaseDetector):
+        return detector
+    if isinstance(detector, type) or not callable(getattr(detector, "detect", None)):
+        kind = detector if isinstance(detector, type) else type(detector)
+        raise InvalidInput(
+            f"`{kind.__name__}` is no detector",
+            "Give an object with a method `detect(goal_text, skills)` that returns `Match` objects",
+        )
+    return UserDetector(detector)
+
+
+def name_of(detector: object) -> str:
+    """What a detector is called in answers and traces."""
+    return str(getattr(detector, "name", "") or type(detector).__name__)
+
+
+def checked_matches(detector: object, found: Any) -> list[Match]:
+    """Return what a detector returned, if it is a list of matches.
+
+    Raises:
+        InvalidInput: it is something else; the message names the detector.
+    """
+    if isinstance(found, Match) or not isinstance(found, list | tuple):
+        raise _wrong(detector, f"returned {_kind(found)}, not a list of `Match` objects")
+    rows = cast("list[Any]", found)
+    for row in rows:
+        if not isinstance(row, Match):
+            raise _wrong(detector, f"returned a list with {_kind(row)} in it, not a `Match`")
+    return list(rows)
+
+
+def checked_answer(detector: object, answer: Any) -> Answer:
+    """Return the answer of a detector, if it is one.
+
+    Raises:
+        InvalidInput: it is something else; the message names the detector.
+    """
+    if not isinstance(answer, Answer):
+        raise _wrong(detector, f"returned {_kind(answer)} from `look`, not an `Answer`")
+    checked_matches(detector, answer.matches)
+    checked_matches(detector, answer.runners_up)
+    return answer
+
+
+def _wrong(detector: object, what: str) -> InvalidInput:
+    return InvalidInput(
+        f"The detector `{name_of(detector)}` {what}",
+        "Return `satchel.detect.Match(name, score, reason, evidence, skill)`, best first; "
+        "an empty list when nothing fits",
+    )
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else f"a `{type(value).__name__}`"

@@ -1,7 +1,4 @@
-"""Which detector does a project get that asked for none?
-
-Whoever is called by name comes first; then words, and vectors where a model is set.
-"""
+"""The detector of a project that sets none: mentions, then words, and vectors with a model."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from satchel.detect.base import Detector
+    from satchel.detect.pipeline import SelectionPipeline
     from satchel.detect.semantic import LazySemantic, Semantic
     from satchel.settings import Settings
 
@@ -22,39 +19,21 @@ _SEEN = (
 """Settings that decide which skills are seen."""
 
 
-def default_detector(settings: Settings, patience: float = 0.0) -> Detector:
+def default_detector(settings: Settings, patience: float = 0.0) -> SelectionPipeline:
     """The detector for these settings; it reads and builds nothing before its first look.
 
     Args:
         settings: What was set.
         patience: Seconds that a look may wait for an index that is being built.
     """
-    from satchel.detect.compose import WithExplicit
     from satchel.detect.hybrid import HybridDetector
+    from satchel.detect.pipeline import SelectionPipeline
 
     kept = index_folder(settings)
     semantic = _lazy_semantic(settings, kept) if settings.vectors else None
     limit = settings.shortlist or 3
-    return WithExplicit(HybridDetector(kept, semantic=semantic, limit=limit, patience=patience))
-
-
-def reaching(detector: Detector, limit: int) -> Detector:
-    """The same detector for another number of skills: index and model are shared.
-
-    Args:
-        detector: One that `default_detector` made; another is returned as it is.
-        limit: How many skills fit a goal at most.
-    """
-    from copy import copy
-
-    from satchel.detect.compose import WithExplicit
-    from satchel.detect.hybrid import HybridDetector
-
-    if isinstance(detector, WithExplicit) and isinstance(detector.members[0], HybridDetector):
-        other = copy(detector)
-        other.members = (detector.members[0].reaching(limit),)
-        return other
-    return detector
+    hybrid = HybridDetector(kept, semantic=semantic, limit=limit, patience=patience)
+    return SelectionPipeline(hybrid)
 
 
 def index_folder(settings: Settings) -> str | None:

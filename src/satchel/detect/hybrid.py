@@ -12,12 +12,11 @@ import math
 import os
 import time
 from bisect import insort
-from copy import copy
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel.detect.base import Answer, Match, Place, Prepared
+from satchel.detect.base import RIVALS, Answer, BaseDetector, Match, Place, Prepared
 from satchel.detect.evidence import Heads, Sought, explain, having_all, missing_words
 from satchel.detect.fitting import FEWEST, THRESHOLD, Signs, fit_of
 from satchel.detect.fusion import MEANING, OF_WORDS, WORDS, Fused, Leg, Mixed, fuse, mix
@@ -58,7 +57,6 @@ _CLOSE = 0.5
 _SHOWN = 20
 _LOOKED_AT = 50
 _RUNNERS_UP = 7
-_RIVALS = 3
 _TELLING = 0.5
 """A term of at least this weight says something."""
 _ASIDE = 0.3
@@ -117,7 +115,7 @@ def _own_folder(folder: str) -> str:
     return os.path.join(folder, cutter() or "plain")
 
 
-class HybridDetector:
+class HybridDetector(BaseDetector):
     """Ranks by fields that are scored apart and fused, and says when nothing fits."""
 
     name = "hybrid"
@@ -144,35 +142,16 @@ class HybridDetector:
         self._plain = LexicalDetector()
         self._upkeep = Upkeep(partial(_own_folder, folder) if folder else None, rows, head_row)
         self.semantic = semantic
-        self.notes: tuple[str, ...] = ()
-        """What a person should know about the last look or search."""
         self._limit = limit
         self._patience = patience
         self._shelves = Shelves()
         self._heads = Heads()
         self._waiting: _Waiting | None = None
 
-    def reaching(self, limit: int) -> HybridDetector:
-        """The same detector for another limit: index and model are shared."""
-        other = copy(self)
-        other._limit = limit  # noqa: SLF001 - a copy of this very one
-        return other
-
-    def detect(self, goal_text: str, skills: Sequence[Skill]) -> list[Match]:
-        """The skills that fit, at most `limit`, best first; none when nothing fits."""
-        return self.look(goal_text, skills).matches
-
-    def rank(self, goal_text: str, skills: Sequence[Skill], limit: int = 50) -> list[Match]:
-        """The best `limit` skills, whether they fit or not: for a search."""
-        return self._best(goal_text, skills, limit, reasons=True)
-
-    def order(self, goal_text: str, skills: Sequence[Skill], limit: int = 50) -> list[Match]:
-        """The same without reasons: what is said of instructions is read from each file."""
-        return self._best(goal_text, skills, limit, reasons=False)
-
-    def _best(
-        self, goal_text: str, skills: Sequence[Skill], limit: int, *, reasons: bool
+    def rank(
+        self, goal_text: str, skills: Sequence[Skill], limit: int = 50, *, reasons: bool = True
     ) -> list[Match]:
+        """The best `limit` skills, whether they fit or not; reasons are read from each file."""
         most = max(limit, _LOOKED_AT)
         many = 0 if limit <= CANDIDATES else 2 * max(limit, MANY_CANDIDATES)
         found = self.ranking(goal_text, skills, many, most)
@@ -200,14 +179,15 @@ class HybridDetector:
                     matches.append(match._replace(score=score, detector="words"))
         return matches
 
-    def look(self, goal_text: str, skills: Sequence[Skill]) -> Answer:
-        """The whole answer: who fits, who nearly did, how sure it is, and what to know about it."""
+    def look(self, goal_text: str, skills: Sequence[Skill], limit: int | None = None) -> Answer:
+        """The whole answer: chosen skills, runners-up, how sure it is, and notes."""
         began = time.perf_counter()
+        limit = limit or self._limit
         found = self.ranking(goal_text, skills, most=_SHOWN)
         best = _called_first(found)[:_SHOWN]
         by_key = found.shelf.by_key
         told = {term for term, weight in found.terms.items() if weight >= _TELLING}
-        kept, copies = collapse([by_key[one.key] for one in best], told, self._limit + _RUNNERS_UP)
+        kept, copies = collapse([by_key[one.key] for one in best], told, limit + _RUNNERS_UP)
         # "Yes" is an answer, also where a skill is called `yes`.
         fit = (
             1.0
@@ -219,7 +199,7 @@ class HybridDetector:
             fit = 0.0  # nobody else was found
         if best and fit >= THRESHOLD:
             least = best[0].score * _CLOSE
-            near = [at for at in kept[: self._limit] if best[at].score >= least]
+            near = [at for at in kept[:limit] if best[at].score >= least]
             near = [at for at in near if best[at].key not in found.aside]
             # Long instructions have words of every request: alone they make nobody a second choice.
             chosen = [at for at in near if at == kept[0] or best[at].parts.keys() - {"body"}]
@@ -242,14 +222,14 @@ class HybridDetector:
 
     def place(self, goal_text: str, skills: Sequence[Skill], skill: Skill) -> Place:
         """Where one skill stands, what each field gave, and who is ahead by what."""
-        found = self.ranking(goal_text, skills, len(skills), _RIVALS, whole=True)
+        found = self.ranking(goal_text, skills, len(skills), RIVALS, whole=True)
         key, sought = skill.path, Sought(found.terms)
         order = _called_first(found)
         if found.called:
             stood = next(((at, one) for at, one in enumerate(order, 1) if one.key == key), None)
         else:
             stood = found.stands(key)
-        first = order[:_RIVALS] if stood is None else order[: min(_RIVALS, stood[0] - 1)]
+        first = order[:RIVALS] if stood is None else order[: min(RIVALS, stood[0] - 1)]
         ahead = [(self._match(found, sought, one), _gave(one)) for one in first]
         missing = missing_words(goal_text, found.terms, skill, [match.skill for match, _ in ahead])
         if stood is None:
@@ -262,7 +242,8 @@ class HybridDetector:
         self,
         skills: Sequence[Skill],
         progress: Callable[[int], None] | None = None,
-        rebuild: bool = False,  # noqa: FBT001, FBT002 - a plain protocol for getattr
+        *,
+        rebuild: bool = False,
     ) -> Prepared:
         """Build the index, or bring it up to date, and wait for it."""
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The detector that needs nothing but the words: no index, no model, no waiting.
+"""The keyword detector: words of the request in names and descriptions, without an index.
 
 Every word of the goal is looked for in every name and description. A rare word weighs more than a
 common one, a name more than a description, a whole word more than the beginning or the middle of
@@ -12,7 +12,7 @@ from bisect import bisect_right
 from heapq import nsmallest
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel.detect.base import Match
+from satchel.detect.base import BaseDetector, Match
 from satchel.detect.words import BORDER, even, lower, query_bytes, spaced, words_of
 
 if TYPE_CHECKING:
@@ -44,8 +44,10 @@ class _Shelf(NamedTuple):
     """Where each name ends."""
 
 
-class LexicalDetector:
+class LexicalDetector(BaseDetector):
     """Finds skills by the words of the goal."""
+
+    name = "lexical"
 
     def __init__(self, limit: int = 50) -> None:
         """Return at most `limit` matches."""
@@ -95,6 +97,10 @@ class LexicalDetector:
         if isinstance(skills, tuple):  # a list may change under us
             self._last = shelf
         return shelf
+
+
+MinimalSkillDetector = LexicalDetector
+"""The same under the name of the smallest detector."""
 
 
 def _texts(skill: Skill) -> tuple[bytes, bytes]:

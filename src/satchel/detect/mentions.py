@@ -1,7 +1,13 @@
-"""Which names stand at one place of a text?
+"""Finds the skills that a request names, and those that it rules out.
 
-A name may be quoted, stand after `$`, `/` or `@`, or be a word like any other; several may be
-enumerated, and they may end where something else begins.
+Recognised are `$x`, `/x`, `--skill x`, `--no-skill x`, "use (the) x skill", 使用 x 技能;
+"don't use x", "never use x", "without x", 不要用 x. A plain word is a name only where the request
+calls it a skill or rules it out; a quoted name and one that looks like a name (`pdf-forms`, `$pdf`)
+may follow a bare "use". Everything else is left to the model, which reads the request anyway. Code
+fences and quoted lines are skipped, and so is the middle of a very long request.
+
+One pattern finds the anchors; what precedes and follows an anchor is read with patterns that are
+bounded and have no nested repetition, so that the time is linear in the length of the request.
 """
 
 from __future__ import annotations
@@ -9,164 +15,337 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel.detect import phrases as say_so
 from satchel.detect.idle import IDLE
-from satchel.detect.names import LONGEST
-from satchel.detect.words import STOP
+from satchel.detect.names import MAX_NAME_CHARS, normalise
+from satchel.detect.notes import Note
 
 if TYPE_CHECKING:
-    from satchel.detect.names import Names, Text
+    from satchel.detect.names import NameTable
+    from satchel.skill import Skill
 
-MANY = 40
+_MAX_PARSED = 20_000
+"""Characters at the beginning and at the end of a request that are parsed."""
+_WINDOW = 40
+"""Characters before a verb in which a negation is looked for."""
+_MAX_LISTED = 40
 """Names in one enumeration."""
-_CLOSE = {
-    "`": "`", '"': '"', "'": "'", "<": ">", "[": "]", "{": "}", "«": "»",
-    "「": "」", "『": "』", "《": "》", "【": "】",
-}  # fmt: skip
-_OPEN = {close: opening for opening, close in _CLOSE.items()}
-_FLAG_TOKEN = re.compile(r"[^\s,;\"'`]{1,200}").match
-looks_like_one = re.compile(r"^(?=.*[^\W\d_]).*[-_:/\d]").search
-"""Whether a word looks like the name of a skill, and not like a word or a number."""
+_MAX_SAID = 80
+"""Characters of the request that a mention quotes."""
+_MAX_UNKNOWN = 3
+"""Names without a skill that get a note of their own."""
+_CLOSING = dict(zip("`\"'「『《【<[", "`\"'」』》】>]", strict=True))
+_ARTICLE = "(?:the |an? |my |your |this |any )?"
+_VERBS = (
+    "use|using|load|loading|run|running|invoke|invoking|apply|applying|call|calling|activate|"
+    "execute|try|follow|with|via"
+)
+_ANCHOR = re.compile(
+    r"(?P<flag>(?<![\w-])--(?P<no>no-)?skills?(?:\s?=\s?|\s+))"
+    r"|(?P<sigil>(?<![\w$/\\.~=&%#@:*+<>|)\]}^-])[$/](?=\w))"
+    rf"|(?P<without>(?<![\w-])(?:without|instead of|rather than) (?:using )?{_ARTICLE}|而不是 ?)"
+    rf"|(?P<verb>(?<![\w-])(?:{_VERBS}) {_ARTICLE}|使用|调用|加载|运行|用(?![户途例法于量品]))"
+)
+_NEEDS_SKILL = ("try ", "follow ", "with ", "via ")
+"""After these a name counts only where the word *skill* stands beside it."""
+_NEGATION = re.compile(
+    r"(?:(?<![\w-])(?:(?:do |please )?not|never|without|avoid|stop|dont|cannot)|[a-z]{0,6}n't)"
+    r"(?:,? (?:want|you|to|please|ever|even|need|try|again|under any circumstances,?)){0,4} $"
+).search
+_ZH_NEGATION = re.compile(
+    "(?:不要|不准|不得|禁止|请勿|勿|(?<![得能])不|(?<![特个個分区區告])[别別])[再去]? ?$"
+).search
+_WHY = re.compile(r"\bwhy\b").search
+_SKILL_BEFORE = re.compile(r"skills? (?:called |named )?|(?:名为|叫)?技能[: ]?").match
+_SKILL_AFTER = re.compile(r" ?(?:skills?(?![\w-])|的?技能)").match
+_AND = re.compile(r" ?(?:, ?(?:and |or )?|、|和|与|或| and | or | & )(?:the )?").match
+_LIST_ENDS = re.compile(r"\s*(?:$|[.,;:!?)\n。、]|and |or |和|或|来|來)").match
+_FLAG_VALUE = re.compile(r"[^\s,;\"'`]{1,200}").match
+_COMMAND = re.compile(r"[a-z][\w:-]{1,78}(?![\w/\\.@-])(?! ?(?:[=\[({$%*+<>|]|->|:=))").match
+_TOKEN = re.compile(r"[^\W_][\w.:/+#-]{0,78}").match
+_ZH_TOKEN = re.compile(r" ?([^\s的这那哪各每何你我任所相合什其一技,.;:!?。、]{1,20}) ?技能").match
+_ENGLISH_TOKEN = re.compile(r"([^\W_][\w.:/+#-]{0,78}) skill(?![\w-])").match
+_VAGUE = (
+    "right best appropriate relevant proper correct same following above below available new "
+    "existing other another different suitable given necessary needed required own matching "
+    "latest special specific certain better language programming coding writing folder file "
+    "name list because"
+)
+_NO_NAMES = IDLE.union(_VAGUE.split())
+"""Words beside *skill* that name none."""
+_LOOKS_LIKE_NAME = re.compile(r"^(?=.*[^\W\d_]).*[-_:/\d]").search
+_QUOTED = re.compile(r"(`{3,20}|~{3,20})[\s\S]*?(?:\1|\Z)|^[ \t]*>.*$", re.MULTILINE)
+"""Code fences, an open one to the end, and quoted lines."""
 
 
-class Item(NamedTuple):
-    """One name in a text."""
+class Mention(NamedTuple):
+    """A skill that the request names, and the words that do it."""
 
-    at: int
-    """The skill's place; -1 when there is none of that name."""
+    skill: Skill
+    said: str
+
+
+class UnknownName(NamedTuple):
+    """A name in the request that no skill has."""
+
+    name: str
+    near: tuple[Skill, ...] = ()
+    """Skills whose names are spelled almost like it."""
+
+
+class Mentions(NamedTuple):
+    """What a request says about skills by name."""
+
+    wanted: tuple[Mention, ...] = ()
+    unwanted: tuple[Mention, ...] = ()
+    """Never chosen for this request, even if it also asks for them."""
+    unknown: tuple[UnknownName, ...] = ()
+    notes: tuple[Note, ...] = ()
+    rest: str | None = None
+    """The request without its mentions; None when it has none."""
+
+    @property
+    def ruled_out(self) -> frozenset[str]:
+        """The names of the unwanted skills."""
+        return frozenset(one.skill.name for one in self.unwanted)
+
+
+def parse_mentions(request: str, names: NameTable) -> Mentions:
+    """Find every mention of a skill in a request."""
+    return _Parser(request, names).parse()
+
+
+class _Name(NamedTuple):
+    """A name at one place of the request."""
+
+    skill: Skill | None
     word: str
-    start: int
     end: int
     marked: bool
-    """It looks like a name, not like a word: quoted, after `$`, or with a hyphen."""
+    """It looks like a name and not like a word: quoted, after `$` or `/`, or with a hyphen."""
 
 
-class Mentions:
-    """Reads names off one text."""
+class _Parser:
+    def __init__(self, request: str, names: NameTable) -> None:
+        own = _QUOTED.sub("\n\n", request)
+        self._others = [found.group() for found in _QUOTED.finditer(request)]
+        self._skipped = max(0, len(own) - 2 * _MAX_PARSED)
+        if self._skipped:
+            self._others.append(own[_MAX_PARSED:-_MAX_PARSED])
+            own = f"{own[:_MAX_PARSED]}\n\n{own[-_MAX_PARSED:]}"
+        self._text = normalise(own)
+        self._names = names
+        self._wanted: dict[str, Mention] = {}
+        self._unwanted: dict[str, Mention] = {}
+        self._unknown: dict[str, None] = {}
+        self._cuts: list[tuple[int, int]] = []
 
-    def __init__(self, text: Text, names: Names) -> None:
-        self.text = text
-        self.names = names
+    def parse(self) -> Mentions:
+        """Go through the request once, from anchor to anchor."""
+        at, low = 0, self._text.low
+        read = {
+            "flag": self._flag, "sigil": self._sigil, "without": self._without, "verb": self._verb
+        }  # fmt: skip
+        while (found := _ANCHOR.search(low, at)) is not None:
+            at = max(found.end(), read[found.lastgroup or "flag"](found))
+        skipped = (Note("unheard", count=self._skipped),) if self._skipped else ()
+        if not self._cuts:
+            return Mentions(notes=skipped)
+        names = list(self._unknown)
+        near_of = self._names.near
+        unknown = tuple(UnknownName(name, near_of(name)) for name in names[:_MAX_UNKNOWN])
+        notes: list[Note] = []
+        for one in unknown:
+            near = ", ".join(f"`{skill.name}`" for skill in one.near)
+            more = {"names": near} if near else {}
+            notes.append(Note(f"unknown-skill{'-near' * bool(near)}", name=one.name, **more))
+        if len(names) > _MAX_UNKNOWN:
+            notes.append(Note("unknown-skills-more", count=len(names) - _MAX_UNKNOWN))
+        notes += [Note("both", name=name) for name in self._wanted if name in self._unwanted]
+        notes += [
+            Note("ruled-out", name=name) for name in self._unwanted if name not in self._wanted
+        ]
+        return Mentions(
+            tuple(one for name, one in self._wanted.items() if name not in self._unwanted),
+            tuple(self._unwanted.values()),
+            unknown,
+            (*notes, *skipped),
+            self._rest(),
+        )
 
-    def following(self, at: int) -> tuple[list[Item], int, bool]:
-        """Names one after the other, where they end, and whether they are called skills."""
-        items: list[Item] = []
-        is_called = False
-        end = at
-        while len(items) < MANY:
-            item = self.one(at)
-            if item is None or (items and not self._goes_on(item)):
+    def _rest(self) -> str:
+        parts: list[str] = []
+        past = 0
+        for start, end in sorted(self._cuts):
+            parts.append(self._text.plain[past : max(past, start)])
+            past = max(past, end)
+        parts += [self._text.plain[past:], *self._others]
+        return " ".join(part.strip() for part in parts if part.strip())
+
+    def _add(self, names: list[_Name], start: int, end: int, *, wanted: bool) -> None:
+        """Note names from `start` to `end`; a name that no skill has only where it is wanted."""
+        said = " ".join(self._text.plain[start:end].split())[:_MAX_SAID]
+        table = self._wanted if wanted else self._unwanted
+        for one in names:
+            if one.skill is not None:
+                table.setdefault(one.skill.name, Mention(one.skill, said))
+            elif wanted and one.word:
+                self._unknown.setdefault(one.word)
+        if names:
+            self._cuts.append((start, end))
+
+    def _add_unknown(self, match: re.Match[str] | None, start: int, group: int = 0) -> bool:
+        """Note a word as a name that no skill has, unless it can be no name."""
+        if match is None:
+            return False
+        word = match[group].rstrip(".:/-")
+        if not word or word.lower() in _NO_NAMES:
+            return False
+        self._unknown.setdefault(word)
+        # `the spreadsheet skill`: no skill has that name, but it says what the request is about.
+        keeps = group and not _LOOKS_LIKE_NAME(word)
+        spans = [(start, match.start(group)), (match.end(group), match.end())]
+        self._cuts += spans if keeps else [(start, match.end())]
+        return True
+
+    def _flag(self, found: re.Match[str]) -> int:
+        """`--skill a,b`, `--skill=a`, `--no-skill a`."""
+        names: list[_Name] = []
+        end = found.end()
+        for _ in range(_MAX_LISTED):
+            one = self._quoted_name(end) or self._flag_value(end)
+            if one is None:
                 break
-            items.append(item)
-            end = item.end
-            word = say_so.SKILL_AFTER(self.text.low, end)
-            if word is not None:
-                is_called, end = True, word.end()
-            joint = say_so.AND(self.text.low, end)
-            if joint is None:
+            names.append(one)
+            end = one.end
+            if self._text.plain[end : end + 1] != ",":
                 break
-            at = self.after_article(joint.end())
-        return items, end, is_called
+            end += 1
+        self._add(names, found.start(), end, wanted=not found["no"])
+        return end
 
-    def _goes_on(self, item: Item) -> bool:
-        """`use pdf-forms and docx` names two, `use pdf-forms and search the web` one."""
-        low = self.text.low
-        if item.marked or say_so.SKILL_AFTER(low, item.end):
-            return True
-        ends = say_so.STOPS if item.word.lower() in say_so.DOING else say_so.GOES_ON
-        return ends(low, item.end) is not None
-
-    def one(self, at: int) -> Item | None:
-        """The name that begins here, quoted or not."""
-        plain = self.text.plain
-        while plain[at : at + 1] in {"*", " "}:
-            at += 1
-        item = self.quoted(at)
-        if item is not None:
-            return item
-        sign = plain[at : at + 1] in {"$", "/", "@"}
-        hit = self.names.starting(self.text, at + sign)
-        if hit is None:
-            return None
-        word = plain[at + sign : hit[1]]
-        return Item(hit[0], word, at, hit[1], sign or looks_like_one(word) is not None)
-
-    def quoted(self, at: int) -> Item | None:
-        """The name in quotation marks that begins here."""
-        plain = self.text.plain
-        close = _CLOSE.get(plain[at : at + 1])
-        if close is None:
-            return None
-        end = plain.find(close, at + 1, at + LONGEST + 2)
-        inner = plain[at + 1 : end].strip(" *").lstrip("$/@") if end > 0 else ""
-        if not inner or "\n" in inner:
-            return None
-        there = self.names.exact(inner)
-        return Item(-1 if there is None else there, inner, at, end + 1, marked=True)
-
-    def before(self, end: int) -> list[Item]:
-        """Names that end at `end`, in the order of the text."""
-        items: list[Item] = []
-        plain, low = self.text.plain, self.text.low
-        while len(items) < MANY:
-            while end > 0 and plain[end - 1] in "* ":
-                end -= 1
-            opening = _OPEN.get(plain[end - 1 : end])
-            if opening is not None:
-                start = plain.rfind(opening, max(0, end - 2 - LONGEST), end - 1)
-                item = self.quoted(start) if start >= 0 else None
-            else:
-                hit = self.names.ending(self.text, end)
-                item = None
-                if hit is not None:
-                    start = hit[1] - (plain[hit[1] - 1 : hit[1]] in {"$", "/", "@"})
-                    word = plain[hit[1] : end]
-                    marked = start < hit[1] or looks_like_one(word) is not None
-                    item = Item(hit[0], word, start, end, marked)
-            if item is None or item.end != end:
-                break
-            items.append(item)
-            joint = say_so.AND_BACK(low[max(0, item.start - 6) : item.start])
-            if joint is None:
-                break
-            end = item.start - len(joint.group())
-        return items[::-1]
-
-    def flag_value(self, at: int) -> Item | None:
-        """A value as a shell would take it; a name with spaces too, if there is one."""
-        token = _FLAG_TOKEN(self.text.plain, at)
+    def _flag_value(self, at: int) -> _Name | None:
+        token = _FLAG_VALUE(self._text.plain, at)
         if token is None:
             return None
         word = token.group().rstrip(".!?:)]}。").lstrip("$/@")
-        there = self.names.exact(word) if word else None
-        if there is None:
-            longer = self.names.starting(self.text, at)
-            if longer is not None:
-                return Item(longer[0], word, at, longer[1], marked=True)
-        return Item(-1 if there is None else there, word, at, token.end(), marked=bool(word))
+        return _Name(self._names.exact(word), word, token.end(), marked=True)
 
-    def kind(self, at: int) -> list[Item]:
-        """`the pdf skills`: whoever has the word in its name."""
-        found = say_so.KIND(self.text.low, at)
-        if found is None:
-            return []
-        start, end = found.span(1)
-        word = self.text.plain[start:end]
-        if word.lower() in IDLE or word.lower() in say_so.VAGUE or word.lower() in STOP:
-            return []
-        return [Item(one, word, start, end, marked=False) for one in self.names.family(word)]
+    def _sigil(self, found: re.Match[str]) -> int:
+        """`$pdf` anywhere; `/pdf` at the start of a line, `/pdf-forms` anywhere."""
+        at, text = found.start(), self._text
+        hit = self._names.starting(text, at + 1)
+        before = at - (text.plain[at - 1 : at] == " ")
+        starts_line = before == 0 or text.plain[before - 1] == "\n"
+        if hit is None:
+            if before == 0:
+                self._add_unknown(_COMMAND(text.plain, at + 1), at)
+            return at + 1
+        word, after = text.plain[at + 1 : hit[1]], text.low[hit[1] : hit[1] + 3].lstrip()
+        is_code = word.isupper() or not any(map(str.isalpha, word))
+        is_code = is_code or text.low[hit[1] : hit[1] + 1] in {*"/\\[({$%*"}
+        is_code = is_code or after[:1] in {*"=+<>|"} or after[:2] in {"->", ":="}
+        is_path = text.plain[at] == "/" and not starts_line and not _LOOKS_LIKE_NAME(word)
+        if not is_code and not is_path:
+            name = _Name(hit[0], word, hit[1], marked=True)
+            self._add([name], at, hit[1], wanted=self._negation(at) is None)
+        return hit[1]
 
-    def with_kin(self, items: list[Item], verb: int, past: int, end: int) -> list[Item]:
-        """`any pdf skill` and `the pdf skills` are more than the one that is called `pdf`."""
-        low = self.text.low
-        first = items[0]
-        many = "skills" in low[first.end : end] or " any " in low[verb:past]
-        if len(items) > 1 or not many or first.at < 0:
-            return items
-        kin = [at for at in self.names.family(first.word) if at != first.at]
-        return [first, *(first._replace(at=at) for at in kin)]
+    def _without(self, found: re.Match[str]) -> int:
+        """`without pdf`, `without using the pdf skill`, `instead of pdf`."""
+        names, end, _ = self._names_after(found.end())
+        self._add(names, found.start(), end, wanted=False)
+        return end if names else found.end()
 
-    def after_article(self, at: int) -> int:
-        """Where a name may begin: after `the`, `any`, `my`."""
-        found = say_so.ARTICLE(self.text.low, at)
-        return found.end() if found is not None else at
+    def _verb(self, found: re.Match[str]) -> int:
+        """`use skill pdf`, `use the pdf skill`, `用 pdf 技能`, `use pdf-forms`, `don't use pdf`."""
+        negated = self._negation(found.start())
+        bare = not found.group().startswith(_NEEDS_SKILL)
+        names, end, is_called = self._names_after(found.end())
+        if negated is not None:
+            if is_called or bare:
+                self._add(names, negated, end, wanted=False)
+            return end if names else found.end()
+        if not is_called:
+            names = [one for one in names if bare and one.marked and one.skill is not None]
+            end = names[-1].end if names else end
+        if names:
+            self._add(names, found.start(), end, wanted=True)
+            return end
+        if bare:
+            self._unknown_after(found.end(), found.start())
+        return found.end()
+
+    def _unknown_after(self, at: int, start: int) -> None:
+        """`use skill terraform`, `use the terraform skill`, `使用翻译技能`: no such skill."""
+        plain = self._text.plain
+        called = _SKILL_BEFORE(self._text.low, at)
+        if called is None:
+            if not self._add_unknown(_ENGLISH_TOKEN(plain, at), start, 1):
+                self._add_unknown(_ZH_TOKEN(plain, at), start, 1)
+        elif called.group().startswith("skill "):
+            self._add_unknown(_TOKEN(plain, called.end()), start)
+
+    def _negation(self, at: int) -> int | None:
+        """Where the negation begins that stands just before `at`; None without one."""
+        begins = max(0, at - _WINDOW)
+        window = self._text.low[begins:at]
+        found = _NEGATION(window) or _ZH_NEGATION(window)
+        return None if found is None or _WHY(window) else begins + found.start()
+
+    def _names_after(self, at: int) -> tuple[list[_Name], int, bool]:
+        """The names after a verb, where they end, and whether they are called skills."""
+        called = _SKILL_BEFORE(self._text.low, at)
+        if called is not None:
+            names, end, _ = self._list(called.end())
+            if names:
+                return names, end, True
+        return self._list(at)
+
+    def _list(self, at: int) -> tuple[list[_Name], int, bool]:
+        """Names one after the other, where they end, and whether they are called skills."""
+        names: list[_Name] = []
+        is_called = False
+        end = at
+        while len(names) < _MAX_LISTED:
+            one = self._name(at)
+            if one is None:
+                break
+            after = _SKILL_AFTER(self._text.low, one.end)
+            # `use pdf-forms and docx` names two skills, `use pdf-forms and search the web` one.
+            if names and not (one.marked or after or _LIST_ENDS(self._text.low, one.end)):
+                break
+            names.append(one)
+            end = one.end
+            if after is not None:
+                is_called, end = True, after.end()
+            joint = _AND(self._text.low, end)
+            if joint is None:
+                break
+            at = joint.end()
+        return names, end, is_called
+
+    def _name(self, at: int) -> _Name | None:
+        """The name that begins here, quoted or not."""
+        text = self._text
+        while text.plain[at : at + 1] in {"*", " "}:
+            at += 1
+        quoted = self._quoted_name(at)
+        if quoted is not None:
+            return quoted
+        sigil = text.plain[at : at + 1] in {"$", "/", "@"}
+        hit = self._names.starting(text, at + sigil)
+        if hit is None:
+            return None
+        word = text.plain[at + sigil : hit[1]]
+        return _Name(hit[0], word, hit[1], sigil or _LOOKS_LIKE_NAME(word) is not None)
+
+    def _quoted_name(self, at: int) -> _Name | None:
+        plain = self._text.plain
+        closing = _CLOSING.get(plain[at : at + 1])
+        if closing is None:
+            return None
+        end = plain.find(closing, at + 1, at + MAX_NAME_CHARS + 2)
+        inner = plain[at + 1 : end].strip(" *").lstrip("$/@") if end > 0 else ""
+        if not inner or "\n" in inner:
+            return None
+        return _Name(self._names.exact(inner), inner, end + 1, marked=True)

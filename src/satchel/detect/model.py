@@ -1,4 +1,4 @@
-"""The detector that asks a language model: which of the ten likeliest does the goal need?
+"""The detector that lets a language model choose among the likeliest skills.
 
 Another detector makes the list; the model only chooses from it. Any callable that takes a prompt
 and returns a text will do, also an async one. The model's word is not trusted: what was not on the
@@ -12,23 +12,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from satchel.detect.composed import Composed, ask, name_of
-from satchel.detect.merging import EXPLICIT, add_costs, each_once
-from satchel.detect.notes import (
-    FAILED_ALONE,
-    MODEL_AWAIT,
-    MODEL_CUT,
-    MODEL_FAILED,
-    MODEL_KEPT,
-    MODEL_NONSENSE,
-    MODEL_STRANGERS,
-    why_failed,
-)
+from satchel.detect.base import EXPLICIT, BaseDetector, as_base, checked_answer, name_of
+from satchel.detect.notes import Note
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from satchel.detect.base import Answer, Detector, Match
+    from satchel.detect.base import Answer, Detector, Match, Place, Prepared
     from satchel.detect.prompt import Verdict
     from satchel.skill import Skill
 
@@ -56,7 +46,6 @@ class _NotAwaitedError(RuntimeError):
 
 class _Question(NamedTuple):
     inner: Answer
-    error: Exception | None
     listed: list[Match]
     prompt: str
     """Empty when there is nothing to ask."""
@@ -64,7 +53,7 @@ class _Question(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-class ModelDetector(Composed):
+class ModelDetector(BaseDetector):
     """Lets a model choose among the best of another detector."""
 
     name = "model"
@@ -81,7 +70,7 @@ class ModelDetector(Composed):
             limit: How many it may choose.
             keep: How many of its answers are remembered.
         """
-        super().__init__(detector)
+        self.detector = as_base(detector)
         self._model = ask
         self._among = among
         self._limit = limit
@@ -112,7 +101,10 @@ class ModelDetector(Composed):
                 answer = self._judged(question, reply)
         return answer._replace(took_ms=(time.perf_counter() - began) * 1e3)
 
-    def _answer(self, goal_text: str, skills: Sequence[Skill]) -> tuple[Answer, Exception | None]:
+    def look(self, goal_text: str, skills: Sequence[Skill], limit: int | None = None) -> Answer:
+        """The answer with the model's choice, or that of the other detector with a note."""
+        del limit  # set when it was made
+        began = time.perf_counter()
         question = self._question(goal_text, skills)
         answer = self._kept_answer(question)
         if answer is None:
@@ -124,15 +116,39 @@ class ModelDetector(Composed):
                 answer = self._failed(question, exc)
             else:
                 answer = self._judged(question, reply)
-        return answer, question.error
+        return answer._replace(took_ms=(time.perf_counter() - began) * 1e3)
+
+    def rank(
+        self, goal_text: str, skills: Sequence[Skill], limit: int = 50, *, reasons: bool = True
+    ) -> list[Match]:
+        """As the other detector ranks: a search asks no model."""
+        return self.detector.rank(goal_text, skills, limit, reasons=reasons)
+
+    def place(self, goal_text: str, skills: Sequence[Skill], skill: Skill) -> Place:
+        """Where the other detector places a skill."""
+        return self.detector.place(goal_text, skills, skill)
+
+    def prepare(
+        self,
+        skills: Sequence[Skill],
+        progress: Callable[[int], None] | None = None,
+        *,
+        rebuild: bool = False,
+    ) -> Prepared | None:
+        """Build the other detector's index."""
+        return self.detector.prepare(skills, progress, rebuild=rebuild)
+
+    def indexed(self) -> int | None:
+        """Return how many skills the other detector's index holds."""
+        return self.detector.indexed()
 
     def _question(self, goal_text: str, skills: Sequence[Skill]) -> _Question:
-        inner, error = ask(self.members[0], goal_text, skills, FAILED_ALONE)
+        inner = checked_answer(self.detector, self.detector.look(goal_text, skills))
         listed = [*inner.matches, *inner.runners_up][: self._among]
         called = inner.detector == EXPLICIT
         called = called or any(match.detector == EXPLICIT for match in inner.matches)
         if not listed or called:  # who is called by name is chosen, and no model is asked
-            return _Question(inner, error, listed, "", "")
+            return _Question(inner, listed, "", "")
         from hashlib import sha256
 
         from satchel.detect.prompt import GOAL, write_prompt
@@ -141,8 +157,8 @@ class ModelDetector(Composed):
         # The paths belong to it: two skills may say the same and yet not be the same.
         parts = (prompt, *(match.skill.path for match in listed))
         key = sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
-        notes = (MODEL_CUT.format(count=GOAL),) if len(goal_text) > GOAL else ()
-        return _Question(inner, error, listed, prompt, key, notes)
+        notes = (Note("model-cut", count=GOAL),) if len(goal_text) > GOAL else ()
+        return _Question(inner, listed, prompt, key, notes)
 
     def _kept_answer(self, question: _Question) -> Answer | None:
         """The answer where no model has to be asked."""
@@ -151,7 +167,7 @@ class ModelDetector(Composed):
         verdict = self._kept.get(question.key)
         if verdict is None:
             return None
-        return self._told(question, verdict, None, (MODEL_KEPT,))
+        return self._told(question, verdict, None, (Note("model-kept"),))
 
     def _judged(self, question: _Question, reply: object) -> Answer:
         from satchel.detect.prompt import read_verdict
@@ -160,11 +176,11 @@ class ModelDetector(Composed):
         text: Any = reply if isinstance(reply, str) else getattr(reply, "text", None)
         if not isinstance(text, str):
             reason = f"it returned {type(reply).__name__}"
-            return self._as_it_was(question, MODEL_NONSENSE, reason, cost)
+            return self._as_it_was(question, "model-nonsense", reason, cost)
         verdict = read_verdict(text, question.listed)
         if verdict is None:
             said = " ".join(text.split())[:100] or "it said nothing"
-            return self._as_it_was(question, MODEL_NONSENSE, said, cost)
+            return self._as_it_was(question, "model-nonsense", said, cost)
         with self._lock:
             while len(self._kept) >= max(self._keep, 1):
                 self._kept.pop(next(iter(self._kept)))
@@ -193,29 +209,30 @@ class ModelDetector(Composed):
         others = [match for at, match in enumerate(listed) if at not in places]
         said = [*inner.notes, *question.notes, *notes]
         if verdict.strangers:
-            said.append(MODEL_STRANGERS.format(count=verdict.strangers))
+            said.append(Note("model-strangers", count=verdict.strangers))
         return inner._replace(
             matches=chosen,
             runners_up=others,
             fit=1.0 if chosen else 0.0,
             threshold=0.0,
             detector=self.name,
-            notes=each_once(said),
-            cost=add_costs((inner.cost, cost if cost is not None else {"calls": 0.0})),
+            notes=tuple(dict.fromkeys(said)),
+            cost=_sum(inner.cost, cost if cost is not None else {"calls": 0.0}),
         )
 
     def _as_it_was(
-        self, question: _Question, sentence: str, reason: str, cost: dict[str, float] | None = None
+        self, question: _Question, code: str, reason: str, cost: dict[str, float] | None = None
     ) -> Answer:
         inner = question.inner
-        note = sentence.format(name=name_of(self.members[0]), reason=reason)
-        notes = each_once((*inner.notes, *question.notes, note))
-        return inner._replace(notes=notes, cost=add_costs((inner.cost, cost)))
+        note = Note(code, name=name_of(self.detector), reason=reason)
+        notes = tuple(dict.fromkeys((*inner.notes, *question.notes, note)))
+        return inner._replace(notes=notes, cost=_sum(inner.cost, cost))
 
     def _failed(self, question: _Question, exc: Exception) -> Answer:
         """The answer without the model; a call that failed was a call, and may be charged."""
         cost = None if isinstance(exc, _NotAwaitedError) else self._charge(None)
-        return self._as_it_was(question, MODEL_FAILED, why_failed(exc), cost)
+        reason = " ".join(f"{type(exc).__name__}: {exc}".split())[:200]
+        return self._as_it_was(question, "model-failed", reason, cost)
 
     def _charge(self, reply: object) -> dict[str, float]:
         """What this call cost, added to what was spent."""
@@ -228,6 +245,15 @@ class ModelDetector(Composed):
             for key, value in cost.items():
                 self._spent[key] = self._spent.get(key, 0.0) + value
         return cost
+
+
+def _sum(*costs: dict[str, float] | None) -> dict[str, float] | None:
+    """All costs together; None when nothing was charged."""
+    total: dict[str, float] = {}
+    for cost in costs:
+        for key, value in (cost or {}).items():
+            total[key] = total.get(key, 0.0) + value
+    return total or None
 
 
 def _wait_for(reply: Any) -> Any:
@@ -245,4 +271,4 @@ def _wait_for(reply: Any) -> Any:
     close = getattr(reply, "close", None)
     if close is not None:
         close()
-    raise _NotAwaitedError(MODEL_AWAIT)
+    raise _NotAwaitedError("The model answers asynchronously: `await` the detector's `alook`")

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from satchel._language import say
 from satchel._optional import require
-from satchel.detect.clauses import clauses
 from satchel.detect.fitting import FEWEST
 from satchel.detect.fusion import Leg
+from satchel.detect.terms import clauses
 from satchel.detect.texts import for_vectors
 from satchel.detect.vectors.base import EXTRA
 from satchel.detect.vectors.store import VectorStore

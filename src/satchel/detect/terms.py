@@ -39,6 +39,14 @@ _AS_NAME = 0.8
 """A word that says nothing, written like a name."""
 _IDLE_WEIGHT, _IDLE_MOST = 0.1, 2
 """What a word weighs that says nothing, where there are no others, and how many are looked for."""
+_MAX_CLAUSES = 12
+_MIN_CLAUSE_CHARS = 4
+_AND_THEN = (
+    "and|then|also|finally|next|after that|afterwards|然后|再|最后|并且|并|同时|接着|そして|그리고"
+)
+_CLAUSE_ENDS = re.compile(
+    rf"(?<=[.!?;])\s+|(?<=[。！？；])|\n+|[,，、]\s*(?:{_AND_THEN})\s*",
+)
 WORD = "="
 """Before a word that a cutter found, since a pair of signs may be spelt the same."""
 
@@ -255,3 +263,10 @@ def _is_chinese(run: str) -> bool:
 def _cutter() -> Callable[[str], list[str]] | None:
     module = available("rjieba")
     return getattr(module, "cut_for_search", None)  # of half a package there may be only a folder
+
+
+def clauses(goal: str) -> list[str]:
+    """The sentences of a goal, at most `_MAX_CLAUSES`; the goal itself when it is one."""
+    parts = [part.strip() for part in _CLAUSE_ENDS.split(goal) if part]
+    found = [part for part in parts if len(part) >= _MIN_CLAUSE_CHARS]
+    return found[:_MAX_CLAUSES] or [goal.strip()]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from satchel._language import language, listed, say
-from satchel.detect.notes import NOTES
+from satchel.detect.notes import TEMPLATES, Note, render
 from satchel.retelling.calls import BOUND, NESTED, OTHERWISE, SAME, STEPS
 from satchel.retelling.goals import GOALS
 
@@ -112,7 +112,8 @@ _SAME = (
     "its meaning is near",
     "called by name: `{said}`",
     "set to be chosen",
-    *NOTES,
+    *TEMPLATES.values(),
+    "its name is written almost like `{said}`",
     # The shortlist
     "the setting `shortlist` is 0",
     "the request is empty",
@@ -153,6 +154,8 @@ _ENOUGH = 8
 
 def retell(text: str) -> str:
     """`text` as a person should read it."""
+    if isinstance(text, Note):
+        return render(text)
     found = _several(text) if "; " in text else None
     for read in (_known, _of_a_file):
         if found is None:

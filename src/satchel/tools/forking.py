@@ -10,36 +10,27 @@ from satchel.tools.permits import Grant, as_patterns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from satchel.detect import Detector
     from satchel.library import Library
     from satchel.skill.model import Skill
     from satchel.tools.holding import Held
     from satchel.trace import Trace
 
 
-def narrowed(
-    library: Library,
-    detector: Callable[[], Detector],
-    include: Sequence[str],
-    exclude: Sequence[str],
-) -> tuple[Library, Callable[[], Detector]]:
-    """The skills that pass, and who chooses among them; all of them when nothing is said.
+def narrowed(library: Library, include: Sequence[str], exclude: Sequence[str]) -> Library:
+    """The skills that pass; all of them when nothing is said.
 
     Args:
         library: Which skills there are.
-        detector: Gives who chooses among those.
         include: Only skills whose name or id matches one of these patterns; all when empty.
         exclude: No skill that matches one of these.
     """
     include, exclude = as_patterns(include), as_patterns(exclude)
     if not (include or exclude):
-        return library, detector
+        return library
     from satchel.library.filters import Filter
     from satchel.library.narrowed import NarrowedLibrary
-    from satchel.tools.part_detector import part_detector
 
-    part = NarrowedLibrary(library, Filter(include, exclude))
-    return part, lambda: part_detector(detector(), part)
+    return NarrowedLibrary(library, Filter(include, exclude))
 
 
 def narrowed_gate(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from satchel.tools.frame import encodable, one_line, plural
-from satchel.tools.selecting import name_of, search
+from satchel.tools.selecting import search
 
 if TYPE_CHECKING:
-    from satchel.detect import Detector
+    from satchel.detect.pipeline import SelectionPipeline
     from satchel.envelope import Envelope
     from satchel.library import Library
     from satchel.settings import Settings
@@ -52,7 +52,7 @@ class SearchTool:
     }
 
     def __init__(
-        self, library: Library, settings: Settings, detector: Detector, trace: Trace
+        self, library: Library, settings: Settings, detector: SelectionPipeline, trace: Trace
     ) -> None:
         self._library = library
         self._settings = settings
@@ -74,7 +74,7 @@ class SearchTool:
             "searched",
             [match.name for match in found],
             query=query[:_QUERY_IN_TRACE],
-            detector=name_of(self._detector),
+            detector=self._detector.name,
             reasons=[match.reason for match in found],
         )
         rows: list[dict[str, Any]] = []

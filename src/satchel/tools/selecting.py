@@ -16,19 +16,17 @@ from satchel.trace import span
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from satchel.detect.base import Answer, Detector, Match
+    from satchel.detect.base import Answer, BaseDetector, Match
     from satchel.skill import Skill
     from satchel.trace import Trace
 
 SPAN = "satchel.select"
 GOAL_IN_TRACE = 200
 """Characters of a request that a trace keeps."""
-ASKED = "explicit"
-"""The detector of whoever was called by name."""
 
 
 def select(
-    detector: Detector,
+    detector: BaseDetector,
     goal_text: str,
     skills: Sequence[Skill],
     trace: Trace | None,
@@ -51,12 +49,10 @@ def select(
     Raises:
         InvalidInput: the request is no text, or the detector returned something else than matches.
     """
-    from satchel.detect.answer import look
-
     check_text(goal_text)
 
     def ask() -> Answer:
-        answer = _at_most(look(detector, goal_text, skills), limit)
+        answer = detector.look(goal_text, skills, limit)
         return answer if amend is None else amend(answer)
 
     if trace is None:
@@ -64,7 +60,7 @@ def select(
         if more is not None:
             more(answer)
         return answer
-    with span(SPAN, **{"satchel.detector": name_of(detector)}) as note:
+    with span(SPAN, **{"satchel.detector": detector.name}) as note:
         answer = ask()
         values = dict(more(answer)) if more is not None else {}
         _annotate(note, answer, values)
@@ -98,15 +94,6 @@ def check_limit(limit: object) -> None:
         )
 
 
-def _at_most(answer: Answer, limit: int | None) -> Answer:
-    """The answer with no more than `limit` chosen ones; the others came next."""
-    if limit is None or len(answer.matches) <= limit:
-        return answer
-    asked = sum(match.detector == ASKED for match in answer.matches)
-    kept, rest = answer.matches[: max(limit, asked)], answer.matches[max(limit, asked) :]
-    return answer._replace(matches=kept, runners_up=[*rest, *answer.runners_up])
-
-
 def tell_selection(trace: Trace, goal_text: str, answer: Answer, **more: Any) -> None:
     """Record a choice: who was chosen, by which detector, why, and who came next."""
     values: dict[str, Any] = {
@@ -129,7 +116,7 @@ def tell_selection(trace: Trace, goal_text: str, answer: Answer, **more: Any) ->
 
 
 def search(
-    detector: Detector,
+    detector: BaseDetector,
     words: str,
     skills: Sequence[Skill],
     limit: int,
@@ -140,7 +127,7 @@ def search(
     """The best skills for some words, whether they fit or not: a search is not cut to three.
 
     Args:
-        detector: Who ranks; one that can only choose is asked to choose.
+        detector: Who ranks.
         words: What is looked for.
         skills: What there is to find.
         limit: How many at most.
@@ -152,30 +139,19 @@ def search(
         InvalidInput: the words are no text, the limit is no number that is at least 1, or the
             detector returned something else than matches.
     """
-    from satchel.detect.answer import only_matches
-    from satchel.detect.composed import order, rank
-
     check_text(words)
     check_limit(limit)
-    if hasattr(detector, "rank"):
-        found = (rank if reasons else order)(detector, words, skills, limit)
-    else:  # whoever is called may stand far behind in its choice
-        found = only_matches(detector, detector.detect(words, skills))
+    found = detector.rank(words, skills, limit, reasons=reasons)
     if called is not None and (not found or found[0].name != called.name):
         first = next((match for match in found if match.name == called.name), None)
         if first is None:
-            from satchel.detect.base import Match
+            from satchel.detect.base import EXPLICIT, Match
 
             evidence = (f"name: {called.name}",)
-            first = Match(called.name, 0.0, "called by its name", evidence, called, ASKED)
+            first = Match(called.name, 0.0, "called by its name", evidence, called, EXPLICIT)
         best = max([first.score, *(match.score for match in found)])
         found = [first._replace(score=best), *(one for one in found if one.name != called.name)]
     return found[:limit]
-
-
-def name_of(detector: Detector) -> str:
-    """What a detector calls itself in traces."""
-    return str(getattr(detector, "name", type(detector).__name__))
 
 
 def _annotate(note: Callable[[str, Any], None], answer: Answer, more: Mapping[str, Any]) -> None:

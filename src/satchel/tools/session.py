@@ -41,7 +41,8 @@ __all__ = ["Checkpoint", "Fork", "Held", "Reach", "Session"]
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from satchel.detect import Answer, Detector
+    from satchel.detect import Answer
+    from satchel.detect.pipeline import SelectionPipeline
     from satchel.envelope import Envelope
     from satchel.library import Library
     from satchel.runners.base import Cancel
@@ -92,7 +93,7 @@ class Session:
         library: Library,
         settings: Settings,
         *,
-        detector: Callable[[], Detector],
+        detector: Callable[[], SelectionPipeline],
         engine: Engine | None = None,
         gate: Gate | None = None,
         stack: tuple[str, ...] = (),
@@ -198,15 +199,13 @@ class Session:
             InvalidInput: the goal is no text, the limit is no number that is at least 1, or a skill
                 is in both lists.
         """
-        from satchel.detect.default import reaching
-        from satchel.detect.given import overruled
         from satchel.tools.selecting import check_limit, select
         from satchel.tools.waiting import Waiting
 
         check_limit(limit)
         look = self._telling.look()
         skills = look.for_model if self._gate.offers(SkillTool.name) else ()
-        detector = overruled(reaching(self._detector(), limit), use, never)
+        detector = self._detector().overriding(use, never)
 
         def amend(answer: Answer) -> Answer:
             return Waiting(self._settings).put_right(answer, goal, detector, look, never)
@@ -514,11 +513,10 @@ class Session:
         within: str = "",
         holding: Holding | None = None,
     ) -> Session:
-        library, detector = narrowed(self._library, self._detector, include, exclude)
         return Session(
-            library,
+            narrowed(self._library, include, exclude),
             self._settings,
-            detector=detector,
+            detector=self._detector,
             engine=self._engine,
             gate=narrowed_gate(self._gate, self.trace, tools, self._forbidden),
             stack=(*self._stack, within) if within else self._stack,

@@ -11,8 +11,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel.catalogue.shortlist import Line, write_shortlist
+from satchel.detect.base import EXPLICIT
 from satchel.errors import InvalidInput
-from satchel.tools.selecting import ASKED, check_text, select
+from satchel.tools.selecting import check_text, select
 from satchel.tools.usage import Usage
 from satchel.tools.waiting import Waiting
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from satchel.catalogue.shortlist import Block
-    from satchel.detect.base import Answer, Detector, Match
+    from satchel.detect.base import Answer, Match
+    from satchel.detect.pipeline import SelectionPipeline
     from satchel.library import Library, Snapshot
     from satchel.settings import Form, Settings
     from satchel.trace import Trace
@@ -73,7 +75,11 @@ class Shortlister:
     """Makes the shortlists of one project."""
 
     def __init__(
-        self, library: Library, settings: Settings, detector: Callable[[], Detector], trace: Trace
+        self,
+        library: Library,
+        settings: Settings,
+        detector: Callable[[], SelectionPipeline],
+        trace: Trace,
     ) -> None:
         """Read nothing yet.
 
@@ -130,7 +136,7 @@ class Shortlister:
             nonlocal block, explored
             chosen, cut = _chosen(answer.matches, look, self._settings.shortlist)
             over.extend(match.name for match in cut)
-            extra = self._explore(goal_text, answer, chosen, look)
+            extra = self._explore(answer, chosen, look)
             explored = extra.name if extra is not None else ""
             named = chosen if extra is None else [*chosen, extra]
             block = write_shortlist(_lines(named, look), form)
@@ -150,15 +156,12 @@ class Shortlister:
         reason = _reason(answer, block, (*block.left_out, *over))
         return Shortlist(block.text, answer, block.listed, explored, reason)
 
-    def _explore(
-        self, goal_text: str, answer: Answer, chosen: Sequence[Match], look: Snapshot
-    ) -> Match | None:
+    def _explore(self, answer: Answer, chosen: Sequence[Match], look: Snapshot) -> Match | None:
         """The best runner-up that was never loaded and came close; None when there is none.
 
-        Who calls a skill by name has decided: then nobody else is put forward. Nor is ever whom
-        the request rules out, and runners-up may be so.
+        A request that names a skill has decided: then no other is put forward.
         """
-        if any(match.detector == ASKED for match in chosen):
+        if any(match.detector == EXPLICIT for match in chosen):
             return None
         rivals = [match for match in answer.runners_up if _may_load(match, look)]
         if chosen:
@@ -170,17 +173,12 @@ class Shortlister:
             return None
         bar = least * CLOSE if least > 0 else least
         known = {match.name for match in chosen}.union(copy for copy, _ in answer.collapsed)
-        close = [
+        close = (
             match
             for match in rivals
             if match.score >= bar and match.name not in known and self._usage.never(match.name)
-        ]
-        if not close:
-            return None
-        from satchel.detect.explicit import ExplicitDetector
-
-        heard = ExplicitDetector().heard(goal_text, tuple(match.skill for match in close))
-        return next((match for match in close if match.name not in heard.ruled_out), None)
+        )
+        return next(close, None)
 
 
 def put_behind(message: Any, make: Callable[[str], Shortlist]) -> Any:
@@ -231,9 +229,9 @@ def _chosen(matches: Sequence[Match], look: Snapshot, most: int) -> tuple[list[M
     for match in matches:
         if _may_load(match, look):
             found.setdefault(match.name, match)
-    asked = [match for match in found.values() if match.detector == ASKED]
+    asked = [match for match in found.values() if match.detector == EXPLICIT]
     asked, over = asked[:MOST_ASKED], asked[MOST_ASKED:]
-    others = [match for match in found.values() if match.detector != ASKED]
+    others = [match for match in found.values() if match.detector != EXPLICIT]
     return [*asked, *others[: max(0, most - len(asked))]], over
 
 
@@ -244,7 +242,7 @@ def _may_load(match: Match, look: Snapshot) -> bool:
 
 
 def _lines(matches: Sequence[Match], look: Snapshot) -> list[Line]:
-    found = [(look.get(match.name), match.detector == ASKED) for match in matches]
+    found = [(look.get(match.name), match.detector == EXPLICIT) for match in matches]
     return [Line(skill, asked) for skill, asked in found if skill is not None]
 
 
@@ -255,7 +253,7 @@ def _reason(answer: Answer, block: Block, left_out: Sequence[str]) -> str:
         return ""
     if answer.matches:
         return "the chosen skills are not offered to models"
-    if answer.detector == ASKED and answer.notes:
+    if answer.detector == EXPLICIT and answer.notes:
         return "; ".join(answer.notes)  # a name that no skill has, or the wish for none
     if answer.fit >= answer.threshold:
         return "no skill fits"

@@ -60,6 +60,10 @@ def make_toolset(
         from satchel.detect.default import default_detector
 
         detector = default_detector(settings)
+    else:
+        from satchel.detect.pipeline import as_pipeline
+
+        detector = as_pipeline(detector)
     trace = trace or library.trace
     where = trace
 

@@ -10,20 +10,14 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from satchel.detect.notes import (
-    CHANGED,
-    CHANGED_FIRST,
-    NEVER_THERE,
-    UNTRUSTED,
-    UNTRUSTED_FIRST,
-)
-from satchel.tools.selecting import ASKED
+from satchel.detect.base import EXPLICIT
+from satchel.detect.notes import Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from satchel.detect.base import Answer, Detector, Match
-    from satchel.detect.explicit import ExplicitDetector
+    from satchel.detect.base import Answer, Match
+    from satchel.detect.pipeline import SelectionPipeline
     from satchel.library import Snapshot
     from satchel.settings import Settings
     from satchel.skill import Skill
@@ -33,9 +27,8 @@ MOST = 200
 _BESIDE = 300
 """Offered skills up to which all are compared with them; of more only the best."""
 
-_MISSING = "There is no skill `"
-_SET = "set to be chosen"
-"""The reason of whom somebody has chosen before the detector was asked."""
+_MISSING = ("unknown-skill", "unknown-skill-near")
+"""Codes of the notes about a name that no offered skill has."""
 
 
 class Waiting:
@@ -46,13 +39,12 @@ class Waiting:
         self._step = settings.trust != "none"
         self._kept: tuple[Snapshot, Any, Sequence[Skill]] | None = None
         self._seen: tuple[Snapshot, tuple[Skill, ...]] | None = None
-        self._explicit: ExplicitDetector | None = None
 
     def put_right(
         self,
         answer: Answer,
         goal_text: str,
-        detector: Detector,
+        detector: SelectionPipeline,
         look: Snapshot,
         never: Iterable[str | Skill] = (),
     ) -> Answer:
@@ -68,17 +60,15 @@ class Waiting:
         """
         notes = answer.notes
         if notes and look.withheld:
-            from satchel.detect.explicit import set_right
-
             # A skill that only people may load is not missing.
-            notes = set_right(notes, look.for_model, look.skills)
+            notes = tuple(_corrected(note, look) for note in notes)
         if self._seen is None or self._seen[0] is not look:
             self._seen = (look, _waiting(look))
         waiting = self._seen[1]
-        if waiting and hasattr(detector, "heard"):
+        if waiting and detector.mentions:
             notes = self._told(answer, notes, goal_text, detector, look, waiting)
         names = (one for one in never if isinstance(one, str))
-        notes += tuple(NEVER_THERE.format(name=name) for name in names if not look.find(name))
+        notes += tuple(Note("never-missing", name=name) for name in names if not look.find(name))
         return answer if notes == answer.notes else answer._replace(notes=notes)
 
     def _told(
@@ -86,28 +76,29 @@ class Waiting:
         answer: Answer,
         notes: tuple[str, ...],
         goal_text: str,
-        detector: Detector,
+        detector: SelectionPipeline,
         look: Snapshot,
         waiting: tuple[Skill, ...],
     ) -> tuple[str, ...]:
-        from satchel.detect.explicit import ExplicitDetector
+        from satchel.detect.hybrid import HybridDetector
+        from satchel.detect.mentions import parse_mentions
+        from satchel.detect.names import NameTable
+        from satchel.detect.pipeline import OVERRIDE
 
-        if any(match.reason == _SET for match in answer.matches):
+        if answer.detector == OVERRIDE:
             return notes
-        if self._explicit is None:
-            self._explicit = ExplicitDetector()
-        heard = self._explicit.heard(goal_text, waiting)
-        called = [one.skill for one in heard.wanted]
+        found = parse_mentions(goal_text, NameTable(waiting))
+        called = [one.skill for one in found.wanted]
         if called:
-            missing = tuple(f"{_MISSING}{skill.name}`".casefold() for skill in called)
-            left = [note for note in notes if not note.casefold().startswith(missing)]
-            return (*(self._note(skill, UNTRUSTED, CHANGED, look) for skill in called), *left)
-        if heard.none or answer.detector == ASKED or not _is_ours(detector):
+            names = {skill.name.casefold() for skill in called}
+            left = [note for note in notes if _missing(note).casefold() not in names]
+            return (*(self._note(skill, "", look) for skill in called), *left)
+        if answer.detector == EXPLICIT or not isinstance(detector.detector, HybridDetector):
             return notes
         first = self._first(answer, goal_text, look, waiting)
-        if first is None or first.name in heard.ruled_out:
+        if first is None or first.name in found.ruled_out:
             return notes
-        return (*notes, self._note(first, UNTRUSTED_FIRST, CHANGED_FIRST, look))
+        return (*notes, self._note(first, "-first", look))
 
     def _first(
         self, answer: Answer, goal_text: str, look: Snapshot, waiting: Sequence[Skill]
@@ -142,20 +133,37 @@ class Waiting:
             self._kept = (look, _made(skills), skills)
         return self._kept[1:]
 
-    def _note(
-        self, skill: Skill, fresh: tuple[str, str], changed: tuple[str, str], look: Snapshot
-    ) -> str:
-        text = (changed if skill.ref in look.asking else fresh)[self._step]
-        return text.format(name=skill.name, typed=skill.typed)
+    def _note(self, skill: Skill, first: str, look: Snapshot) -> Note:
+        state = "changed" if skill.ref in look.asking else "untrusted"
+        if self._step:
+            return Note(f"{state}{first}-step", name=skill.name, typed=skill.typed)
+        return Note(f"{state}{first}", name=skill.name)
+
+
+def _missing(note: str) -> str:
+    """The name that a note says no skill has; empty for other notes."""
+    return str(note.values["name"]) if isinstance(note, Note) and note.code in _MISSING else ""
+
+
+def _corrected(note: str, look: Snapshot) -> str:
+    """A note about a missing skill, unless the library has it for people alone."""
+    name = _missing(note)
+    if not name:
+        return note
+    from satchel.detect.names import NameTable
+
+    people_only = [skill for skill in look.skills if not skill.for_model]
+    skill = NameTable(people_only).exact(name)
+    return note if skill is None else Note("people-only", name=skill.name)
 
 
 def _made(skills: Sequence[Skill]) -> Any:
     """A detector in memory that knows what these skills say of themselves."""
-    from satchel.detect.compose import WithExplicit
     from satchel.detect.hybrid import HybridDetector
+    from satchel.detect.pipeline import SelectionPipeline
     from satchel.detect.texts import head_row
 
-    made = WithExplicit(HybridDetector(rows=head_row))
+    made = SelectionPipeline(HybridDetector(rows=head_row))
     made.prepare(skills)
     return made
 
@@ -171,13 +179,3 @@ def _waiting(look: Snapshot) -> tuple[Skill, ...]:
         and look.get(skill.name) is None
     )
     return tuple(islice(found, MOST))
-
-
-def _is_ours(detector: Any) -> bool:
-    """Whether words and vectors decide, with or without somebody's say in it."""
-    from satchel.detect.compose import Override, WithExplicit
-    from satchel.detect.hybrid import HybridDetector
-
-    while isinstance(detector, Override | WithExplicit):
-        detector = detector.members[0]
-    return isinstance(detector, HybridDetector)

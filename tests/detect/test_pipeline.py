@@ -1,0 +1,328 @@
+"""The pipeline: who decides for a request, what is left out, and a user's own detector."""
+
+from __future__ import annotations
+
+import pytest
+
+import satchel.detect
+from satchel import Satchel
+from satchel.detect import (
+    Answer,
+    BaseDetector,
+    HybridDetector,
+    LexicalDetector,
+    Match,
+    MinimalSkillDetector,
+    Place,
+    SelectionPipeline,
+)
+from satchel.errors import InvalidInput, NotFound
+from satchel.skill import Head, Origin, Skill
+from satchel.testing import make_skill
+
+ORIGIN = Origin("/skills", "project", "skills")
+
+
+def skill(name: str, description: str = "d") -> Skill:
+    return Skill(Head(name, description, name, "SKILL.md", 0, 0, 0), ORIGIN)
+
+
+PDF = skill("pdf-forms", "Fills in PDF forms")
+DOCX = skill("docx", "Writes letters and forms in Word")
+CHART = skill("charts", "Draws charts of numbers")
+SKILLS = (PDF, DOCX, CHART)
+
+
+class Fixed:
+    """A user's detector: the same skills for every request."""
+
+    name = "fixed"
+
+    def __init__(self, *found: Skill) -> None:
+        self._found = found
+        self.goals: list[str] = []
+
+    def detect(self, goal_text, skills):
+        self.goals.append(goal_text)
+        return [
+            Match(one.name, 100.0 - at, "fixed likes it", (), one, self.name)
+            for at, one in enumerate(self._found)
+            if one in skills
+        ]
+
+
+class Returns:
+    """Returns whatever the test wants."""
+
+    def __init__(self, value) -> None:
+        self.value = value
+
+    def detect(self, goal_text, skills):
+        return self.value
+
+
+def names(found) -> list[str]:
+    return [match.name for match in found]
+
+
+# --- mentions -----------------------------------------------------------------------------
+
+
+@pytest.mark.req("C3")
+def test_a_named_skill_is_chosen_and_the_detector_is_not_asked():
+    inner = Fixed(DOCX)
+    answer = SelectionPipeline(inner).look("use skill charts for this letter", SKILLS)
+    assert names(answer.matches) == ["charts"]
+    assert answer.matches[0].reason == "called by name: `use skill charts`"
+    assert (answer.detector, answer.fit) == ("explicit", 1.0)
+    assert inner.goals == []
+
+
+@pytest.mark.req("C3")
+def test_what_the_request_rules_out_is_never_chosen():
+    inner = Fixed(PDF, DOCX)
+    answer = SelectionPipeline(inner).look("a form, without pdf-forms", SKILLS)
+    assert names(answer.matches) == ["docx"]
+    assert answer.notes == ("`pdf-forms` is left out: the request says not to use it",)
+    assert inner.goals == ["a form,"], "it is asked once, without the mention"
+    both = SelectionPipeline(Fixed()).look("use skill docx. Do not use docx", SKILLS)
+    assert both.matches == []
+    assert both.notes[0] == "`docx` is asked for and ruled out in one request: it is left out"
+
+
+@pytest.mark.req("C3")
+def test_an_unknown_name_is_noted_and_does_not_do_the_searching():
+    inner = Fixed(DOCX)
+    pipeline = SelectionPipeline(inner)
+    answer = pipeline.look("use skill chart", SKILLS)
+    assert (answer.matches, names(answer.runners_up), answer.fit) == ([], ["charts"], 0.0)
+    assert answer.runners_up[0].reason == "its name is written almost like `chart`"
+    assert answer.notes == ("There is no skill `chart`; did you mean `charts`?",)
+    assert inner.goals == []
+    answer = pipeline.look("use skill terraform-plan; write a letter", SKILLS)
+    assert inner.goals == ["; write a letter"]
+    assert names(answer.matches) == ["docx"]
+    assert answer.notes == ("There is no skill `terraform-plan`",)
+
+
+def test_a_search_has_the_named_first_and_the_ruled_out_last():
+    pipeline = SelectionPipeline(Fixed(PDF, DOCX, CHART))
+    found = pipeline.rank("use skill charts", SKILLS)
+    assert names(found) == ["charts", "pdf-forms", "docx"]
+    assert [match.score for match in found] == sorted((m.score for m in found), reverse=True)
+    assert names(pipeline.rank("without pdf-forms", SKILLS)) == ["docx", "charts", "pdf-forms"]
+    assert names(pipeline.rank("use skill charts", SKILLS, 1)) == ["charts"]
+
+
+def test_a_place_says_what_was_named_and_ruled_out():
+    pipeline = SelectionPipeline(Fixed(PDF, DOCX))
+    first = pipeline.place("use skill charts", SKILLS, CHART)
+    assert (first.rank, first.fields) == (1, {"explicit": 1.0})
+    second = pipeline.place("use skill charts", SKILLS, PDF)
+    assert (second.rank, second.ahead[0][0].name) == (2, "charts")
+    out = pipeline.place("a form without pdf-forms", SKILLS, PDF)
+    assert (out.rank, out.match.reason) == (
+        0, "`pdf-forms` is left out: the request says not to use it",
+    )  # fmt: skip
+
+
+# --- use and never ------------------------------------------------------------------------
+
+
+@pytest.mark.req("C10")
+def test_use_decides_before_everything():
+    inner = Fixed(DOCX)
+    pipeline = SelectionPipeline(inner).overriding(use=("Charts",))
+    answer = pipeline.look("use skill pdf-forms", SKILLS)
+    assert (names(answer.matches), answer.detector) == (["charts"], "override")
+    assert inner.goals == []
+    assert names(SelectionPipeline(inner, use=(PDF,)).detect("x", SKILLS)) == ["pdf-forms"]
+    missing = SelectionPipeline(inner, use="nope").look("x", SKILLS)
+    assert names(missing.matches) == ["docx"]
+    assert missing.notes == ("`nope` is set to be chosen, and there is no such skill",)
+
+
+@pytest.mark.req("C10")
+def test_never_holds_even_for_a_named_skill():
+    pipeline = SelectionPipeline(Fixed(PDF, DOCX), never=("pdf-forms",))
+    answer = pipeline.look("use skill pdf-forms", SKILLS)
+    assert answer.matches == []
+    assert answer.notes == ("`pdf-forms` is left out: it is set never to be chosen",)
+    assert names(pipeline.detect("fill this in", SKILLS)) == ["docx"]
+    assert names(pipeline.rank("fill this in", SKILLS)) == ["docx", "pdf-forms"]
+    assert pipeline.place("fill this in", SKILLS, PDF).rank == 0
+    with pytest.raises(InvalidInput, match="charts"):
+        pipeline.overriding(use=["charts"], never=["charts"])
+
+
+@pytest.mark.req("C3")
+def test_ruled_out_in_words_or_by_never_is_the_same():
+    skills = (*SKILLS, skill("pdf-merge", "Joins several PDF files to one"))
+    pipeline = SelectionPipeline(HybridDetector())
+    said = pipeline.look("never use pdf-forms; join two pdfs", skills)
+    never = pipeline.overriding(never=("pdf-forms",)).look("join two pdfs", skills)
+    assert names(said.matches) == names(never.matches) == ["pdf-merge"]
+    assert said.fit == pytest.approx(never.fit)
+
+
+def test_a_limit_leaves_the_rest_as_runners_up():
+    answer = SelectionPipeline(Fixed(PDF, DOCX, CHART)).look("x", SKILLS, 1)
+    assert (names(answer.matches), names(answer.runners_up)) == (["pdf-forms"], ["docx", "charts"])
+    named = SelectionPipeline(Fixed()).look("use skill docx and charts", SKILLS, 1)
+    assert names(named.matches) == ["docx", "charts"], "all that are named"
+
+
+# --- the keyword detector -----------------------------------------------------------------
+
+
+@pytest.mark.req("C3")
+def test_a_request_about_api_documentation_picks_cataloging_apis():
+    assert MinimalSkillDetector is LexicalDetector
+    apis = skill(
+        "cataloging-apis", "Lists the endpoints of a service and writes API documentation."
+    )
+    pipeline = SelectionPipeline(MinimalSkillDetector())
+    goal = "Bring the API documentation of our payment service up to date"
+    first = pipeline.detect(goal, (*SKILLS, apis))[0]
+    assert first.name == "cataloging-apis"
+    assert first.reason == "name has `api`; description has `documentation`, `service`"
+    assert names(pipeline.detect("Write letters --skill charts", (*SKILLS, apis))) == ["charts"]
+    assert pipeline.detect("Bake a cake", (*SKILLS, apis)) == []
+
+
+# --- a user's own detector, at the front door ---------------------------------------------
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("code-review", "pdf-forms", "pdf-merge", "sql-tuning", "write-tests"):
+        words = name.replace("-", " ")
+        make_skill(tmp_path / "project/.agents/skills", name, f"Does {words}. Use it for {words}.")
+
+    def make(**more):
+        return Satchel.for_project(
+            tmp_path / "project", builtin=False, packaged=False, trust="all", **more
+        )
+
+    return make
+
+
+class First:
+    """Chooses whatever comes first."""
+
+    name = "first"
+
+    def detect(self, goal_text, skills):
+        return [Match(skill.name, 1.0, "comes first", (), skill, self.name) for skill in skills[:1]]
+
+
+@pytest.mark.req("C3", "C10")
+def test_a_named_skill_wins_over_a_users_detector(make):
+    mine = make(detector=First())
+    assert mine.detector.name == "first"
+    assert mine.which("tune this").names == ["code-review"]
+    assert mine.which("use the skill sql-tuning").names == ["sql-tuning"]
+    assert "code-review" not in mine.which("do not use the skill code-review, tune").names
+    assert mine.search("sql-tuning")[0].name == "sql-tuning"
+    alone = make(detector=First(), explicit=False)
+    assert alone.which("use the skill sql-tuning").names == ["code-review"]
+    pipeline = SelectionPipeline(First())
+    assert make(detector=pipeline).detector is pipeline
+
+
+@pytest.mark.req("C3")
+def test_use_and_never_of_one_request(make):
+    mine = make()
+    assert mine.which("merge some pdf files", use=["sql-tuning"]).names == ["sql-tuning"]
+    assert mine.which("merge some pdf files", use="sql-tuning").names == ["sql-tuning"]
+    assert "pdf-merge" not in mine.which("use the skill pdf-merge", never=["pdf-merge"]).names
+    found = mine.get_skill("sql-tuning")
+    assert mine.which("merge some pdf files", use=[found]).names == ["sql-tuning"]
+    with pytest.raises(InvalidInput, match="sql-tuning"):
+        mine.which("x", use=["sql-tuning"], never=["sql-tuning"])
+    assert make(detector=First()).which("x", never=["pdf-forms"]).names == ["code-review"]
+
+
+def test_the_limit_of_one_request(make):
+    mine = make(shortlist=1)
+    goal = "do pdf forms, do pdf merge, do sql tuning, do write tests"
+    assert len(mine.which(goal).matches) == 1
+    many = mine.which(goal, limit=3)
+    assert len(many.matches) == 3
+    few = make().which(goal, limit=1)
+    assert len(few.matches) == 1
+    assert few.runners_up[0].name in many.names
+    with pytest.raises(InvalidInput, match="limit"):
+        mine.which(goal, limit=0)
+
+
+@pytest.mark.parametrize("value", [None, 7, "pdf-forms", ["pdf-forms"], [("pdf-forms", 1.0)]])
+def test_a_detector_that_returns_no_matches_is_named(make, value):
+    mine = make(detector=Returns(value))
+    for ask in (mine.which, mine.search):
+        with pytest.raises(InvalidInput, match="The detector `Returns` returned"):
+            ask("x")
+    assert mine.shortlist("x").text == ""
+    assert mine.trace.events[-1].kind == "failed"
+
+
+@pytest.mark.parametrize("detector", [First, object(), 7])
+def test_what_is_no_detector_is_refused(make, detector):
+    with pytest.raises(InvalidInput, match="is no detector"):
+        make(detector=detector).which("x")
+    assert "is no detector" in make(detector=detector).shortlist("x").reason
+
+
+def test_a_base_detector_may_answer_for_itself(make):
+    class Knows(BaseDetector):
+        def look(self, goal_text, skills, limit=None):
+            return Answer([], [], 0.1, 0.4, "knows", 0.0, ("a note",))
+
+        def place(self, goal_text, skills, skill):
+            return Place(1, len(skills), None, {"name": 1.0}, [], (goal_text,))
+
+    class Wrong(BaseDetector):
+        def look(self, goal_text, skills, limit=None):
+            return ["code-review"]
+
+    mine = make(detector=Knows())
+    assert mine.which("x").notes == ("a note",)
+    assert mine.place("pdf-forms", "x") == Place(1, 5, None, {"name": 1.0}, [], ("x",))
+    assert mine.prepare() is None
+    with pytest.raises(InvalidInput, match="from `look`, not an `Answer`"):
+        make(detector=Wrong()).which("x")
+
+
+def test_a_list_is_enough_for_a_place(make):
+    class ByName(First):
+        def detect(self, goal_text, skills):
+            found = sorted(skills, key=lambda skill: skill.name)[:4]
+            return [Match(skill.name, 1.0, "", (), skill) for skill in found]
+
+    mine = make(detector=ByName())
+    place = mine.place("sql-tuning", "anything")
+    assert (place.rank, place.of, place.fields, place.missing) == (4, 5, {}, ())
+    assert [match.name for match, _ in place.ahead] == ["code-review", "pdf-forms", "pdf-merge"]
+    assert mine.place("write-tests", "anything").match is None
+    hidden = make(detector=ByName(), exclude=["pdf-forms"]).place("pdf-forms", "anything")
+    assert (hidden.rank, hidden.of) == (2, 5), "as if it were offered"
+    with pytest.raises(NotFound):
+        mine.place("zebra", "anything")
+
+
+# --- an answer ----------------------------------------------------------------------------
+
+
+def test_an_answer_is_true_when_a_skill_fits_and_short_to_print(make):
+    answer = make(detector=First()).which("anything")
+    assert answer
+    assert (answer.fits, answer.names) == (True, ["code-review"])
+    assert (answer.skills, answer.near_copies) == (answer.matches, answer.collapsed)
+    none = make().which("xylophone")
+    assert not none
+    assert (none.fits, none.names) == (False, [])
+    assert answer[0] is answer.matches
+    assert repr(answer).startswith("Answer(['code-review'")
+    assert "description" not in repr(answer)
+    assert set(satchel.detect.__all__) <= set(dir(satchel.detect))
