@@ -189,6 +189,7 @@ def test_the_middle_of_a_very_long_request_is_skipped_with_a_note():
     found = parse_mentions(request + "--skill food", TABLE)
     assert [one.skill.name for one in found.wanted] == ["pdf", "food"]
     assert [note.code for note in found.notes] == ["unheard"]
+    assert found.rest is not None
     assert "use skill docx" in found.rest
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import satchel.detect
@@ -283,7 +285,7 @@ def test_a_base_detector_may_answer_for_itself(make):
             return Place(1, len(skills), None, {"name": 1.0}, [], (goal_text,))
 
     class Wrong(BaseDetector):
-        def look(self, goal_text, skills, limit=None):
+        def look(self, goal_text, skills, limit=None) -> Any:
             return ["code-review"]
 
     mine = make(detector=Knows())

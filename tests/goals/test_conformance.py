@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from goals.engine_suite import bench as benches
-from goals.engine_suite import keeping, looking, people, revisions, running, values
+from engine_suite import bench as benches
+from engine_suite import keeping, looking, people, revisions, running, values
 from postgres import NoPostgres, Postgres
 from satchel.goals.engines import _temporal_worker
 from satchel.goals.engines.dbos import DbosEngine
@@ -22,7 +22,7 @@ from temporal_server import TemporalServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from goals.engine_suite.bench import Bench, Setup
+    from engine_suite.bench import Bench, Setup
 
 PATIENCE = 28.0
 """Seconds, on a machine that has much else to do; three times that is still below the timeout."""

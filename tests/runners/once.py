@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from satchel.runners.exchange import exchange, result_of
 from satchel.runners.reply import request_line
 
 
-def run_once(starter, launch, request):
+def run_once(starter: Any, launch: Any, request: Any) -> Any:
     """Start a program that is dressed already, ask it once, and see it gone."""
     process = starter.start(launch)
     try:

@@ -339,6 +339,7 @@ def test_a_password_opens_a_session_and_nothing_else_does(project):
 def test_after_too_many_wrong_passwords_signing_in_is_closed():
     now = [0.0]
     access = Access(password=PASSWORD, clock=lambda: now[0])
+    wait = 0.0
     for _ in range(MAX_ATTEMPTS):
         assert access.enter_by_password("a wrong password") is None
         assert access.enter_by_password(PASSWORD) is None, "too soon"

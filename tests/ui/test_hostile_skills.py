@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any, cast
 from urllib.parse import quote
 
 import pytest
@@ -138,7 +139,7 @@ def _ref(visit, skill_id: str) -> str:
     return found[0].ref
 
 
-def _look(visit, address: str, must: bool = False, **params):
+def _look(visit, address: str, *, must: bool = False, **params: Any):
     """A page, and the part of it that htmx asks for."""
     texts = []
     for headers in ({}, {"HX-Request": "true"}):
@@ -195,6 +196,7 @@ def test_a_list_of_hostile_skills_is_a_list(visit):
 def test_what_health_finds_stays_text(visit):
     for key in ("problems", "scan", "use"):
         visit.post(f"/health/{key}")
+        text = ""
         for _ in range(200):
             text = visit.part(f"/health/{key}").text
             if 'class="working"' not in text:
@@ -248,7 +250,7 @@ def test_what_an_address_says_stays_text(visit):
         for value in (EVIL, "a\x00b", "../../etc/passwd", "x" * 5_000):
             for name in names:
                 more = {"ref": "body-html"} if "ref" in names and name != "ref" else {}
-                _look(visit, address, **{**more, name: value})
+                _look(visit, address, **cast("dict[str, Any]", {**more, name: value}))
     for address in (
         "/goals/{}", "/goals/{}/board", "/goals/{}/steps/x", "/goals/x/steps/{}", "/plans/{}",
         "/plans/{}/diff?step=0&path=x", "/skills/import/{}", "/skills/import/{}/progress",

@@ -8,6 +8,7 @@ import stat
 import struct
 import tarfile
 import zipfile
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ def special(mode: int, target: str = "") -> bytes:
     return data.getvalue()
 
 
-def tarred(name: str = "", kind: bytes = tarfile.REGTYPE, link: str = "", mode="w") -> bytes:
+def tarred(name: str = "", kind: bytes = tarfile.REGTYPE, link: str = "", mode: Any = "w") -> bytes:
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode=mode) as archive:
         info = tarfile.TarInfo("greet/SKILL.md")

@@ -11,7 +11,7 @@ import os
 import threading
 import weakref
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from satchel._fs import locked
 from satchel._optional import require
@@ -160,7 +160,7 @@ class VectorStore:
         found: dict[str, None] = {}
         for column in np.round(scores, _DIGITS).T:
             best: list[tuple[float, str]] = []
-            for at in np.argsort(-column).tolist():
+            for at in cast("list[int]", np.argsort(-column).tolist()):
                 score = float(column[at])
                 if score == -np.inf or (len(best) >= limit and -score > best[limit - 1][0]):
                     break

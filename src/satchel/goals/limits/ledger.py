@@ -182,7 +182,11 @@ class Ledger:
 def _with_percents(connection: Connection[tuple[Any, ...]]) -> Callable[..., Any]:
     """Return `execute` for statements that are written with `?`."""
     execute: Any = connection.execute
-    return lambda sql, given: execute(sql.replace("?", "%s"), given)
+
+    def run(sql: str, given: tuple[Any, ...]) -> Any:
+        return execute(sql.replace("?", "%s"), given)
+
+    return run
 
 
 def _connect(database: str) -> Connection[tuple[Any, ...]]:

@@ -121,7 +121,9 @@ def plan(name: str, scope: Scope | None, project: str, *, remove: bool = False) 
     tool = program.command
     if tool and shutil.which(tool) and (tool != "codex" or scope == "user"):
         options = () if tool == "codex" else ("--scope", scope)
-        commands = [(tool, "mcp", "remove", *options, NAME)] if held is not None else []
+        commands: list[tuple[str, ...]] = []
+        if held is not None:
+            commands.append((tool, "mcp", "remove", *options, NAME))
         if wanted is not None:
             words = ["--", wanted["command"], *wanted["args"]]
             if tool == "gemini":

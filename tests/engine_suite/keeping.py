@@ -6,12 +6,12 @@ import asyncio
 import hashlib
 from typing import TYPE_CHECKING
 
-from goals.engine_suite.bench import Gate, fails_until, gives, holds, person, refused, states, work
+from engine_suite.bench import Gate, fails_until, gives, holds, person, refused, states, work
 from satchel.errors import NotFound
 from satchel.goals.model import Answer
 
 if TYPE_CHECKING:
-    from goals.engine_suite.bench import Bench
+    from engine_suite.bench import Bench
     from satchel.goals.model import Work
 
 

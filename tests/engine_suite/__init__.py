@@ -4,7 +4,7 @@ import pytest
 
 pytest.register_assert_rewrite(
     *(
-        f"goals.engine_suite.{name}"
+        f"engine_suite.{name}"
         for name in ("bench", "keeping", "looking", "people", "revisions", "running", "values")
     )
 )

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from goals.engine_suite.bench import (
+from engine_suite.bench import (
     Gate,
     ended_after,
     fails,
@@ -22,7 +22,7 @@ from satchel.errors import Conflict, InvalidInput, NotFound, SatchelError
 from satchel.goals.model import ENDS, Answer
 
 if TYPE_CHECKING:
-    from goals.engine_suite.bench import Bench
+    from engine_suite.bench import Bench
     from satchel.goals.model import StepEvent
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from goals.engine_suite.bench import Gate, fails_until, gives, holds, person, refused, states, work
+from engine_suite.bench import Gate, fails_until, gives, holds, person, refused, states, work
 from satchel.errors import Conflict, InvalidInput, NotFound, StepFailed
 from satchel.goals.artefacts import is_reference, load
 from satchel.goals.model import Answer
 
 if TYPE_CHECKING:
-    from goals.engine_suite.bench import Bench
+    from engine_suite.bench import Bench
 
 
 async def retry_of_failed_only(bench: Bench) -> None:

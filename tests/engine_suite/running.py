@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from goals.engine_suite.bench import (
+from engine_suite.bench import (
     QUICK,
     Gate,
     fails,
@@ -21,7 +21,7 @@ from satchel.errors import StepFailed
 from satchel.goals.model import Answer, Budget, Done, Usage
 
 if TYPE_CHECKING:
-    from goals.engine_suite.bench import Bench
+    from engine_suite.bench import Bench
     from satchel.goals.model import Goal, GoalReport, Work
 
 

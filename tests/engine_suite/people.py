@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from goals.engine_suite.bench import Gate, ended_after, holds, person, refused, states, work
+from engine_suite.bench import Gate, ended_after, holds, person, refused, states, work
 from satchel.errors import Conflict, NotFound
 from satchel.goals.model import Answer
 
 if TYPE_CHECKING:
-    from goals.engine_suite.bench import Bench
+    from engine_suite.bench import Bench
     from satchel.goals.model import Work
 
 

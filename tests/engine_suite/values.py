@@ -6,13 +6,13 @@ import asyncio
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from goals.engine_suite.bench import gives, name_of, work
+from engine_suite.bench import gives, name_of, work
 from satchel.goals.artefacts import is_reference, load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from goals.engine_suite.bench import Bench
+    from engine_suite.bench import Bench
     from satchel.goals.model import Work
 
 
