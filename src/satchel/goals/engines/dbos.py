@@ -163,7 +163,7 @@ class DbosEngine:
         )
         self._client = client
         name = own_name() if self._bench else ""
-        own = own_queue(name) if self._only is not None else QUEUE
+        own = own_queue(name) if name and self._only is not None else QUEUE
         for queue in {QUEUE, own}:
             client.register_queue(
                 queue,
