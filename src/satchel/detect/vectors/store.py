@@ -11,7 +11,7 @@ import os
 import threading
 import weakref
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from satchel._fs import locked
 from satchel._optional import require
@@ -145,7 +145,7 @@ class VectorStore:
         """
         np = self._np
         saved, fresh = self._state
-        new = {key: one.block for key, one in fresh.items() if one.block is not None}
+        new: dict[str, Matrix] = {k: one.block for k, one in fresh.items() if one.block is not None}
         size = queries.shape[1]
         if any(block.shape[1] != size for block in (*saved.matrix[:1], *new.values())):
             self._lose()  # a server has changed its model
@@ -160,12 +160,14 @@ class VectorStore:
         found: dict[str, None] = {}
         for column in np.round(scores, _DIGITS).T:
             best: list[tuple[float, str]] = []
-            for at in cast("list[int]", np.argsort(-column).tolist()):
+            order: list[int] = np.argsort(-column).tolist()
+            for at in order:
                 score = float(column[at])
                 if score == -np.inf or (len(best) >= limit and -score > best[limit - 1][0]):
                     break
-                if allowed is None or keys[at] in allowed:
-                    best.append((-score, keys[at]))
+                key = keys[at]
+                if allowed is None or key in allowed:
+                    best.append((-score, key))
             # Equal ones in the order of their keys, wherever they are kept.
             found.update((key, None) for _, key in sorted(best)[:limit])
         return list(found)
