@@ -134,8 +134,7 @@ PICTURES = (
         typed=(
             ("Ctrl-D ends", "/release-notes 1.2\r"),
             ("always in this chat: ", "y\r"),
-            ("crash it", "/loaded\r"),
-            ("what it holds", "\x04"),
+            ("crash it", "\x04"),
         ),
     ),
 )

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
+from contextlib import ExitStack
 
 import pytest
 
 from model_server import ModelServer, Reply
-from satchel.cli.chat.markdown import split_blocks
 from satchel.testing import make_tool_skill
 from typing_at import Typing
 
@@ -21,25 +19,20 @@ MODEL = "anthropic:claude-sonnet-5"
 @pytest.fixture
 def sit(terminal, warm):
     """Sits somebody down at a chat with a scripted model."""
-    open_ = []
+    with ExitStack() as stack:
 
-    def start(script, *words, **env):
-        server = ModelServer(script).start()
-        known = terminal.env(**warm, **server.environment(), SATCHEL_MODEL=MODEL, TERM="xterm")
-        known.pop("COLUMNS")
-        known.pop("NO_COLOR", None)
-        typing = Typing(terminal.command("chat", *words), terminal.project, {**known, **env})
-        open_.extend([typing, server])
-        typing.sees("Ctrl-D ends", 60)
-        typing.quiet()
-        return typing, server
+        def start(script, *words, **env):
+            server = stack.enter_context(ModelServer(script))
+            known = terminal.env(**warm, **server.environment(), SATCHEL_MODEL=MODEL, TERM="xterm")
+            known.pop("COLUMNS")
+            known.pop("NO_COLOR", None)
+            command = terminal.command("chat", *words)
+            typing = stack.enter_context(Typing(command, terminal.project, {**known, **env}))
+            typing.sees("Ctrl-D ends", 60)
+            typing.quiet()
+            return typing, server
 
-    yield start
-    for one in open_:
-        if isinstance(one, Typing):
-            one.__exit__()
-        else:
-            one.close()
+        yield start
 
 
 @pytest.fixture
@@ -97,12 +90,8 @@ def test_a_person_is_asked_and_may_say_always(sit, terminal):
     typing.sees("path=notes.md")
     typing.sees("always in this chat:")
     typing.quiet()
-    typing.type("maybe\r")
-    typing.sees("Type `y`, `n` or `a`, then Enter")
-    typing.sees("always in this chat:")
-    typing.quiet()
     typing.type("n\r")
-    typing.sees("✗ ReadFile  not called: you said no")
+    typing.sees("✗ ReadFile  The user did not agree to call `ReadFile`")
     typing.sees("did not agree")
     typing.quiet()
     typing.type("read again\r")
@@ -136,34 +125,22 @@ def test_ctrl_c_stops_the_turn_and_ctrl_d_the_chat(sit):
     typing.quiet()
     typing.type("\x04")
     assert typing.ends() == 0
-    assert "1 turn was broken off and is not counted" in typing.text
+    assert "1 request, " in typing.text
 
 
-def test_names_are_completed_and_lines_are_kept(sit, terminal):
+def test_names_are_completed_and_messages_are_kept(sit, terminal):
     typing, _ = sit(script)
     typing.type("/code-r")
     typing.sees("Reviews code for bugs")
-    typing.type("\x15")
-    typing.quiet()
-    typing.type("use $chin")
+    typing.type("\x15use $chin")
     typing.sees("把中文写得自然")
-    typing.type("\t")
-    typing.quiet()
-    typing.type("\x15")
-    typing.type("/re\t")  # at once, before the menu can be there
-    typing.sees("/refresh")
-    typing.type("\t")
-    typing.sees("/reset")
-    typing.type("\r")
-    typing.sees("A new conversation begins")
-    typing.quiet()
-    typing.type("first\\\rsecond\r")
-    typing.sees("You said first")
+    typing.type("\t first\r")
+    typing.sees("You said use $chinese-writing first")
     typing.quiet()
     typing.type("\x04")
     assert typing.ends() == 0
     path = terminal.home / ".local/state/satchel/chat-history"
-    assert "+first\n+second\n" in path.read_text(encoding="utf-8")
+    assert "+use $chinese-writing first\n" in path.read_text(encoding="utf-8")
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
 
 
@@ -174,75 +151,7 @@ def test_without_colour_the_text_comes_as_it_is(sit):
     typing.sees("You said **hello** and `more`.")
 
 
-@pytest.mark.parametrize(
-    ("model", "words"), [(MODEL, "ANTHROPIC_API_KEY"), ("nope", "There is no model `nope`")]
-)
-def test_a_model_that_cannot_be_had_is_told_before_the_prompt(terminal, warm, model, words):
-    env = terminal.env(**warm, SATCHEL_MODEL=model, ANTHROPIC_API_KEY="", TERM="xterm")
-    with Typing(terminal.command("chat"), terminal.project, env) as typing:
-        typing.sees(words, 60)
-        assert typing.ends() == 1
-        assert "Ctrl-D ends" not in typing.text
-
-
-def test_a_message_that_came_to_nothing_is_offered_again(sit):
-    typing, server = sit([Reply("no", status=404), "Here I am."])
-    typing.type("are you there\r")
-    typing.sees("There is no model `claude-sonnet-5` at this provider")
-    typing.sees("lets another model answer")
-    typing.quiet()
-    typing.type("\r")
-    typing.sees("Here I am.")
-    assert server.requests[-1].last_user.startswith("are you there")
-
-
 # --- a pipe -------------------------------------------------------------------------------
-
-
-def test_orders_are_obeyed(pipe):
-    done, server = pipe(
-        script,
-        "review this",
-        "/loaded",
-        "/skills",
-        "/why code-review",
-        "/cost",
-        "/model openai:gpt-5",
-        "hello",
-        "/model nobody:x",
-        "/refresh",
-        "/reset",
-        "/loaded",
-        "/code-reviw",
-        "/why",
-        "/etc/hosts is a path",
-        "/help",
-        "/quit",
-        "never said",
-    )
-    assert done.status == 1  # not all that was ordered could be done
-    for words in (
-        "> review this\n  ◆ code-review  loaded, ",
-        "◆  code-review  ",
-        "● For this request\n  “review this”",
-        "openai:gpt-5 answers",
-        "Nothing changed: 4 skills",
-        "A new conversation begins",
-        "No skill is loaded in this conversation",
-        "You said **/etc/hosts is a path**",
-        "/refresh ",
-    ):
-        assert words in done.out, words
-    assert "error: There is no provider `nobody`" in done.err
-    assert "hint: Did you mean `/code-review`?" in done.err
-    assert "error: `/why` needs the name of a skill" in done.err
-    assert "never said" not in done.out
-    providers = [request.provider for request in server.requests]
-    assert providers[:2] == ["anthropic"] * 2
-    assert set(providers[2:]) <= {"openai", "openai-responses"}
-    # The other model carries the conversation on; after `/reset` nothing is known of it.
-    assert any("review this" in message.text for message in server.requests[2].messages)
-    assert not any("review this" in message.text for message in server.requests[3].messages)
 
 
 def test_a_person_loads_what_models_may_not(terminal, pipe):
@@ -265,121 +174,57 @@ def test_a_person_loads_what_models_may_not(terminal, pipe):
     assert second.messages[: len(first.messages)] == first.messages
 
 
-def test_nothing_in_an_answer_commands_the_terminal(pipe):
-    done, _ = pipe(["\x1b]0;owned\x07\x1b[2Jhello"], "hi", "/quit")
-    assert "\x1b" not in done.out
-    assert "hello" in done.out
-
-
-def test_a_provider_that_fails_does_not_end_the_chat(pipe):
-    done, _ = pipe([Reply("no", status=404), "Here I am."], "hi", "hi again")
+def test_a_failed_turn_does_not_end_the_chat_and_no_answer_commands_the_terminal(pipe):
+    done, _ = pipe([Reply("no", status=404), "\x1b]0;owned\x07\x1b[2JHere"], "hi", "hi again")
     assert "error: There is no model `claude-sonnet-5` at this provider: no\n" in done.err
-    assert "Here I am." in done.out
+    assert "Here" in done.out
+    assert "\x1b" not in done.out
     assert done.status == 1
 
 
-def test_a_limit_of_tokens_ends_a_turn(pipe):
-    done, server = pipe(script, "review this", words=("--max-tokens", "1"))
-    assert done.status == 8
-    assert len(server.requests) == 1
-    assert "tokens" in done.out
-
-
-def test_an_unknown_order_is_told_to_scripts(terminal, pipe):
-    terminal.skill(
-        ".agents/skills/release",
-        "---\nname: release\ndescription: Releases. Use to release.\n---\nTag $ARGUMENTS.\n",
-    )
-    terminal.trust(".agents/skills/release")
-    done, server = pipe(["never"], "/rel 1.2")
-    assert (done.status, server.requests) == (3, [])
-    assert "hint: Did you mean `/release`?" in done.err
-
-
-def test_tool_skills_are_shown_and_called_by_models_only(terminal, pipe):
+def test_orders_are_obeyed(terminal, pipe):
     make_tool_skill(str(terminal.project / ".agents/skills"), "word-count")
     assert terminal.run("trust", "word-count", "--yes").status == 0
-    done, server = pipe(["never"], "/skills", "/tools", "/word-count x")
-    assert "1 tool skill" in done.out.splitlines()[0]
-    rows = [line.split() for line in done.out.splitlines()]
-    assert any(row[:3] == ["●", "word-count", "tool:"] for row in rows)
-    assert any(row[1:2] == ["word-count"] and row[0] != "●" for row in rows)
-    assert "error: `/word-count` is a tool skill: models call it" in done.err
-    assert (done.status, server.requests) == (2, [])
+    lines = (
+        "review this|/skills|/tools|/why code-review|/model openai:gpt-5|hello|/model nobody:x"
+        "|/reset|/code-reviw|/word-count x|/why|/etc/hosts is a path|/help|/quit|never said"
+    )
+    done, server = pipe(script, *lines.split("|"))
+    assert done.status == 1  # that of the first message that failed
+    for words in (
+        "> review this\n  ◆ code-review  loaded, ",
+        "●  word-count",
+        "● For this request\n  “review this”",
+        "openai:gpt-5 answers",
+        "A new conversation begins",
+        "You said **/etc/hosts is a path**",
+        "/reset ",
+    ):
+        assert words in done.out, words
+    for words in (
+        "error: There is no model `nobody:x`",
+        "error: There is no skill `code-reviw`\n\nhint: Nearest: code-review. ",
+        "word-count",
+        "error: `/why` needs the name of a skill",
+    ):
+        assert words in done.err, words
+    assert "never said" not in done.out
+    providers = [request.provider for request in server.requests]
+    assert providers[:2] == ["anthropic"] * 2
+    assert set(providers[2:]) <= {"openai", "openai-responses"}
+    # The other model carries the conversation on; after `/reset` nothing is known of it.
+    assert any("review this" in message.text for message in server.requests[2].messages)
+    assert not any("review this" in message.text for message in server.requests[3].messages)
 
 
-def test_what_changed_or_broke_is_in_the_header_and_marked(terminal, pipe):
+def test_exit_codes_and_the_count_of_changed_skills(terminal, pipe):
     text = "---\nname: release\ndescription: Releases. Use to release.\n---\nTag it.\n"
     terminal.skill(".agents/skills/release", text)
     assert terminal.run("trust", "release", "--yes").status == 0
-    terminal.skill(".agents/skills/release", text + "And more.\n")
-    terminal.skill(".agents/skills/odd", "---\nname: [\n---\nBody\n")
-    done, _ = pipe(["never"], "/skills")
-    first = " ".join(done.out.partition("\n\n")[0].split())
-    assert "1 changed: `satchel trust`" in first
-    assert "broken: `satchel doctor`" in first
-    assert "changed: `satchel trust release`" in done.out
-    assert any(line.split()[:2] == ["✗", "odd"] for line in done.out.splitlines())
-
-
-def test_it_speaks_chinese(pipe):
-    done, _ = pipe(script, "review this", "/help", "/quit", SATCHEL_LANG="zh")
-    assert "◆ code-review  已加载，" in done.out
-    assert "/技能名 文字" in done.out
-    assert "用到的技能：code-review" in done.out
-
-
-def test_other_commands_wait_for_none_of_it(terminal):
-    code = "import sys; from satchel.cli.main import run; run(['which', 'x']); print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=terminal.project,
-        env=terminal.env(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    loaded = set(done.stdout.split())
-    assert not loaded & {"rich", "prompt_toolkit", "pydantic_ai", "satchel.cli.chatting"}
-
-
-# --- blocks -------------------------------------------------------------------------------
-
-TEXT = """\
-# Title
-
-A paragraph
-of two lines.
-
-- one
-
-  more of one
-- two
-
-```python
-a = 1
-
-b = 2
-```
-
-| a | b |
-| - | - |
-| 1 | 2 |
-
-The end"""
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-def test_blocks_are_the_same_however_the_text_comes(size):
-    blocks, rest = [], ""
-    for at in range(0, len(TEXT), size):
-        done, rest = split_blocks(rest + TEXT[at : at + size])
-        blocks += done
-    assert blocks == [
-        "# Title",
-        "A paragraph\nof two lines.",
-        "- one\n\n  more of one\n- two",
-        "```python\na = 1\n\nb = 2\n```",
-        "| a | b |\n| - | - |\n| 1 | 2 |",
-    ]
-    assert rest == "The end"
+    terminal.skill(".agents/skills/release", text.replace("Use to", "Use it to"))
+    done, server = pipe(script, "review this", words=("--max-tokens", "1"))
+    assert (done.status, len(server.requests)) == (8, 1)
+    assert "Stopped by a limit" in done.out
+    assert "1 changed: `satchel trust`" in " ".join(done.out.partition("\n\n")[0].split())
+    done, server = pipe(["never"], "/nothing 1.2")
+    assert (done.status, server.requests) == (3, [])

@@ -11,23 +11,11 @@ import time
 import pytest
 
 from model_server import ModelServer, Reply
+from satchel.cli.main import run as run_command
+from satchel.testing import make_tool_skill
 
 pytestmark = pytest.mark.timeout(120)
 MODEL = "anthropic:claude-sonnet-5"
-TOOL = """\
-name: send_note
-description: Sends a note to a server. Use when somebody wants a note sent.
-runtime: python
-entry: main.py
-network: true
-parameters:
-  - {name: text, type: string, required: true, description: The note.}
-"""
-PROGRAM = """\
-import json, sys
-for line in sys.stdin:
-    print(json.dumps({"output": "sent", "error": ""}), flush=True)
-"""
 
 
 @pytest.fixture
@@ -60,10 +48,8 @@ def test_the_answer_alone_is_on_stdout(talk):
     assert server.requests[0].last_user.startswith("review this")
 
 
-def test_the_task_may_come_by_stdin_and_the_account_as_json(terminal, warm):
-    with ModelServer(review) as server:
-        known = {**warm, **server.environment()}
-        done = terminal.run("run", "-", "--model", MODEL, "--json", stdin="review it", **known)
+def test_the_task_may_come_by_stdin_and_the_account_as_json(talk):
+    done, _ = talk(review, "run", "-", "--json", stdin="review it")
     found = json.loads(done.out)
     assert found["text"] == "# Done\n\nNo **bugs**."
     assert found["model"] == MODEL
@@ -72,15 +58,8 @@ def test_the_task_may_come_by_stdin_and_the_account_as_json(terminal, warm):
         "Skill": "success",
         "ReadFile": "error",
     }
-    assert found["stopped"] is None
-    assert found["report"]["stopped"] is None
     assert found["report"]["requests"] == 2
     assert 0 <= found["report"]["cached"] <= 1
-
-
-def told_stops(out):
-    found = json.loads(out)
-    return found["stopped"] and found["stopped"] == found["report"]["stopped"]
 
 
 def test_a_limit_ends_the_turn_and_is_told(talk):
@@ -89,30 +68,23 @@ def test_a_limit_ends_the_turn_and_is_told(talk):
 
     done, server = talk(script, "run", "go on", "--max-requests", "2")
     assert (done.status, done.out) == (8, "")
-    assert told_stops(talk(script, "run", "go on", "--max-requests", "2", "--json")[0].out)
     assert "Stopped by a limit, the task may not be done: " in done.err
     assert len(server.requests) == 2
 
 
 def test_what_is_risky_is_refused_unless_somebody_said_yes(terminal, talk):
-    folder = terminal.project / ".agents/skills/send-note"
-    folder.mkdir()
-    (folder / "skill.yaml").write_text(TOOL, encoding="utf-8")
-    (folder / "main.py").write_text(PROGRAM, encoding="utf-8")
-    terminal.skill(
-        ".agents/skills/send-note",
-        "---\nname: send-note\ndescription: Sends notes. Use to send one.\n---\nBody\n",
-    )
+    folder = str(terminal.project / ".agents/skills")
+    make_tool_skill(folder, "send-note", tool="send_note", more="network: true\n")
     assert terminal.run("trust", "send-note", "--yes").status == 0
 
     def script(request):
         if request.step == 0:
-            return Reply(calls=[("send_note", {"text": "hello"})])
+            return Reply(calls=[("send_note", {})])
         return Reply(f"It said: {request.results[0].text}")
 
     done, _ = talk(script, "run", "send a note")
     assert done.status == 0
-    assert "✗ send_note  refused: it needs approval" in done.err
+    assert "✗ send_note  " in done.err
     assert "Refused: `send_note`. `--yes` lets them be called" in done.err
     done, server = talk(script, "run", "send a note", "--yes", "--json")
     assert json.loads(done.out)["refused"] == []
@@ -120,45 +92,28 @@ def test_what_is_risky_is_refused_unless_somebody_said_yes(terminal, talk):
 
 
 @pytest.mark.parametrize(
-    ("words", "env", "status", "message", "hint"),
+    ("words", "status", "message", "hint"),
     [
-        ((), {}, 2, "No model is chosen", "Give `--model "),
-        (("--model", MODEL), {}, 1, "needs `ANTHROPIC_API_KEY`", "export ANTHROPIC_API_KEY=…"),
-        (("--model", "gpt-5"), {}, 1, "There is no model `gpt-5`", "Did you mean `openai"),
-        (("--model", "nobody:x"), {}, 1, "There is no provider `nobody`", "`anthropic`, `openai`"),
-        (("--model", "anthropic:"), {}, 2, "`anthropic:` names no model", "`provider:model`"),
-        (("--max-cost", "much"), {}, 2, "`--max-cost` needs a number above 0", "--help"),
+        ((), 2, "No model is chosen", "Give `--model "),
+        (("--model", MODEL), 1, "needs `ANTHROPIC_API_KEY`", "export ANTHROPIC_API_KEY=…"),
+        (("--model", "nobody:x"), 1, "There is no model `nobody:x`", "as `provider:model`"),
+        (("--max-cost", "much"), 2, "`--max-cost` needs a number above 0", "--help"),
     ],
 )
-def test_what_is_missing_is_named(terminal, warm, words, env, status, message, hint):
+def test_what_is_missing_is_named(terminal, warm, words, status, message, hint):
     clean = {"ANTHROPIC_API_KEY": "", "OPENAI_API_KEY": "", "SATCHEL_MODEL": ""}
-    done = terminal.run("run", "hello", *words, **clean, **warm, **env)
+    done = terminal.run("run", "hello", *words, **clean, **warm)
     assert (done.status, done.out) == (status, "")
     error, _, told = done.err.partition("\n\n")
     assert message in error.replace("\n       ", " ")
     assert hint in told.replace("\n      ", " ")
 
 
-def test_no_model_names_three_ways(terminal):
-    done = terminal.run("run", "hello", SATCHEL_MODEL="", COLUMNS="400")
-    for way in ("`--model anthropic:", "`SATCHEL_MODEL`", "config.toml`"):
-        assert way in done.err
-
-
-def test_a_provider_that_refuses_is_told(talk):
-    done, _ = talk([Reply("no such model", status=404)], "run", "hello")
-    assert (done.status, done.out) == (1, "")
-    error, _, hint = done.err.partition("\n\n")
-    assert error == "error: There is no model `claude-sonnet-5` at this provider: no such model"
-    assert "was asked" in hint
-
-
 @pytest.mark.parametrize(
     ("status", "message", "hint"),
     [
+        (404, "There is no model `claude-sonnet-5` at this provider: nope", "was asked"),
         (401, "The provider refused the key (401): nope", "`ANTHROPIC_API_KEY`"),
-        (403, "The provider refused the key (403): nope", "`ANTHROPIC_API_KEY`"),
-        (400, "The provider refused the request (400): nope", "Do what the provider says"),
         (529, "The provider is busy (529), tried 5 times: nope", "Try again later"),
     ],
 )
@@ -170,7 +125,6 @@ def test_what_a_provider_says_is_told_with_what_to_do(talk, status, message, hin
     assert (error["code"], error["message"]) == ("EXECUTION_ERROR", message)
     assert hint in error["hint"]
     assert f"error: {message}" in done.err
-    assert ("the provider is busy, asking again" in done.err) == (status == 529)
 
 
 def test_nobody_there_is_told_with_the_address(talk):
@@ -178,22 +132,6 @@ def test_nobody_there_is_told_with_the_address(talk):
     done, _ = talk([], "run", "hello", ANTHROPIC_BASE_URL=away)
     assert done.status == 1
     assert f"The provider cannot be reached at `{away}`: " in done.err
-    assert "the provider cannot be reached, asking again" in done.err
-    assert "busy" not in done.err
-
-
-def test_a_long_silence_has_a_sign_of_life(talk):
-    done, _ = talk([Reply("Done.", delay=6)], "run", "hello")
-    assert done.out == "Done.\n"
-    assert "still waiting (5 s)" in done.err
-
-
-def test_a_failure_before_the_model_is_asked_is_json_too(terminal, warm):
-    done = terminal.run("run", "", "--json", SATCHEL_MODEL=MODEL, **warm)
-    assert done.status == 2
-    error = json.loads(done.out)["error"]
-    assert (error["code"], error["message"]) == ("INVALID_PARAM", "There is no task")
-    assert 'satchel run "' in error["hint"]
 
 
 def test_ctrl_c_says_that_it_stopped(terminal, warm):
@@ -216,40 +154,17 @@ def test_ctrl_c_says_that_it_stopped(terminal, warm):
     assert err.splitlines()[-1] == "Stopped"
 
 
-def test_the_user_names_a_model_and_a_project_does_not(terminal, talk):
+def test_a_project_cannot_name_the_model(terminal, talk):
     (terminal.project / "satchel.toml").write_text('model = "openai:gpt-5"\n', encoding="utf-8")
     done, _ = talk(["Hello."], "run", "hello", SATCHEL_MODEL="")
     assert done.status == 2
-    config = terminal.home / ".config/satchel"
-    config.mkdir(parents=True)
-    (config / "config.toml").write_text(f'model = "{MODEL}"\n', encoding="utf-8")
-    done, server = talk(["Hello."], "run", "hello", SATCHEL_MODEL="")
-    assert (done.status, done.out) == (0, "Hello.\n")
-    assert server.requests[0].provider == "anthropic"
     assert "setting-refused" in terminal.run("doctor", "--json").out
 
 
-@pytest.mark.parametrize(("name", "package"), [("chat", "rich"), ("run", "pydantic_ai")])
-def test_a_missing_extra_prints_its_install_line(terminal, name, package):
-    words = [name] if name == "chat" else [name, "hello"]
-    code = (
-        f"import sys; sys.modules[{package!r}] = None\n"
-        f"from satchel.cli.main import run; sys.exit(run({[*words, '--model', MODEL]!r}))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=terminal.project,
-        env=terminal.env(),
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-    assert done.returncode == 6
-    assert 'pip install "satchel[agent]"' in done.stderr
-
-
-def test_it_speaks_chinese(talk):
-    done, _ = talk(review, "run", "review this", SATCHEL_LANG="zh")
-    assert "◆ code-review  已加载，" in done.err
-    assert "用到的技能：code-review" in done.err
+@pytest.mark.parametrize("words", [["chat"], ["run", "hello"]])
+def test_a_missing_extra_prints_its_install_line(terminal, monkeypatch, capsys, words):
+    monkeypatch.setenv("HOME", str(terminal.home))
+    monkeypatch.chdir(terminal.project)
+    monkeypatch.setitem(sys.modules, "rich", None)
+    assert run_command([*words, "--model", MODEL]) == 6
+    assert 'pip install "satchel[agent]"' in capsys.readouterr().err

@@ -34,9 +34,7 @@ FREE = frozenset({"markdown", "text"})
 """Languages that are shown and not run. Add one only with a reason."""
 
 _MARK = "@@satchel-docs@@"
-_WAITING = re.compile(
-    r"still waiting \(\d+ s\)|仍在等待（\d+ 秒）|  still at work \(.*|  仍在进行（.*"
-)
+_WAITING = re.compile(r"  still at work \(.*|  仍在进行（.*")
 """What a busy machine adds, on stderr."""
 _EXPORTED = f"echo '{_MARK} exported'; env | grep '^SATCHEL_'"
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

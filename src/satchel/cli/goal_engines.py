@@ -118,10 +118,9 @@ def _must_be_there(session: Session, model: str) -> None:
         MissingExtra: the package of its provider is not installed.
         ModelFailed: nobody knows it, or its key is missing.
     """
-    from satchel.cli.chat.models import make_agent, surely_there
+    from satchel.cli.chat.models import make_agent
 
-    if not surely_there(model):
-        make_agent(session, model)  # says what is missing in our words
+    make_agent(session, model)  # says what is missing
 
 
 def _tell_others(session: Session, model: str, plan: Plan | None) -> None:

@@ -115,17 +115,18 @@ def decompose_goal(
     repairs: int = 3,
     yes: bool = False,
 ) -> Decomposed:
-    """Ask a model for a plan, with a sign of life for who waits.
+    """Ask a model for a plan; a terminal shows that it is at work.
 
     Raises:
         MissingExtra: the extra `agent` is not installed.
         ModelFailed: the model cannot be reached, or gave no sound plan.
     """
-    require("pydantic_ai", "agent")
+    for package in ("rich", "pydantic_ai"):
+        require(package, "agent")
     os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
     from satchel.agent.planner import AgentPlanner
     from satchel.cli.chat.models import choose_model, quietly
-    from satchel.cli.chat.plain import PlainBoard
+    from satchel.cli.chat.telling import Board
     from satchel.cli.goal_engines import make_limiter, read_inputs
     from satchel.goals.decompose import decompose
     from satchel.goals.model import Plan
@@ -135,32 +136,24 @@ def decompose_goal(
     for skill in (*use, *never):
         session.find(skill)
     given = read_inputs(pairs, Plan(goal, ()))
-    board = PlainBoard(session.err)
-
-    async def ask() -> Decomposed:
-        async def tick() -> None:
-            while True:
-                await asyncio.sleep(0.5)
-                board.tick()
-
-        ticking = asyncio.ensure_future(tick())
-        try:
-            return await decompose(
-                goal,
-                satchel=satchel,
-                planner=AgentPlanner(name, limiter=make_limiter(satchel.settings, None)),
-                session=satchel.session(approve=True if yes else None),
-                inputs=given,
-                repairs=repairs,
-                use=use,
-                never=never,
-            )
-        finally:
-            ticking.cancel()
-
+    board = Board(session.err)
     with quietly():
         board.open()
-        return asyncio.run(ask())
+        try:
+            return asyncio.run(
+                decompose(
+                    goal,
+                    satchel=satchel,
+                    planner=AgentPlanner(name, limiter=make_limiter(satchel.settings, None)),
+                    session=satchel.session(approve=True if yes else None),
+                    inputs=given,
+                    repairs=repairs,
+                    use=use,
+                    never=never,
+                )
+            )
+        finally:
+            board.close()
 
 
 def tell_planned(session: Session, made: Decomposed) -> None:

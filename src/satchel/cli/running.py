@@ -1,4 +1,4 @@
-"""How is one task done by a model that has these skills? run."""
+"""`satchel run`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,28 @@ from satchel.cli.session import command
 from satchel.cli.values import Amount, WholeNumber
 
 if TYPE_CHECKING:
-    from satchel.agent import Agent, TurnReport
-    from satchel.cli.chat.telling import Called, Teller
+    from collections.abc import Callable
+
+    from satchel.agent import TurnReport
     from satchel.cli.session import Session
 
-STOPPED = 8
-"""The exit code when a limit ended the turn: not everything was tried."""
 _INTERRUPTED = 130
-_TICK = 0.5
-"""Seconds between two looks at whether it takes long."""
+
+
+def turn_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--model` and what a turn may take, for `run` and `chat`."""
+    number = WholeNumber(1)
+    for option in (
+        click.option("--max-cost", type=Amount(), metavar="DOLLARS",
+                     help=say("What a turn may cost, if known.")),
+        click.option("--max-tokens", type=number, metavar="N",
+                     help=say("Tokens that a turn may take, in and out.")),
+        click.option("--max-requests", type=number, metavar="N",
+                     help=say("Requests that a turn may make.")),
+        click.option("--model", metavar="PROVIDER:NAME", help=say("Who answers.")),
+    ):  # fmt: skip
+        function = option(function)
+    return function
 
 
 @command(
@@ -43,35 +56,20 @@ _TICK = 0.5
 )
 @click.argument("task", nargs=-1)
 @click.option("--file", metavar="FILE", help=say("Read the task from a file; `-` is stdin."))
-@click.option("--model", metavar="PROVIDER:NAME", help=say("Who answers."))
 @click.option("--yes", is_flag=True, help=say("Let every tool be called."))
-@click.option(
-    "--max-requests", type=WholeNumber(1), metavar="N", help=say("Requests that it may make.")
-)
-@click.option(
-    "--max-tokens",
-    type=WholeNumber(1),
-    metavar="N",
-    help=say("Tokens that it may take, in and out."),
-)
-@click.option(
-    "--max-cost", type=Amount(), metavar="DOLLARS", help=say("What it may cost, if known.")
-)
+@turn_options
 def run(
     session: Session,
     task: tuple[str, ...],
     file: str | None,
     model: str | None,
     yes: bool,
-    max_requests: int | None,
-    max_tokens: int | None,
-    max_cost: float | None,
     as_json: bool,
+    **most: Any,
 ) -> int:
     """One turn. Whoever reads stdout gets the answer alone."""
     try:
-        limits = (max_requests, max_tokens, max_cost)
-        return _run(session, task, file, model, limits, yes=yes, as_json=as_json)
+        return _run(session, task, file, model, most, yes=yes, as_json=as_json)
     except KeyboardInterrupt:
         words = say("Stopped")
         if as_json:
@@ -85,7 +83,7 @@ def _run(
     task: tuple[str, ...],
     file: str | None,
     model: str | None,
-    most: tuple[int | None, int | None, float | None],
+    most: dict[str, Any],
     *,
     yes: bool,
     as_json: bool,
@@ -95,78 +93,36 @@ def _run(
     from satchel.cli.asking import read_goal
 
     text = read_goal(session, task, file, "satchel run")
-    require("pydantic_ai", "agent")
-    from satchel.cli.chat.models import choose_model, hear_retries, limits_of, make_agent, quietly
-    from satchel.cli.chat.plain import PlainBoard
-    from satchel.cli.chat.telling import Teller
+    for package in ("rich", "pydantic_ai"):
+        require(package, "agent")
+    from satchel.cli.chat.models import choose_model, limits_of, make_agent, quietly
+    from satchel.cli.chat.telling import REFUSED, STOPPED, Board, Teller
 
     name = choose_model(session, model)
-    limits = limits_of(*most)
-    teller = Teller(PlainBoard(session.err), answer=False)
-    board = teller.board
-
-    with quietly(), hear_retries(board.aside):
-        agent = make_agent(session, name, limits=limits, approve=True if yes else None)
+    teller = Teller(Board(session.err), answer=False)
+    with quietly():
+        agent = make_agent(session, name, limits=limits_of(**most), approve=True if yes else None)
         try:
-            answer, report = asyncio.run(_turn(agent, text, teller))
+            answer, report = asyncio.run(teller.follow(agent, text))
         finally:
             agent.close()
-    refused = [call for call in teller.calls if is_refusal(call)]
+    refused = [call["name"] for call in teller.calls if REFUSED in (call["error"] or "")]
+    refused = list(dict.fromkeys(refused))
     if as_json:
-        write_json(_to_dict(name, answer, report, teller, refused))
-    elif answer:
-        _show(session, answer)
-    _account(session, report, refused, unpriced=most[2] is not None and report.cost is None)
+        write_json(_to_dict(name, answer, report, teller.calls, refused))
+    elif session.out.is_terminal and answer:
+        board = Board(session.out)
+        board.text(answer)
+        board.close()
+    else:
+        session.out.data(answer)
+    _account(
+        session, report, refused, unpriced=most["max_cost"] is not None and report.cost is None
+    )
     return STOPPED if report.stopped else 0
 
 
-async def _turn(agent: Agent, text: str, teller: Teller) -> tuple[str, TurnReport]:
-    import asyncio
-
-    from satchel.agent.records import TurnDone
-
-    async def tick() -> None:
-        while True:
-            await asyncio.sleep(_TICK)
-            teller.board.tick()
-
-    teller.board.open()
-    ticking = asyncio.ensure_future(tick())
-    try:
-        async for event in agent.stream(text):
-            if isinstance(event, TurnDone):
-                return event.text, event.report
-            teller.tell(event)
-    finally:
-        ticking.cancel()
-    raise AssertionError("a turn ends with `TurnDone`")
-
-
-def _show(session: Session, answer: str) -> None:
-    """The answer: Markdown as it is for programs, drawn for people where rich is there."""
-    out = session.out
-    from satchel._optional import available
-
-    if out.is_terminal and out.colour and available("rich"):
-        from satchel.cli.chat.markdown import MarkdownBoard
-
-        board = MarkdownBoard(out)
-        board.text(answer)
-        board.close()
-        return
-    out.data(answer)
-
-
-def is_refusal(call: Called) -> bool:
-    """Whether a call was not made because nobody approved it."""
-    from satchel.cli.chat.telling import NOBODY
-
-    return call.status == "error" and NOBODY in call.text
-
-
-def _account(
-    session: Session, report: TurnReport, refused: list[Called], *, unpriced: bool
-) -> None:
+def _account(session: Session, report: TurnReport, refused: list[str], *, unpriced: bool) -> None:
     from satchel.cli.chat.telling import told_report, told_stop
 
     err = session.err
@@ -177,23 +133,26 @@ def _account(
             say("The price of this model is not known: `--max-cost` was not watched"), "yellow"
         )
     if refused:
-        names = listed(dict.fromkeys(f"`{one_line(call.name)}`" for call in refused))
+        names = listed(f"`{one_line(name)}`" for name in refused)
         err.line(say("Refused: {names}. `--yes` lets them be called", names=names), "yellow")
     if report.stopped:
         err.line(told_stop(report.stopped), "yellow")
 
 
 def _to_dict(
-    model: str, answer: str, report: TurnReport, teller: Teller, refused: list[Called]
+    model: str, answer: str, report: TurnReport, calls: list[dict[str, Any]], refused: list[str]
 ) -> dict[str, Any]:
-    from satchel.cli.chat.telling import report_dict
-
+    stopped = report.stopped or None
     return {
         "text": answer,
         "model": model,
-        "stopped": report.stopped or None,
+        "stopped": stopped,
         "skills": list(report.skills),
-        "tools": [call.to_dict() for call in teller.calls],
-        "refused": list(dict.fromkeys(call.name for call in refused)),
-        "report": report_dict(report),
+        "tools": calls,
+        "refused": refused,
+        "report": {
+            **report._asdict(),
+            "stopped": stopped,
+            "cached": round(report.cached, 4),
+        },
     }

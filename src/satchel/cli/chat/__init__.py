@@ -1,6 +1,5 @@
-"""What `satchel chat` and `satchel run` are made of; nothing else in the terminal imports it.
+"""The parts of `satchel chat` and `satchel run`.
 
-Reading order: `models` (who answers), `telling` (what a person sees of a turn), `plain` and
-`markdown` (how it is written), `prompting` (how a person types), `orders` (what begins with `/`),
-`conversation` (the loop). Only `markdown` knows rich, only `prompting` knows prompt_toolkit.
+`models` makes the agent, `telling` writes a turn, `conversation` is the loop of the chat. Only
+`telling` imports rich, only `conversation` imports prompt_toolkit.
 """

@@ -1,301 +1,218 @@
-"""What does a person see of a turn? One line for each call, and what it all took in the end."""
+"""Writes a turn: the answer, one line for each call, and what it took.
+
+On a terminal with colours the answer is drawn as Markdown, elsewhere it is written as it comes.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.markdown import Markdown
+from rich.spinner import Spinner
+from rich.text import Text
 
 from satchel._language import listed, say
-from satchel.agent.records import SkillLoaded, TextDelta, ToolEnded, ToolStarted, TurnReport
-from satchel.cli.output import cut, one_line, width_of
+from satchel.agent.records import SkillLoaded, TextDelta, ToolEnded, ToolStarted, TurnDone
+from satchel.cli.output import clean, cut, one_line, width_of
+from satchel.retelling import retell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from satchel.agent.records import Event
+    from satchel.agent import Agent
+    from satchel.agent.records import Event, TurnReport
+    from satchel.cli.output import Screen
 
-WIDE = 100
-"""Columns of a line where nobody looks, so that a log can be read."""
-NOBODY = "needs a person's approval"
-"""How a tool's refusal reads when there was nobody to ask."""
-_LEAST = 12
-_SKILL = "Skill"
+STOPPED = 8
+"""The exit code when a limit ended a turn."""
+REFUSED = "needs a person's approval"
+"""Part of the answer of a tool that was refused because there was no one to approve it."""
+_WIDE = 100
+"""Columns of a line in a log."""
 
 
-class Board(Protocol):
-    """Where a turn is written."""
+class Board:
+    """Prints finished paragraphs and lines; only the last paragraph is redrawn."""
 
-    @property
-    def width(self) -> int:
-        """Columns; 0 when there is no end."""
-        ...
-
-    def paint(self, text: str, style: str) -> str:
-        """`text` in a style, where colour is wanted."""
-        ...
-
-    def text(self, delta: str) -> None:
-        """Some more of the answer."""
-        ...
-
-    def line(self, text: str) -> None:
-        """A line of its own, painted already; the text before it is ended."""
-        ...
-
-    def aside(self, text: str) -> None:
-        """Something by the way, for people."""
-        ...
-
-    def busy(self, words: str) -> None:
-        """What is being waited for."""
-        ...
-
-    def tick(self) -> None:
-        """Some time went by."""
-        ...
+    def __init__(self, screen: Screen) -> None:
+        self.screen = screen
+        self._drawn = screen.is_terminal and screen.colour
+        self._console = Console(
+            file=screen.stream, width=screen.width or None, color_system="standard", highlight=False
+        )
+        self._live: Live | None = None
+        self._text = ""
+        """The paragraph that is not finished; without drawing: the last piece of text."""
 
     def open(self) -> None:
-        """A turn begins."""
-        ...
+        """Show that the model is at work."""
+        if self._drawn:
+            self._live = Live(console=self._console, transient=True, redirect_stderr=False)
+            self._live.start()
+            self._draw()
+
+    def text(self, delta: str) -> None:
+        """Write some more of the answer."""
+        if not self._drawn:
+            self._text = clean(delta)
+            self.screen.write(self._text)
+            self.screen.stream.flush()
+            return
+        self._text += clean(delta)
+        done, gap, rest = self._text.rpartition("\n\n")
+        if gap and rest[:1].strip() and done.count("```") % 2 == 0:
+            self._console.print(_markdown(done), "")
+            self._text = rest
+        self._draw()
+
+    def line(self, text: str) -> None:
+        """Write a line of its own, which is painted already."""
+        if self._drawn:
+            self._finish("")
+            self._console.print(Text.from_ansi(text), soft_wrap=True)
+        else:
+            self._finish()
+            self.screen.write(f"{text}\n")
+            self.screen.stream.flush()
 
     def close(self) -> None:
-        """A turn ended, or makes room for a question; what was held back is written."""
-        ...
+        """Write what is left and stop drawing."""
+        self._finish()
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _finish(self, *after: str) -> None:
+        """Write the last paragraph as it will stay."""
+        text, self._text = self._text, ""
+        if self._drawn and text.strip():
+            self._draw()
+            self._console.print(_markdown(text), *after)
+        elif not self._drawn and text and not text.endswith("\n"):
+            self.screen.write("\n")
+
+    def _draw(self) -> None:
+        if self._live is not None:
+            waiting = Spinner("dots", Text(say("thinking"), "dim"), style="cyan")
+            shown = _markdown(self._text) if self._text.strip() else waiting
+            self._live.update(shown, refresh=True)
 
 
-class Called(NamedTuple):
-    """A call that has ended."""
-
-    name: str
-    agent: str
-    arguments: Mapping[str, Any]
-    status: str
-    seconds: float
-    text: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """The form for `--json`."""
-        return {
-            "name": self.name,
-            "agent": self.agent,
-            "arguments": dict(self.arguments),
-            "status": self.status,
-            "seconds": self.seconds,
-            "error": self.text if self.status == "error" else None,
-        }
+def _markdown(text: str) -> Markdown:
+    # Links are written out: nothing on the screen leads where it does not say.
+    return Markdown(text, code_theme="ansi_dark", hyperlinks=False)
 
 
 class Teller:
-    """Writes the events of a turn on a board."""
+    """Writes the events of one turn on a board."""
 
     def __init__(self, board: Board, *, answer: bool = True) -> None:
-        """Write there.
-
-        Args:
-            board: Where.
-            answer: Whether the text of the answer is written too.
-        """
+        """Prepare for a turn; `answer` says whether the text of the answer is written too."""
         self.board = board
-        self.calls: list[Called] = []
+        self.calls: list[dict[str, Any]] = []
+        """The calls that have ended, as `--json` has them."""
+        self.free = asyncio.Lock()
+        """Held by what needs the screen for itself, such as a question."""
         self._answer = answer
-        self._running: dict[str, ToolStarted] = {}
+        self._arguments: dict[str, Mapping[str, Any]] = {}
         self._loaded: list[SkillLoaded] = []
-        self._agent = ""
 
-    def tell(self, event: Event) -> None:
-        """Write one event."""
-        if isinstance(event, TextDelta):
-            if self._answer:
-                self.board.text(event.text)
+    async def follow(self, agent: Agent, text: str) -> TurnDone:
+        """Run a turn and write what happens.
+
+        Raises:
+            SatchelError: the turn failed.
+        """
+        self.board.open()
+        try:
+            async for event in agent.stream(text):
+                if isinstance(event, TurnDone):
+                    return event
+                async with self.free:
+                    self._tell(event)
+        finally:
+            self.board.close()
+        raise AssertionError("a turn ends with `TurnDone`")
+
+    def _tell(self, event: Event) -> None:
+        if isinstance(event, TextDelta) and self._answer:
+            self.board.text(event.text)
         elif isinstance(event, ToolStarted):
-            self._running[event.call_id] = event
-            self._enter(event.agent)
-            self._wait()
+            self._arguments[event.call_id] = event.arguments
         elif isinstance(event, SkillLoaded):
             self._loaded.append(event)
         elif isinstance(event, ToolEnded):
             self._ended(event)
-            self._wait()
 
     def _ended(self, event: ToolEnded) -> None:
-        started = self._running.pop(event.call_id, None)
-        given: Mapping[str, Any] = started.arguments if started is not None else {}
-        called = Called(event.name, event.agent, given, event.status, event.seconds, event.text)
-        self.calls.append(called)
-        self._enter(event.agent)
-        indent = "  " * (1 + _depth(event.agent))
-        skill = self._skill_of(called)
-        if skill is not None:
-            self._write(indent, "◆", "cyan", skill.name, "bold cyan", _loaded(skill), called)
-        elif event.status == "error":
-            self._write(indent, "✗", "red", event.name, "", told_error(event.text), called)
+        given = self._arguments.pop(event.call_id, {})
+        call: dict[str, Any] = {
+            "name": event.name,
+            "agent": event.agent,
+            "arguments": dict(given),
+            "status": event.status,
+            "seconds": event.seconds,
+            "error": event.text if event.status == "error" else None,
+        }
+        self.calls.append(call)
+        name = f"{event.agent}/{event.name}" if event.agent else event.name
+        if event.status == "error":
+            # The next step behind the reason is for the model.
+            why = event.text.partition("\n")[0].partition(". ")[0].rstrip(".")
+            self._write("✗", "red", name, "", one_line(retell(why)), event.seconds)
+        elif event.name == "Skill" and self._loaded:
+            skill = self._loaded.pop(0)
+            count = f"{skill.characters:,}"
+            words = say("loaded, {count} characters", count=count)
+            words = say("is loaded already") if skill.again else words
+            self._write("◆", "cyan", skill.name, "bold cyan", words, event.seconds)
         else:
-            self._write(indent, "✓", "dim", event.name, "dim", told_arguments(given), called)
+            self._write("✓", "dim", name, "dim", told_arguments(given), event.seconds)
 
     def _write(
-        self, indent: str, mark: str, colour: str, name: str, style: str, more: str, called: Called
+        self, mark: str, colour: str, name: str, style: str, more: str, seconds: float
     ) -> None:
-        """Mark, name, what there is to say, and how long it took."""
-        board, took = self.board, told_time(called.seconds)
-        name = one_line(name)
-        room = (board.width or WIDE) - width_of(f"{indent}{mark} {name}    {took}")
-        more = cut(more, max(room, _LEAST))
-        parts = [
-            f"{indent}{board.paint(mark, colour)} {board.paint(name, style)}",
-            board.paint(more, "dim"),
-            board.paint(took, "dim"),
-        ]
-        board.line("  ".join(part for part in parts if part))
-
-    def _skill_of(self, called: Called) -> SkillLoaded | None:
-        """The skill that a call loaded. Calls may run side by side, so the name counts first."""
-        if called.name != _SKILL or called.status == "error":
-            return None
-        mine = [one for one in self._loaded if one.agent == called.agent]
-        wanted = called.arguments.get("name")
-        found = next((one for one in mine if one.name == wanted), mine[0] if mine else None)
-        if found is not None:
-            self._loaded.remove(found)
-        return found
-
-    def _enter(self, agent: str) -> None:
-        """Say who works from here on, when that is a sub-agent."""
-        if agent != self._agent:
-            self._agent = agent
-            if agent:
-                name = one_line(agent.rpartition("/")[2])
-                mark = self.board.paint("▸", "cyan")
-                self.board.line(f"{'  ' * _depth(agent)}{mark} {self.board.paint(name, 'cyan')}")
-
-    def _wait(self) -> None:
-        self.board.busy(listed(one_line(one.name) for one in self._running.values()))
-
-
-def _depth(agent: str) -> int:
-    return len(agent.split("/")) if agent else 0
-
-
-def _loaded(skill: SkillLoaded) -> str:
-    if skill.again:
-        return say("is loaded already")
-    return say("loaded, {count} characters", count=f"{skill.characters:,}")
-
-
-def told_error(text: str) -> str:
-    """Why a call failed. The next step behind it is for the model, and left out."""
-    from satchel.retelling import retell
-
-    if "did not agree to call" in text:
-        return say("not called: you said no")
-    if NOBODY in text:
-        return say("refused: it needs approval, and nobody can be asked")
-    message = text.split("\n", 1)[0].split(". ", 1)[0].rstrip(".")
-    return one_line(retell(message))
+        screen, name = self.board.screen, one_line(name)
+        took = say("{count} s", count=f"{seconds:.1f}")
+        took = say("{count} ms", count=round(seconds * 1000)) if seconds < 1 else took
+        room = (screen.width or _WIDE) - width_of(f"  {mark} {name}    {took}")
+        words = [screen.paint(part, "dim") for part in (cut(more, max(room, 12)), took) if part]
+        head = f"  {screen.paint(mark, colour)} {screen.paint(name, style)}"
+        self.board.line("  ".join([head, *words]))
 
 
 def told_arguments(arguments: Mapping[str, Any]) -> str:
     """Arguments of a call on one line: `path=src/app.py limit=20`."""
-    parts: list[str] = []
-    for name, value in arguments.items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        text = one_line(text)
-        parts.append(f"{one_line(str(name))}={_quoted(text)}")
-    return " ".join(parts)
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in arguments.items()
+    }
+    return one_line(" ".join(f"{name}={shlex.quote(text)}" for name, text in texts.items()))
 
 
-def _quoted(text: str) -> str:
-    return f'"{text}"' if not text or " " in text else text
-
-
-def told_time(seconds: float) -> str:
-    """How long something took, as people say it."""
-    if seconds < 1:
-        return say("{count} ms", count=round(seconds * 1000))
-    if seconds < 60:
-        return say("{count} s", count=f"{seconds:.1f}")
-    return say("{minutes} min {seconds} s", minutes=int(seconds // 60), seconds=int(seconds % 60))
-
-
-# --- what it took -------------------------------------------------------------------------
-
-
-class Sum:
-    """What the turns of a conversation took together."""
-
-    def __init__(self) -> None:
-        self.reports: list[TurnReport] = []
-        self.uncounted = 0
-        """Turns that were broken off: nobody knows what they took."""
-
-    def add(self, report: TurnReport) -> None:
-        """Count a turn."""
-        self.reports.append(report)
-
-    @property
-    def total(self) -> TurnReport:
-        """All of them as one."""
-        found = TurnReport()
-        for one in self.reports:
-            costs = [part for part in (found.cost, one.cost) if part is not None]
-            found = TurnReport(
-                found.requests + one.requests,
-                found.input_tokens + one.input_tokens,
-                found.output_tokens + one.output_tokens,
-                found.cache_read_tokens + one.cache_read_tokens,
-                found.cache_write_tokens + one.cache_write_tokens,
-                sum(costs) if costs else None,
-                (*found.tools, *one.tools),
-                tuple(dict.fromkeys((*found.skills, *one.skills))),
-                found.seconds + one.seconds,
-            )
-        return found
-
-
-def told_report(report: TurnReport, loaded: Iterable[str] = (), uncounted: int = 0) -> list[str]:
-    """What turns took, in lines for people.
-
-    Args:
-        report: What was counted.
-        loaded: Skills that a person loaded, beside those of the report.
-        uncounted: Turns that were broken off.
-    """
-    requests = report.requests
+def told_report(*reports: TurnReport) -> list[str]:
+    """What turns took together, in lines for people."""
+    requests = sum(one.requests for one in reports)
+    taken = sum(one.input_tokens for one in reports)
+    share = sum(one.cache_read_tokens for one in reports) / max(taken, 1)
+    given = sum(one.output_tokens for one in reports)
+    costs = [one.cost for one in reports if one.cost is not None]
+    names = dict.fromkeys(one_line(name) for one in reports for name in one.skills)
     parts = [
         say("1 request") if requests == 1 else say("{count} requests", count=requests),
-        say("1 token in ({share} from the cache)", share=f"{report.cached:.0%}")
-        if report.input_tokens == 1
-        else say("{count} tokens in ({share} from the cache)",
-                 count=f"{report.input_tokens:,}", share=f"{report.cached:.0%}"),
-        say("1 token out")
-        if report.output_tokens == 1
-        else say("{count} tokens out", count=f"{report.output_tokens:,}"),
-        told_cost(report.cost),
-    ]  # fmt: skip
-    lines = [say(", ").join(parts)]
-    names = [one_line(name) for name in dict.fromkeys((*report.skills, *loaded))]
-    if names:
-        lines.append(say("Skills used: {names}", names=listed(names)))
-    if uncounted == 1:
-        lines.append(say("1 turn was broken off and is not counted"))
-    elif uncounted:
-        lines.append(say("{count} turns were broken off and are not counted", count=uncounted))
-    return lines
+        say("{count} tokens in ({share} from the cache)", count=f"{taken:,}", share=f"{share:.0%}"),
+        say("{count} tokens out", count=f"{given:,}"),
+        f"${sum(costs):.4f}" if costs else say("the price is not known"),
+    ]
+    used = [say("Skills used: {names}", names=listed(names))] if names else []
+    return [say(", ").join(parts), *used]
 
 
 def told_stop(reason: str) -> str:
     """That a limit ended a turn, and which."""
     return say("Stopped by a limit, the task may not be done: {reason}", reason=one_line(reason))
-
-
-def told_cost(cost: float | None) -> str:
-    """US dollars, or that nobody knows."""
-    return say("the price is not known") if cost is None else f"${cost:.4f}"
-
-
-def report_dict(report: TurnReport) -> dict[str, Any]:
-    """The form for `--json`."""
-    return {
-        **report._asdict(),
-        "stopped": report.stopped or None,
-        "cached": round(report.cached, 4),
-    }
