@@ -139,12 +139,6 @@ def test_definitions_are_the_same_bytes_in_any_process(desk, root):
     assert outputs == {json.dumps(desk.tools.definitions("anthropic")) + "\n"}
 
 
-def test_what_a_caller_adds_stays_with_the_caller(desk):
-    desk.skill("one")
-    desk.tools.definitions().append({"name": "mine"})
-    assert len(desk.tools.definitions()) == 3
-
-
 def test_an_offer_is_traced(make_desk):
     desk = make_desk(budget=1_900)
     for number in range(40):

@@ -15,13 +15,3 @@ def test_memory_for_loaded_skills_is_bounded(desk):
     folders = kept.folders()
     assert len(folders) == 256
     assert folders[0].endswith("/s299")
-
-
-def test_very_long_texts_push_out_the_others(desk):
-    for number in range(6):
-        desk.skill(f"s{number}", "x" * 3_900_000)
-    look = desk.library.snapshot()
-    kept = LoadedSkills(desk.library.seals)
-    for one in look.skills:
-        kept.load(one, look, fresh=True)
-    assert len(kept.folders()) == 4

@@ -270,15 +270,6 @@ def test_a_shadowed_skill_is_not_loaded_by_its_path(desk):
     assert content(desk, first).endswith("First.")
 
 
-def test_an_excluded_skill_does_not_exist(make_desk):
-    desk = make_desk(exclude=["secret-*"])
-    desk.skill("secret-plan")
-    desk.skill("open-plan")
-    reply = desk.load("secret-plan")
-    assert reply.error.code == "NOT_FOUND"
-    assert reply.data["available"] == ["open-plan"]
-
-
 @contextmanager
 def nobody(path):
     """Without the rights of root, which may read everything; only the way to `path` is open."""
@@ -465,20 +456,3 @@ def test_what_was_never_loaded_says_when_it_changed_since_the_last_look(make_des
     assert "has changed since the last look" in reply.text
     desk.library.refresh()
     assert desk.load("one").status == "success"
-
-
-def test_a_body_is_read_once_while_it_does_not_change(desk, monkeypatch):
-    desk.skill("one")
-    time.sleep(0.06)
-    desk.load("one")
-    opened = []
-    real = os.open
-
-    def watched(*given, **more):
-        opened.append(given)
-        return real(*given, **more)
-
-    monkeypatch.setattr(os, "open", watched)
-    for _ in range(5):
-        assert desk.load("one").status == "success"
-    assert [path for path, *_ in opened if "skills/one" in path] == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -217,26 +216,3 @@ def test_a_call_is_a_span(full, monkeypatch):
     seen = [dict(one.attributes or {}) for one in (good, bad)]
     assert seen[0] == {"satchel.tool.name": "Skill", "satchel.status": "success"}
     assert seen[1]["satchel.error"] == "NOT_FOUND"
-
-
-@pytest.mark.timeout(120)
-def test_loading_by_name_does_not_depend_on_how_many_there_are(make_desk):
-    """Ten times the skills must not cost twice the time; figures are in the benchmarks."""
-    desk = make_desk(refresh_on_call=False)
-    few, many = [f"few-{n}" for n in range(100)], [f"many-{n}" for n in range(1_900)]
-    for name in few:
-        desk.skill(name)
-
-    def cost():
-        desk.library.refresh()
-        times = []
-        for name in few * 5:
-            began = time.perf_counter()
-            desk.load(name)
-            times.append(time.perf_counter() - began)
-        return sorted(times)[len(times) // 2]
-
-    with_few = cost()
-    for name in many:
-        desk.skill(name)
-    assert cost() < 2 * with_few + 50e-6

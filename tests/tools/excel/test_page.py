@@ -63,12 +63,3 @@ def test_each_tool_has_parameters_output_and_errors(page):
             assert failure.problem.en in part
             assert failure.remedy.en in part
             assert failure.trigger.en in part
-
-
-@pytest.mark.req("E8")
-def test_scenarios_and_what_was_left_out_are_there(page):
-    scenarios = page.partition("## Scenarios")[2].partition("\n## ")[0]
-    assert scenarios.count("\n### ") == len(skill.scenarios) >= 2
-    assert scenarios.count("```json") == scenarios.count("```text") == len(skill.scenarios)
-    end = page.partition("## What was left out")[2]
-    assert all(one.what.en in end and one.why.en in end for one in skill.left_out)
