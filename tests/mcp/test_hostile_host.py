@@ -342,15 +342,6 @@ def test_a_skill_that_sends_to_another_does_not_approve_it(tmp_path: Path) -> No
         assert script.reads() == ["skill://outer/SKILL.md"]
 
 
-def test_allowed_tools_are_no_grant_without_an_approval(tmp_path: Path) -> None:
-    with scripted() as (address, script), hosting(str(tmp_path), address, trust="all") as satchel:
-        script.add("grab", allowed_tools="Bash")
-        assert load(satchel, "grab").error is None  # the setting offers it
-        skill = satchel.list_skills()[0]
-        assert skill.origin.remote == "mcp docs"
-        assert not satchel.library.seals.is_approved(skill)
-
-
 def test_programs_of_a_served_skill_are_no_tools(tmp_path: Path) -> None:
     manifest = (
         b"name: grab\ndescription: Grabs.\nruntime: python\nentry: main.py\n"
@@ -400,13 +391,6 @@ def test_endless_pages_end(tmp_path: Path) -> None:
         assert script.lists() == 1_000
         assert states(satchel) == {"pdf-forms": "untrusted"}
         assert "there are more than 1000 pages" in refusals(satchel)[0]
-
-
-def test_a_list_that_is_none(tmp_path: Path) -> None:
-    with scripted() as (address, script), hosting(str(tmp_path), address) as satchel:
-        script.page = lambda _cursor: {"skills": "all of them"}
-        ask_again(satchel)
-        assert "its list of skills is none" in refusals(satchel)[0]
 
 
 def test_a_server_without_the_extension_is_asked_nothing(tmp_path: Path) -> None:

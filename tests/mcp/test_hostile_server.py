@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import threading
 
 import httpx
 import pytest
@@ -168,38 +167,3 @@ def test_a_page_of_the_web_cannot_reach_it(door, headers):
     sent["headers"] |= headers
     with httpx.Client() as client:
         assert client.post(door, **sent).status_code in {403, 421}
-
-
-def test_bytes_always_have_the_digest_that_is_announced(tmp_path):
-    """While a file is rewritten, every answer is consistent with an entry of that moment."""
-    folder = str(tmp_path)
-    root = write_skill(folder, "moving", **{"references/a.md": "0" * 50})
-    with serving(folder) as url:
-        talk = Talk(url)
-        stop = threading.Event()
-
-        def rewrite() -> None:
-            count = 0
-            while not stop.wait(0.004):
-                count += 1
-                path = os.path.join(root, "references", "a.md")
-                with open(path + "~", "w", encoding="utf-8") as file:
-                    file.write(str(count) * 50)
-                os.replace(path + "~", path)
-
-        writer = threading.Thread(target=rewrite)
-        writer.start()
-        try:
-            for _ in range(30):
-                try:
-                    text = talk.ask("resources/read", uri="skill://moving/references/a.md")[
-                        "contents"
-                    ][0]["text"]
-                except Refusal:
-                    continue  # it changed each time it was read
-                assert len(text) % 50 == 0
-                assert text == text[: len(text) // 50] * 50
-        finally:
-            stop.set()
-            writer.join()
-        assert talk.ask("resources/read", uri="skill://moving/references/a.md")

@@ -287,31 +287,6 @@ def test_what_is_read_here_is_what_python_says(site):
     assert {one.name for one in module.ask_python(GROUP)} == {name for name, _ in theirs}
 
 
-def test_listing_skills_looks_for_no_packages(site, tmp_path, root):
-    site("thing", name="thing", module="raise RuntimeError('imported')")
-    code = (
-        "import sys\nfrom satchel import Satchel\n"
-        "satchel = Satchel.for_project('.')\nsatchel.list_skills()\n"
-        "tools = satchel.tools()\ntools.call('ReadFile', {'path': 'x.md'})\n"
-        "names = ['satchel.tools.packaged', 'satchel.tools.entry_points', 'thing_pkg',"
-        " 'importlib.metadata', 'openpyxl']\n"
-        "print([name for name in names if name in sys.modules])\n"
-        "tools.names\nprint([name for name in names if name in sys.modules])\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env={"PYTHONPATH": f"{sys.path[0]}:{root}/src", "HOME": str(tmp_path)},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout.splitlines() == [
-        "[]",
-        "['satchel.tools.packaged', 'satchel.tools.entry_points']",
-    ]
-
-
 @pytest.mark.req("E1")
 def test_excel_is_an_entry_point_of_satchel_itself(root):
     with open(f"{root}/pyproject.toml", "rb") as file:

@@ -250,16 +250,6 @@ def test_a_huge_file_is_read_to_a_bound(desk):
     assert "cannot be read" in reply.text
 
 
-def test_a_path_of_a_loaded_skill_is_suggested(desk):
-    folder = desk.skill("demo", "See references/a.md\n")
-    desk.write("skills/demo/references/a.md")
-    assert "Did you mean" not in desk.read("references/a.md").text
-    desk.load("demo")
-    reply = desk.read("references/a.md")
-    assert reply.error.code == "NOT_FOUND"
-    assert f"Did you mean `{folder}/references/a.md`" in reply.text
-
-
 # --- files of skills that are bound to their content ----------------------------------------
 
 

@@ -310,16 +310,6 @@ def test_tools_come_and_go_without_a_restart(bench):
     assert bench.tools.call("two_run").error.code == "NOT_FOUND"
 
 
-def test_prefix_and_filter_hold_for_tools_that_come_later(bench):
-    few = bench.tools.filtered(["ReadFile", "one_run"]).with_prefix("my_")
-    bench.skill("one")
-    bench.skill("two")
-    assert few.names == ("my_ReadFile", "my_one_run")
-    assert few.call("my_one_run").status == "success"
-    assert few.call("my_two_run").error.code == "NOT_FOUND"
-    assert bench.tools.within("x").call("two_run").status == "success"
-
-
 # --- trust --------------------------------------------------------------------------------
 
 

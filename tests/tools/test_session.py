@@ -44,28 +44,6 @@ def kinds(session, kind):
 # --- what the model is told -----------------------------------------------------------------
 
 
-@pytest.mark.req("A13")
-def test_the_prompt_has_the_rules_and_the_list(make):
-    prompt = make().prompt
-    assert "$code-review" in prompt
-    assert "use the code-review skill" in prompt
-    assert "clearly matches" in prompt
-    assert "Never load all of them in advance" in prompt
-    assert "Reviews code for faults." in prompt
-    assert "Look at each line" not in prompt
-
-
-@pytest.mark.req("D6")
-def test_the_prompt_stays_byte_identical_while_skills_come_and_go(make, project):
-    session = make()
-    before, tools = session.prompt, session.definitions()
-    add(project, "brand-new", "Brand new.")
-    assert session.prompt == before
-    assert session.definitions() == tools
-    session.call("Skill", {"name": "brand-new"})
-    assert session.prompt == before
-
-
 @pytest.mark.req("B9")
 def test_the_next_turn_is_told_what_came_went_and_changed(make, project):
     session = make()
@@ -89,27 +67,6 @@ def test_very_many_changes_are_counted(make, project):
         add(project, f"extra-{number:02}", f"Number {number}.")
     news = session.news()
     assert "and 10 more: find them with SkillSearch" in news
-
-
-@pytest.mark.req("D5")
-def test_without_skills_nothing_is_told_and_the_first_one_is_noticed(tmp_path):
-    satchel = Satchel.for_project(tmp_path, trust="all", builtin=False, packaged=False)
-    session = satchel.session()
-    assert session.prompt == ""
-    assert [one["name"] for one in session.definitions()] == ["ReadFile"]
-    assert session.tail("hello") == ""
-    make_skill(tmp_path / ".agents/skills", "first", "The first one.")
-    assert "Skill" in [one["name"] for one in session.definitions()]
-    assert "The first one." in session.prompt
-
-
-def test_the_tail_names_what_fits_behind_a_text_or_blocks(make):
-    session = make()
-    text = session.with_tail("please use the code-review skill")
-    assert text.startswith("please use the code-review skill\n\n")
-    assert 'name="code-review"' in text
-    blocks = session.with_tail([{"type": "text", "text": "please use the code-review skill"}])
-    assert len(blocks) == 2
 
 
 # --- loaded once -----------------------------------------------------------------------------
@@ -281,17 +238,6 @@ def test_a_child_has_its_own_part_and_never_more(make, project):
     assert "other" not in news
 
 
-def test_a_child_may_call_what_every_list_names(make):
-    session = make()
-    child = session.child(tools=("Skill", "ReadFile"))
-    assert child.names == ("Skill", "ReadFile")
-    grandchild = child.child(tools=("ReadFile", "SkillSearch"))
-    assert [one["name"] for one in grandchild.definitions()] == ["ReadFile"]
-    assert grandchild.prompt == ""
-    reply = grandchild.call("SkillSearch", {"query": "code"})
-    assert (reply.error.code, "`ReadFile`" in reply.text) == ("NOT_FOUND", True)
-
-
 def test_a_skill_that_forks_gets_a_conversation_of_its_own(make, project):
     add(project, "research", body="Find out $ARGUMENTS.\n", context="fork", agent="explorer",
         model="small", disallowed_tools="SkillSearch")  # fmt: skip
@@ -388,21 +334,6 @@ def test_only_what_could_be_used_is_within_reach(make, project):
     assert reach.tools["weather_run"]["inputSchema"]["type"] == "object"
     asked = make(approve=lambda ask: False, ask=("ReadFile",)).within_reach()
     assert list(asked.tools) == ["ReadFile", "network_run", "weather_run"]
-
-
-@pytest.mark.req("C7")
-@pytest.mark.req("C10")
-def test_skills_for_a_goal_are_chosen_within_the_scope_and_recorded(make, project):
-    session = make()
-    goal = "Review the code for faults"
-    assert session.which(goal, limit=5).names[:1] == ["code-review"]
-    event = kinds(session, "selected")[-1]
-    assert (list(event.skills)[:1], event.values["goal"]) == (["code-review"], goal)
-    part = session.child(exclude=["code-*"])
-    assert "code-review" not in part.which(goal, limit=5).names
-    assert session.which(goal, limit=5, use=["write-docs"]).names[:1] == ["write-docs"]
-    assert "code-review" not in session.which(goal, limit=5, never=["code-review"]).names
-    assert session.child(tools=["ReadFile"]).which(goal, limit=5).names == []
 
 
 @pytest.mark.req("C10")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import time
-from contextlib import contextmanager
 
 import pytest
 
@@ -268,53 +266,6 @@ def test_a_shadowed_skill_is_not_loaded_by_its_path(desk):
     assert reply.error.code == "NOT_FOUND"
     assert "is shadowed" in reply.text
     assert content(desk, first).endswith("First.")
-
-
-@contextmanager
-def nobody(path):
-    """Without the rights of root, which may read everything; only the way to `path` is open."""
-    if os.geteuid() != 0:
-        yield
-        return
-    modes = {}
-    while path != "/":
-        modes[path] = os.stat(path).st_mode
-        os.chmod(path, modes[path] | 0o055)
-        path = os.path.dirname(path)
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-        for path, mode in modes.items():
-            os.chmod(path, mode)
-
-
-@pytest.mark.req("A15")
-@pytest.mark.parametrize("fresh", [True, False])
-def test_a_file_that_may_not_be_read_is_permission_denied(make_desk, fresh):
-    desk = make_desk(refresh_on_call=fresh)
-    desk.skill("other")
-    folder = desk.skill("locked")
-    desk.load("other")
-    os.chmod(f"{folder}/SKILL.md", 0)
-    with nobody(folder):
-        reply = desk.load("locked")
-    assert reply.error.code == "PERMISSION_DENIED", reply.text
-
-
-@pytest.mark.req("A15")
-@pytest.mark.parametrize("fresh", [True, False])
-def test_another_failure_of_reading_is_an_execution_error(make_desk, fresh, tmp_path, monkeypatch):
-    desk = make_desk(refresh_on_call=fresh)
-    folder = desk.skill("demo")
-    desk.library.snapshot()
-    os.unlink(f"{folder}/SKILL.md")
-    monkeypatch.chdir(folder)  # the path of a socket must be short
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind("SKILL.md")
-        reply = desk.load("demo")
-    assert reply.error.code == "EXECUTION_ERROR", reply.text
 
 
 @pytest.mark.req("A15", "A9")

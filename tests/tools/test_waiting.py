@@ -85,15 +85,3 @@ def test_one_that_changed_says_so(project):
 def test_no_step_is_told_that_nobody_can_take(project):
     satchel = _opened(project, trust="none")
     assert satchel.which("use skill go-review").notes == ("`go-review` is not trusted yet",)
-
-
-def test_names_that_nothing_has_are_told_in_both_lists(project):
-    satchel = _opened(project, "pdf-forms")
-    assert satchel.which("fill in a pdf form", use=["nosuch"]).notes == (
-        "`nosuch` is set to be chosen, and there is no such skill",
-    )
-    answer = satchel.which("fill in a pdf form", never=["nosuch"])
-    assert answer.names == ["pdf-forms"]
-    assert answer.notes == ("`nosuch` is set never to be chosen, and there is no such skill",)
-    # One that waits is there.
-    assert satchel.which("fill in a pdf form", never=(name for name in ["go-review"])).notes == ()
