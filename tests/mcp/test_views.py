@@ -182,19 +182,6 @@ def test_a_linked_skill_is_read_by_its_address(shop, remote, tmp_path):
     assert view.served.read("skill://guide/x.md")[1] == b"hi\n"
 
 
-def test_what_an_address_may_look_like(shop):
-    write_skill(shop.project, "pdf", **{"a.md": "text\n"})
-    view = shop.view()
-    for uri in ("skill://pdf/a.md", "skill://pdf/./a.md", "skill://pdf//a.md", "SKILL://pdf/a.md"):
-        assert read(view, uri).data["path"] == "skill://pdf/a.md", uri
-    assert read(view, "skill://pdf/").error.code == "IS_DIRECTORY"
-    assert read(view, "skill://PDF/a.md").text == (
-        "There is no `skill://PDF/a.md`. Did you mean `skill://pdf/a.md`?"
-    )
-    assert read(view, "skill://nobody/a.md").text.startswith("There is no `skill://nobody/a.md`. ")
-    assert read(view, "skill://pdf/../pdf/a.md").error.code == "NOT_FOUND"
-
-
 def test_rules_about_paths_hold_for_addresses(shop):
     write_skill(shop.project, "lock", "disallowed-tools: ReadFile(skills/pdf/*) Skill(deploy)\n")
     write_skill(shop.project, "pdf", **{"a.md": "text\n"})

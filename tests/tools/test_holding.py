@@ -44,14 +44,6 @@ def test_a_grant_that_came_later_counts_only_once_the_model_was_told(talks):
     assert not refused(session, "Bash", BASH)
 
 
-def test_what_forbids_without_naming_a_tool_is_told(talks):
-    talks.add("vague", disallowed_tools=7)
-    session = talks.begin()
-    session.call("Skill", {"name": "vague"})
-    assert session.loaded["vague"].disallowed == ()
-    assert events(session, "failed")[-1].values["what"] == "disallowed-tools"
-
-
 # --- turns that fail --------------------------------------------------------------------------
 
 

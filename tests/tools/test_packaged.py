@@ -204,14 +204,10 @@ def test_a_tool_does_not_replace_the_tool_of_another_package(site):
 ARGUMENTS = [
     ({}, "The arguments are wrong: `what` is missing — The parameters are `what`, `times`"),
     ({"what": " "}, "`what` is empty"),
-    ({"what": 3}, "`what` must be a text"),
     ({"what": "x" * 10}, "`what` has 10 characters, limit 9"),
     ({"what": "x", "times": 6}, "`times` must be at most 5"),
     ({"what": "x", "times": 1.5}, "`times` must be a whole number"),
-    ({"what": "x", "times": True}, "`times` must be a whole number"),
     ({"what": "x", "loud": "yes"}, "`loud` must be true or false"),
-    ({"what": "x", "loud": 1}, "`loud` must be true or false"),
-    ({"what": "x", "share": "1"}, "`share` must be a number"),
     ({"what": "x", "share": float("nan")}, "`share` must be a number"),
     ({"what": "x", "share": -1}, "`share` must be at least 0"),
     ({"what": "x", "words": "a"}, "`words` must be a list"),
@@ -332,12 +328,3 @@ def test_satchel_tools_lists_what_an_agent_gets(site, tmp_path, root):
     off = json.loads(satchel("--json", SKILL_THING_ENABLED="false").stdout)
     assert "thing_do" not in {row["name"] for row in off["tools"]}
     assert off["packaged"][1]["state"] == "disabled"
-
-
-def test_doctor_shows_a_package_that_cannot_be_used(site, tmp_path):
-    from satchel import Satchel
-
-    site("bad", "bad = bad_pkg:skill", module="raise RuntimeError('no')")
-    found = Satchel.for_project(tmp_path, builtin=False).problems()
-    assert [one.code for one in found] == ["package-broken"]
-    assert Satchel.for_project(tmp_path, builtin=False, packaged=False).problems() == []

@@ -276,19 +276,6 @@ def test_a_file_of_a_skill_must_be_what_was_approved(make_desk):
     assert desk.read("skills/one/references/a.md").data["content"] == "Something else\n"
 
 
-def test_a_long_file_is_compared_to_its_end(make_desk, monkeypatch):
-    from satchel.tools import read_file
-
-    monkeypatch.setattr(read_file, "MAX_BYTES", 1_000)
-    desk = make_desk(trust="ask")
-    desk.skill("one")
-    desk.write("skills/one/long.md", "line\n" * 1_000)
-    _approve(desk, "one")
-    reply = desk.read("skills/one/long.md")
-    assert reply.status == "partial"
-    assert reply.data["truncated"]
-
-
 def test_a_skill_behind_a_link_is_bound_where_it_lies(make_desk):
     desk = make_desk(trust="ask")
     folder = desk.skill("one")

@@ -79,11 +79,8 @@ def test_several_tools_are_told_apart_by_name(bench):
     [
         ({}, "`path` is missing"),
         ({"path": 3}, "`path` must be a text"),
-        ({"path": "a", "count": "3"}, "`count` must be a whole number"),
         ({"path": "a", "count": 1.5}, "`count` must be a whole number"),
         ({"path": "a", "count": 1 << 5000}, "too large"),
-        ({"path": "a", "ratio": "x"}, "`ratio` must be a number"),
-        ({"path": "a", "ratio": True}, "`ratio` must be a number"),
         ({"path": "a", "ratio": float("nan")}, "`ratio` must be a number"),
         ({"path": "a", "deep": 1}, "`deep` must be true or false"),
         ({"path": "a", "colour": 1}, "no parameter `colour`"),
@@ -264,21 +261,6 @@ def test_defaults_are_bounded_and_disarmed(bench):
     assert "parameter-default-long" in problems
 
 
-# --- definitions --------------------------------------------------------------------------
-
-
-def test_mcp_is_promised_nothing(bench):
-    bench.skill(more="files: write\nnetwork: true\n")
-    bench.skill("calm")
-    rows = {row["name"]: row["annotations"] for row in bench.tools.definitions("mcp")}
-    assert rows["demo_run"] == {
-        "title": "demo_run", "readOnlyHint": False, "destructiveHint": True,
-        "idempotentHint": False, "openWorldHint": True,
-    }  # fmt: skip
-    assert rows["calm_run"]["readOnlyHint"] is False
-    assert rows["ReadFile"]["readOnlyHint"] is True
-
-
 # --- reload -------------------------------------------------------------------------------
 
 
@@ -353,18 +335,6 @@ def test_a_change_between_the_look_and_the_call_is_seen(tmp_path):
     with open(os.path.join(os.path.dirname(path), "main.py"), "a", encoding="utf-8") as stream:
         stream.write("\n")
     assert bench.tools.call("demo_run").error.code == "PERMISSION_DENIED"
-
-
-def test_own_skills_are_known(tmp_path):
-    bench = Workbench(tmp_path, trust="ask")
-    path = bench.skill()
-    bench.library.trust.approve(os.path.dirname(path), "own")
-    bench.tools.call("demo_run")
-    assert bench.engine.requests[-1].own
-    stranger = Workbench(tmp_path / "other")
-    stranger.skill()
-    stranger.tools.call("demo_run")
-    assert not stranger.engine.requests[-1].own
 
 
 # --- trace --------------------------------------------------------------------------------

@@ -90,14 +90,6 @@ def test_the_next_process_knows_what_was_selected(project):
     assert row["goal"] == "beta please"
 
 
-@pytest.mark.req("C7")
-def test_that_nothing_fits_is_recorded_too(project):
-    satchel = satchel_with(project, Given([], [("alpha", 0.1, "")], fit=0.2))
-    assert satchel.which("cook a soup").matches == []
-    event = satchel.trace.events[-1]
-    assert (event.kind, list(event.skills), event.values["fit"]) == ("selected", [], 0.2)
-
-
 def test_only_looking_leaves_no_trace(project):
     satchel = satchel_with(project, Given([("beta", 0.8, "given")]))
     satchel.list_skills()
@@ -105,16 +97,6 @@ def test_only_looking_leaves_no_trace(project):
     assert satchel.which("beta", record=False).matches
     assert satchel.shortlist("beta", record=False).text
     assert list(satchel.trace.events) == before
-
-
-def test_skills_kept_from_models_are_not_chosen_from(project):
-    class First:
-        def detect(self, goal_text, skills):
-            return [Match(one.name, 1.0, "there", (), one) for one in skills]
-
-    answer = satchel_with(project, First()).which("anything")
-    assert [match.name for match in answer.matches] == ["alpha", "beta", "gamma"]
-    assert answer.detector == "First"
 
 
 @pytest.mark.parametrize("text", [None, 3, b"review", ["review"]])

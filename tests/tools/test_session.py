@@ -60,15 +60,6 @@ def test_the_next_turn_is_told_what_came_went_and_changed(make, project):
     assert (told["added"], told["removed"]) == (["brand-new"], ["code-review"])
 
 
-def test_very_many_changes_are_counted(make, project):
-    session = make()
-    session.tail("hello")
-    for number in range(30):
-        add(project, f"extra-{number:02}", f"Number {number}.")
-    news = session.news()
-    assert "and 10 more: find them with SkillSearch" in news
-
-
 # --- loaded once -----------------------------------------------------------------------------
 
 

@@ -121,13 +121,6 @@ def test_when_no_skill_fits_nothing_is_said(make):
     assert satchel.with_shortlist("cook a soup") == "cook a soup"
 
 
-@pytest.mark.parametrize("words", ["", "  \n "])
-def test_an_empty_request_asks_nobody(make, words):
-    detector = Scripted({"pdf-forms": 1.0})
-    assert make(detector).shortlist(words).text == ""
-    assert detector.calls == 0
-
-
 def test_all_who_were_called_by_name_are_listed_and_nobody_is_put_forward(make):
     asked = NAMES[:4]
     detector = Scripted(dict.fromkeys(asked, 1.0), {"deploy-it": 1.0}, asked=asked)

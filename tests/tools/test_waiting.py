@@ -80,8 +80,3 @@ def test_one_that_changed_says_so(project):
     assert told == (f"`rust-review` changed since it was approved and would come first: {STEP}",)
     told = satchel.which("use skill rust-review").notes
     assert told == (f"`rust-review` changed since it was approved: {STEP}",)
-
-
-def test_no_step_is_told_that_nobody_can_take(project):
-    satchel = _opened(project, trust="none")
-    assert satchel.which("use skill go-review").notes == ("`go-review` is not trusted yet",)
