@@ -176,7 +176,6 @@ def test_names_are_found_however_they_are_written(desk):
         ({"name": "demo", "args": "x" * 100_001}, "`args` has 100,001 characters"),
         ("not json", "not valid JSON"),
         ("[1]", "a list, not an object"),
-        ([1], "a list, not an object"),
     ],
 )
 def test_wrong_arguments_are_named(desk, arguments, said):
