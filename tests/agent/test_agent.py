@@ -18,7 +18,7 @@ from satchel.agent import (
     ToolStarted,
     TurnDone,
 )
-from satchel.errors import InvalidInput, ModelFailed
+from satchel.errors import ModelFailed
 from satchel.testing import make_skill, make_tool_skill
 
 
@@ -219,48 +219,11 @@ def test_a_turn_that_takes_too_long_ends(start):
     assert agent.run_sync("again").text == "Here."
 
 
-@pytest.mark.req("D7")
-def test_a_busy_provider_is_asked_again_after_the_time_it_names(start):
-    busy = Reply("slow down", status=429, headers={"retry-after": "1"})
-    agent, server = start([busy, Reply("overloaded", status=500), "Hello."])
-    started = time.monotonic()
-    assert agent.run_sync("hello").text == "Hello."
-    assert time.monotonic() - started >= 1.0
-    first, second, _ = server.requests
-    assert second.at - first.at >= 1.0
-    assert first.body == second.body
-
-
-@pytest.mark.req("D7")
-def test_after_the_last_try_the_failure_is_said_and_nothing_is_kept(start):
-    agent, server = start(
-        [Reply("broken", status=500)] * 2 + ["Hello."], limits=Limits(http_retries=1)
-    )
-    with pytest.raises(ModelFailed, match=r"broken|500"):
-        agent.run_sync("hello")
-    assert len(server.requests) == 2
-    assert agent.history == []
-    assert agent.run_sync("hello").text == "Hello."
-
-
 def test_an_unknown_model_is_refused_at_once(project):
     from satchel.agent import Agent
 
     with pytest.raises(ModelFailed, match="nobody:knows"):
         Agent.for_project(project, model="nobody:knows")
-
-
-def test_two_turns_at_once_are_refused(start):
-    agent, _ = start([Reply("One.", delay=0.3), "Two."])
-
-    async def main():
-        task = asyncio.create_task(agent.run("one"))
-        await asyncio.sleep(0.1)
-        with pytest.raises(InvalidInput):
-            await agent.run("two")
-        return await task
-
-    assert asyncio.run(main()).text == "One."
 
 
 def test_wrong_arguments_and_failures_are_results(start):
@@ -313,32 +276,6 @@ def test_a_tool_of_the_host_that_breaks_is_a_result(start):
     assert "`fetch` failed: OSError: no route to host" in server.requests[1].results[0].text
 
 
-def test_a_person_gets_one_question_at_a_time(start):
-    asking = []
-    most = []
-
-    async def approve(ask):
-        asking.append(ask)
-        most.append(len(asking))
-        await asyncio.sleep(0.05)
-        asking.pop()
-        return True
-
-    calls = [("shop", {"article": str(number)}) for number in range(3)]
-    agent, _ = start(
-        [Reply("", calls=calls), "Done."], tools=[shop], ask=("shop",), approve=approve
-    )
-    agent.run_sync("go")
-    assert most == [1, 1, 1]
-
-
-def test_a_tool_of_a_skill_never_replaces_one_of_the_host(start, project):
-    make_tool_skill(project / ".agents/skills", "shop", tool="shop")
-    agent, server = start([Reply("", calls=[("shop", {"article": "tea"})]), "Done."], tools=[shop])
-    agent.run_sync("go")
-    assert "ordered tea" in server.requests[1].results[0].text
-
-
 # --- sub-agents ------------------------------------------------------------------------------
 
 
@@ -375,24 +312,6 @@ def test_a_sub_agent_carries_its_part_of_the_skills_and_only_its_answer_returns(
     assert result.report.requests == 6
     assert sorted(result.report.tools) == ["Task", "Task", "reviewer/Skill", "reviewer/Skill"]
     assert agent.session.loaded == {}
-
-
-def test_what_is_forbidden_here_is_forbidden_to_a_sub_agent(start, project):
-    add(project, "careful", disallowed_tools="shop")
-
-    def script(request):
-        if "sub-agent" in request.system:
-            if not request.results:
-                return Reply("", calls=[("shop", {"article": "tea"})])
-            return f"It said: {request.results[0].text}"
-        if request.number == 0:
-            return Reply("", calls=[("Skill", {"name": "careful"})])
-        if request.number == 1:
-            return Reply("", calls=[("Task", {"agent": "buyer", "task": "buy tea"})])
-        return request.results[0].text
-
-    agent, _ = start(script, sub_agents={"buyer": SubAgent("Buys.")}, tools=[shop])
-    assert "forbids `shop`" in agent.run_sync("go").text
 
 
 def test_sub_agents_work_only_so_deep(start):

@@ -16,7 +16,6 @@ from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
-from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
@@ -135,21 +134,6 @@ def test_a_slot_is_held_until_the_answer_is_there(ask, stream):
     assert min(waits(requests)) >= 0.2
 
 
-def test_without_a_word_of_the_provider_it_waits_longer_each_time(ask):
-    answers, requests, _ = ask([OVERLOADED, OVERLOADED, "done"], "hello")
-    assert answers == ["done"]
-    first, second = waits(requests)
-    assert first > 0.37
-    assert second > 0.74
-
-
-@pytest.mark.parametrize("status", [500, 503])
-def test_an_error_of_the_server_is_tried_again(ask, status):
-    answers, requests, _ = ask([Reply(status=status), "done"], "hello")
-    assert answers == ["done"]
-    assert len(requests) == 2
-
-
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
 def test_what_can_never_work_is_not_tried_again(ask, status):
     [failed], requests, _ = ask([Reply("no", status=status)], "hello")
@@ -202,24 +186,6 @@ def test_each_model_of_a_fallback_has_slots_of_its_own_provider():
     output, asked, both = asyncio.run(main())
     assert (output, asked) == ("fine", ["anthropic", "openai"])
     assert not any(isinstance(one, Limited) for one in both.models)
-
-
-def test_a_fallback_inside_of_a_wrapper_is_found():
-    one, other = (
-        OpenAIChatModel(name, provider=OpenAIProvider(api_key="none")) for name in ("a", "b")
-    )
-    around = WrapperModel(WrapperModel(FallbackModel(one, other)))
-    model = limited(around, Counting())
-    assert type(model) is WrapperModel
-    assert type(model.wrapped) is WrapperModel
-    assert isinstance(model.wrapped.wrapped, FallbackModel)
-    assert [type(one) for one in model.wrapped.wrapped.models] == [Limited, Limited]
-    assert isinstance(around.wrapped, WrapperModel)
-    assert around.wrapped.wrapped is not model.wrapped.wrapped
-    already = WrapperModel(limited(one, Counting()))
-    inside = limited(already, Counting())  # a request takes one slot and not two
-    assert isinstance(inside, WrapperModel)
-    assert inside.wrapped is already.wrapped
 
 
 def test_without_a_limiter_a_model_is_left_as_it_is():

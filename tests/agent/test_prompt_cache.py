@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from httpx2 import AsyncClient
 
-from model_server import ModelServer, Reply
+from model_server import ModelServer
 from satchel.agent import Agent
-from satchel.testing import make_skill, make_tool_skill
+from satchel.testing import make_tool_skill
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(os.path.dirname(os.path.dirname(HERE)), "benchmarks"))
@@ -100,23 +100,6 @@ def test_with_rebuild_the_prefix_breaks_only_when_the_list_changed(sent):
 
 def held(folder, turns, **given):
     return asyncio.run(prompt_cache.converse("satchel", "anthropic", folder, turns, **given))
-
-
-@pytest.mark.req("B9")
-def test_a_change_in_the_middle_of_a_turn_leaves_the_prefix_and_is_told_in_the_same_turn(tmp_path):
-    skills = tmp_path / ".agents" / "skills"
-
-    def script(request):
-        if request.turn == 2 and request.step == 0:
-            make_skill(skills, "late-arrival", "Came while the model was thinking.")
-            return Reply(calls=[("Skill", {"name": "skill-000004"})])
-        return Reply("Done.")
-
-    requests = held(tmp_path, 3, changes={}, script=script)
-    assert [one.turn for one in requests] == [1, 2, 2, 3]
-    assert broken(requests) == set()
-    assert b"Came while the model was thinking" in requests[2].parts[-1]
-    assert b"".join(requests[3].parts).count(b"Came while the model") == 1
 
 
 @pytest.mark.req("B9")

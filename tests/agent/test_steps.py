@@ -343,19 +343,6 @@ def test_a_tool_is_called_with_the_step_s_arguments_and_its_key(start, place):
     assert not server.requests
 
 
-def test_a_model_s_own_calls_have_no_key(start, place):
-    make_tool_skill(place, "weather", KEYED)
-
-    def script(request):
-        if not request.results:
-            return Reply(calls=[("weather_run", {})])
-        assert '"key"' not in request.results[0].text
-        return "Fine."
-
-    runner, _ = start(script)
-    assert do(runner, "skill", skill="cataloging-apis").output == "Fine."
-
-
 def test_a_tool_s_output_with_a_schema_is_its_data(start, place):
     program = KEYED.replace("json.dumps(request)", "json.dumps({'count': 4})")
     make_tool_skill(place, "counter", program)

@@ -7,10 +7,10 @@ import os
 import pytest
 
 from satchel.detect.default import index_folder
-from satchel.settings import Settings, load_settings
+from satchel.settings import load_settings
 
 
-def settings(tmp_path, **given) -> Settings:
+def settings(tmp_path, **given):
     env = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     return load_settings(str(tmp_path / "project"), env, **given)
 
@@ -48,9 +48,3 @@ def test_what_changes_no_skills_changes_no_index(tmp_path):
 
 def test_without_an_index_nothing_is_kept(tmp_path):
     assert index_folder(settings(tmp_path, use_index=False)) is None
-
-
-def test_every_setting_is_one():
-    from satchel.detect.default import _SEEN
-
-    assert set(_SEEN) <= set(Settings._fields)

@@ -53,19 +53,3 @@ def test_all_words_may_stand_in_several_fields():
     assert having("fill pdf") == [0, 2]
     assert having("fill pdf", most=1) == [0]
     assert having("fill pdf tables") == []
-
-
-def test_heads_follow_the_skill_and_do_not_grow_for_ever():
-    heads = Heads()
-    one = skill("a", "Old words.")
-    assert heads.of(one) == [("name", "a"), ("description", "old words.")]
-    assert heads.of(skill("a", "New words."))[1] == ("description", "new words.")
-    for number in range(9_000):
-        heads.of(skill(f"s{number}", "Words."))
-    assert len(heads.__dict__["_kept"]) <= 4_000
-
-
-def test_what_a_stem_got_back_is_found_in_its_other_forms():
-    assert evidence(skill("x", "Helps with coding."), "my code") == ("description: coding",)
-    assert evidence(skill("x", "Designs REST APIs."), "an API") == ("description: apis",)
-    assert evidence(skill("x", "For .NET and C++."), "dotnet, cpp")[0] == "description: .net"

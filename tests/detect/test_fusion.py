@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from satchel.detect.fitting import THRESHOLD, Signs, fit_of
-from satchel.detect.fusion import MEANING, WORDS, Leg, fuse, mix
+from satchel.detect.fusion import MEANING, WORDS, Leg, fuse
 from satchel.detect.twins import collapse, is_twin
 from satchel.skill import Head, Origin, Skill
 
@@ -34,11 +32,6 @@ def test_a_missing_leg_shares_out_its_weight():
 def test_a_leg_that_tells_nothing_apart_gives_nothing():
     found = fuse({"head": Leg({"a": 1.0}), "about": Leg({"a": 0.2, "b": 0.2}, 0.2)}, MEANING)
     assert [one.key for one in found] == ["a"]
-
-
-def test_equal_ones_come_in_the_order_of_their_keys():
-    legs = {"head": Leg({"c": 1.0, "a": 1.0, "b": 1.0})}
-    assert [one.key for one in fuse(legs, WORDS)] == ["a", "b", "c"]
 
 
 @given(
@@ -66,11 +59,6 @@ def test_a_score_is_a_share(legs):
     found = fuse({name: Leg(scores) for name, scores in legs.items()}, MEANING)
     assert all(-1e-9 <= one.score <= 1 + 1e-9 for one in found)
     assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
-
-
-def test_weights_are_shares():
-    assert sum(WORDS.values()) == pytest.approx(1.0)
-    assert sum(MEANING.values()) == pytest.approx(1.0)
 
 
 def test_a_fit_is_a_share_and_grows_with_the_signs():
@@ -109,19 +97,3 @@ def test_what_the_goal_tells_apart_is_no_copy():
 def test_short_descriptions_are_copies_only_under_one_name():
     assert not is_twin(skill("a", "Helps with it."), skill("b", "Helps with it."))
     assert is_twin(skill("a", "Helps with it."), skill("a", "Helps with it."))
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_place_of_one_is_its_place_in_the_order(seed):
-    chance = random.Random(seed)
-    keys = [f"s{number}" for number in range(40)]
-    # Few scores, so that many are equal.
-    legs = {
-        name: Leg({key: float(chance.randrange(1, 4)) for key in chance.sample(keys, 25)})
-        for name in WORDS
-    }
-    mixed = mix(legs, WORDS)
-    for at, one in enumerate(fuse(legs, WORDS)):
-        assert mixed.of(one.key) == one
-        assert mixed.before(one) == at
-    assert mixed.of("nobody") is None

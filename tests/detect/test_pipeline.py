@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-import satchel.detect
 from satchel import Satchel
 from satchel.detect import (
     Answer,
@@ -167,13 +166,6 @@ def test_ruled_out_in_words_or_by_never_is_the_same():
     assert said.fit == pytest.approx(never.fit)
 
 
-def test_a_limit_leaves_the_rest_as_runners_up():
-    answer = SelectionPipeline(Fixed(PDF, DOCX, CHART)).look("x", SKILLS, 1)
-    assert (names(answer.matches), names(answer.runners_up)) == (["pdf-forms"], ["docx", "charts"])
-    named = SelectionPipeline(Fixed()).look("use skill docx and charts", SKILLS, 1)
-    assert names(named.matches) == ["docx", "charts"], "all that are named"
-
-
 # --- the keyword detector -----------------------------------------------------------------
 
 
@@ -311,20 +303,3 @@ def test_a_list_is_enough_for_a_place(make):
     assert (hidden.rank, hidden.of) == (2, 5), "as if it were offered"
     with pytest.raises(NotFound):
         mine.place("zebra", "anything")
-
-
-# --- an answer ----------------------------------------------------------------------------
-
-
-def test_an_answer_is_true_when_a_skill_fits_and_short_to_print(make):
-    answer = make(detector=First()).which("anything")
-    assert answer
-    assert (answer.fits, answer.names) == (True, ["code-review"])
-    assert (answer.skills, answer.near_copies) == (answer.matches, answer.collapsed)
-    none = make().which("xylophone")
-    assert not none
-    assert (none.fits, none.names) == (False, [])
-    assert answer[0] is answer.matches
-    assert repr(answer).startswith("Answer(['code-review'")
-    assert "description" not in repr(answer)
-    assert set(satchel.detect.__all__) <= set(dir(satchel.detect))

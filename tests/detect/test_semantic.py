@@ -91,11 +91,6 @@ def test_other_words_for_the_same_thing(goal, name):
     assert "its meaning is near" in found[0].reason
 
 
-def test_a_goal_of_two_parts_finds_both():
-    found = with_meaning().rank("Hum a melody for me. Then tell me about flour", SKILLS)
-    assert {match.name for match in found[:2]} == {"music-maker", "baker"}
-
-
 def test_a_script_that_the_model_does_not_know():
     model = Concepts()
     answer = with_meaning(model).look("把发票整理成表格", SKILLS)
@@ -112,16 +107,6 @@ def test_a_model_that_fails_leaves_the_words():
     assert answer.notes == ("Meanings are not compared: The server is away",)
 
 
-def test_a_model_that_cannot_be_opened_is_said():
-    def fail() -> Semantic:
-        raise ModelFailed("There is no such model", "Name another")
-
-    detector = HybridDetector(semantic=LazySemantic(fail), rows=head_row)
-    answer = detector.look("reads an invoice", SKILLS)
-    assert answer.matches[0].name == "invoices"
-    assert "Meanings are not compared: There is no such model" in answer.notes
-
-
 def test_a_setting_that_names_no_model_is_said(tmp_path):
     make_skill(tmp_path / "skills", "invoices", "Reads an invoice.")
     found = Satchel.for_project(
@@ -130,37 +115,6 @@ def test_a_setting_that_names_no_model_is_said(tmp_path):
     answer = found.which("reads an invoice")
     assert [match.name for match in answer.matches] == ["invoices"]
     assert any(note.startswith("Meanings are not compared") for note in answer.notes)
-
-
-def test_nobody_waits_for_vectors():
-    class Slow(Concepts):
-        def embed(self, texts):
-            if len(texts) > 1 or "invoice" in texts[0]:
-                time.sleep(0.2)
-            return super().embed(texts)
-
-    detector = HybridDetector(semantic=Semantic(Slow()))
-    many = tuple(skill(f"s{number}", f"Does thing {number}.") for number in range(400))
-    began = time.perf_counter()
-    answer = detector.look("thing", many)
-    assert time.perf_counter() - began < 5
-    assert (
-        "Meanings are not compared yet: 400 of 400 skills wait; run `satchel index`" in answer.notes
-    )
-
-
-def test_a_new_skill_gets_its_vector():
-    detector = with_meaning()
-    more = (*SKILLS, skill("garage", "Repairs what an engine needs."))
-    detector.prepare(more)
-    names = [match.name for match in detector.rank("vehicle", more)]
-    assert names[:2] == ["automobile-care", "garage"] or names[:2] == ["garage", "automobile-care"]
-
-
-def test_a_vector_of_a_stranger_is_passed_over():
-    detector = with_meaning()
-    assert [match.name for match in detector.rank("vehicle", SKILLS[1:])] != ["automobile-care"]
-    assert all(match.name != "automobile-care" for match in detector.rank("vehicle", SKILLS[1:]))
 
 
 # --- while vectors are made ---------------------------------------------------------------
@@ -238,14 +192,6 @@ def test_few_that_lack_a_vector_are_said_and_take_no_harm():
     assert _legs(semantic, "my vehicle", late, late)[1] == []
 
 
-def test_vectors_that_are_only_looked_at_again_wait_for_nothing(tmp_path):
-    many = _many(300)
-    Semantic(Concepts(), str(tmp_path)).prepare(many)
-    model = Held()
-    legs, notes = _legs(Semantic(model, str(tmp_path)), "vehicle", many)
-    assert (bool(legs), notes) == (True, [])
-
-
 def test_a_description_in_another_script_gets_no_score_by_its_latin_name():
     chinese = skill("chat-helper", "整理聊天记录，写成会议纪要。")
     model = Concepts()
@@ -316,50 +262,6 @@ def test_vectors_that_failed_once_are_made_later(monkeypatch):
     _wait(semantic)
     legs, notes = _legs(semantic, "vehicle", SKILLS)
     assert (bool(legs), notes) == (True, [])
-
-
-def test_a_machine_without_threads_makes_vectors_later(monkeypatch):
-    monkeypatch.setattr(module, "_REST", 0.05)
-
-    def refuse(_self) -> None:
-        raise RuntimeError("can't start new thread")
-
-    semantic = Semantic(Concepts())
-    with monkeypatch.context() as scarce:
-        scarce.setattr(threading.Thread, "start", refuse)
-        for skills in (SKILLS, _many(1_001)):
-            legs, notes = _legs(semantic, "vehicle", skills)
-            assert legs == {}
-            assert "skills wait" in notes[0]
-    time.sleep(0.06)
-    _legs(semantic, "vehicle", SKILLS)
-    _wait(semantic)
-    assert _legs(semantic, "vehicle", SKILLS)[0]
-
-
-def test_a_changed_text_that_failed_once_is_made_later(monkeypatch):
-    monkeypatch.setattr(module, "_REST", 0.05)
-    model = Concepts()
-    semantic = Semantic(model)
-    semantic.prepare(SKILLS)
-    changed = (*SKILLS[1:], skill("automobile-care", "Plays a tune."))
-    model.broken = True
-    _legs(semantic, "vehicle", changed)
-    _wait(semantic)
-    model.broken = False
-    time.sleep(0.06)
-    _legs(semantic, "vehicle", changed)
-    _wait(semantic)
-    assert "automobile care: Plays a tune." in model.asked
-
-
-def test_a_list_that_changed_is_looked_at_anew():
-    semantic = Semantic(Concepts())
-    some = list(SKILLS)
-    semantic.prepare(some)
-    some += _many(9)
-    _, notes = _legs(semantic, "vehicle", some)
-    assert notes == ["Meanings are not compared yet: 9 of 14 skills wait; run `satchel index`"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
@@ -468,31 +370,6 @@ def test_vectors_that_cannot_be_kept_are_said(tmp_path):
 
 
 # --- opened when it is needed -------------------------------------------------------------
-
-
-def test_four_threads_open_one_model():
-    opened: list[int] = []
-
-    def open_it() -> Semantic:
-        opened.append(1)
-        time.sleep(0.1)
-        return Semantic(Concepts())
-
-    lazy = LazySemantic(open_it)
-    assert opened == []
-    threads = [threading.Thread(target=lazy.legs, args=("x", (), (), {}, 9)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert opened == [1]
-    assert lazy.prepare(SKILLS) == "concepts"
-    assert lazy.made == 5
-    legs, notes = _legs(lazy, "my vehicle", SKILLS)
-    assert notes == []
-    assert lazy.signs(legs, SKILLS[0].path)[0] > 0
-    assert lazy.fresh().prepare(SKILLS[:2]) == "concepts"
-    assert opened == [1]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from satchel.detect.shelves import Shelf, Shelves, moved
+from satchel.detect.shelves import Shelf, Shelves
 from satchel.skill import Head, Origin, Skill
 
 HERE, THERE = Origin("/here", "project", "here"), Origin("/there", "user", "there")
@@ -57,42 +57,9 @@ def test_a_changed_library_is_looked_up_as_a_new_one(seed):
         skills = tuple(kept)
 
 
-def test_names_are_not_gathered_again_for_a_changed_text():
-    skills = tuple(skill(number) for number in range(100))
-    shelves = Shelves()
-    before = shelves.of(skills)
-    assert before.called("skill 7") == ("/here/s7/SKILL.md",)
-    changed = (*skills[:7], skill(7, stamp=1), *skills[8:])
-    after = shelves.of(changed)
-    assert after.by_key["/here/s7/SKILL.md"] is changed[7]
-    assert after.called("skill 7") == ("/here/s7/SKILL.md",)
-    assert after.__dict__["_names"] is before.__dict__["_names"]
-
-
 def test_the_same_tuple_has_the_same_shelf_and_a_list_has_none():
     skills = tuple(skill(number) for number in range(3))
     shelves = Shelves()
     assert shelves.of(skills) is shelves.of(skills)
     some = list(skills)
     assert shelves.of(some) is not shelves.of(some)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "places"),
-    [
-        ("abcd", "abcd", ([], [])),
-        ("abcd", "aXcY", ([1, 3], [1, 3])),
-        ("abcd", "abXcd", ([], [2])),
-        ("abcd", "ad", ([1, 2], [])),
-        ("abcd", "XbYcd", ([0, 1], [0, 1, 2])),
-        ("aa", "aaa", ([], [2])),
-        ("", "ab", ([], [0, 1])),
-        ("ab", "", ([0, 1], [])),
-    ],
-)
-def test_two_states_of_a_library_are_compared_place_by_place(old, new, places):
-    heads = {sign: Head(sign, "", sign, "SKILL.md", 0, 0, 0) for sign in old + new}
-    origin = Origin("/s", "project", "s")
-    before, after = ([Skill(heads[sign], origin) for sign in text] for text in (old, new))
-    gone, came = moved(before, after)
-    assert (list(gone), list(came)) == places

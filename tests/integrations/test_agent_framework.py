@@ -82,18 +82,6 @@ def test_each_session_is_a_conversation(satchel):
     assert "<skill-loaded" in server.requests[5].results[0].text
 
 
-def test_what_left_the_history_can_be_loaded_again(satchel):
-    with loopback([LOAD, "1", LOAD, "2"]) as server:
-        agent = agent_of(Skills(satchel))
-        session = agent.create_session()
-        run(agent, "One", session=session)
-        for kept in session.state.values():
-            if isinstance(kept, dict) and "messages" in kept:
-                kept["messages"].clear()
-        run(agent, "Two", session=session)
-    assert "<skill-loaded" in server.requests[3].results[0].text
-
-
 def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel):
     forbid_deploy(satchel)
     steps = [

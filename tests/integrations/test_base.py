@@ -100,27 +100,11 @@ def test_a_sub_agent_of_nobody_knows_whom_is_refused(satchel, monkeypatch):
     assert caught == ["Start it inside `running(session)` of `satchel.integrations.base`"]
 
 
-def test_a_child_that_was_made_first_is_held_to_what_comes(satchel):
-    add(satchel, "careful", disallowed_tools=["deploy"])
-    session = satchel.session()
-    child = base.sessions_of(session).child().of("task")
-    assert base.permit(child, "deploy", {}) is None
-    base.call(session, "Skill", {"name": "careful"})
-    assert base.permit(child, "deploy", {})
-
-
 def test_a_stranger_that_runs_is_no_parent(satchel, tmp_path):
     other = Satchel.for_project(make_project(tmp_path / "other", "other"), trust="all")
     sessions = base.sessions_of(satchel)
     with base.running(other.session()):
         assert "code-review" in sessions.child().of("task").prompt
-
-
-def test_a_failure_is_marked_and_says_what_to_do(satchel):
-    reply = base.call(satchel.session(), "Skill", {"name": "nowhere"})
-    assert reply.failed
-    assert reply.envelope.error.code == "NOT_FOUND"
-    assert reply.text == reply.envelope.text
 
 
 @pytest.mark.req("B9")
@@ -184,16 +168,3 @@ def test_a_tool_of_the_host_shadows_ours_and_the_trace_says_so(satchel):
         assert base.shadowed(session, ["ReadFile", "Bash"]) == {"ReadFile"}
     told = [event.values["tool"] for event in satchel.trace.events if event.kind == "shadowed"]
     assert told == ["ReadFile"]
-
-
-def test_instructions_are_joined_with_the_hosts_in_front():
-    assert base.joined("Own.", "Ours.") == "Own.\n\nOurs."
-    assert base.joined(None, "Ours.") == "Ours."
-    assert base.joined("Own.", "") == "Own."
-
-
-def test_tools_are_told_with_their_schema(satchel):
-    specs = {spec.name: spec for spec in base.tools_of(satchel.session())}
-    assert list(specs) == ["Skill", "ReadFile", "SkillSearch"]
-    assert specs["Skill"].parameters["required"] == ["name"]
-    assert "code-review" not in specs["Skill"].description

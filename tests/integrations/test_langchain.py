@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from deepagents import create_deep_agent
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware, before_model
+from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import RemoveMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
@@ -17,10 +17,9 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 
-from framework_chat import LOAD, Person, converse, forbid_deploy, place_of
+from framework_chat import LOAD, Person, converse, forbid_deploy
 from model_server import Reply, loopback
 from satchel.integrations.langchain import SkillsMiddleware, skill_tools
-from satchel.testing import make_skill
 
 pytestmark = pytest.mark.timeout(60)  # the first request of a process imports much
 
@@ -42,12 +41,6 @@ def test_the_example_gets_through_the_conversation(example, tmp_path):
     converse(example, tmp_path)
 
 
-def test_a_failure_has_the_status_of_one(satchel):
-    with loopback([Reply(calls=[("Skill", {"name": "nowhere"})]), "Well."]):
-        result = agent_of(SkillsMiddleware(satchel)).invoke({"messages": [("user", "Hm")]})
-    assert [one.status for one in result["messages"] if one.type == "tool"] == ["error"]
-
-
 def test_without_a_thread_the_first_message_tells_conversations_apart(satchel):
     with loopback([LOAD, "1", LOAD, "2", LOAD, "3"]) as server:
         agent = agent_of(SkillsMiddleware(satchel))
@@ -57,17 +50,6 @@ def test_without_a_thread_the_first_message_tells_conversations_apart(satchel):
     assert "<skill-loaded" in server.requests[1].results[0].text
     assert "<skill-loaded" in server.requests[3].results[0].text
     assert "already loaded" in server.requests[5].results[0].text
-
-
-def test_a_message_with_several_blocks_gets_one_more(satchel):
-    with loopback(["Yes."]) as server:
-        blocks = [{"type": "text", "text": "Use code-review"}, {"type": "text", "text": "please"}]
-        agent_of(SkillsMiddleware(satchel)).invoke(
-            {"messages": [{"role": "user", "content": blocks}]}
-        )
-    (sent,) = [one for one in server.requests[0].json["messages"] if one["role"] == "user"]
-    assert sent["content"][:2] == blocks
-    assert "code-review" in sent["content"][2]["text"]
 
 
 def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel):
@@ -209,24 +191,6 @@ def test_streaming(satchel):
     assert all(request.stream for request in server.requests)
 
 
-def test_what_is_trimmed_before_a_request_is_reminded_of_in_the_next_turn(satchel):
-    @before_model
-    def trim(state, runtime):
-        del runtime
-        if len(state["messages"]) > 4:
-            gone = RemoveMessage(id=REMOVE_ALL_MESSAGES)
-            return {"messages": [gone, *state["messages"][-1:]]}
-        return None
-
-    thread: Any = {"configurable": {"thread_id": "1"}}
-    with loopback([LOAD, "1", "2", "3"]) as server:
-        agent = agent_of(SkillsMiddleware(satchel), trim, checkpointer=InMemorySaver())
-        for words in ("One", "Two", "Three"):
-            agent.invoke({"messages": [("user", words)]}, thread)
-    assert "<skill-loaded" not in server.requests[2].body.decode()
-    assert "<skills-loaded-before>" in server.requests[3].last_user
-
-
 def test_a_page_keeps_no_skill_loaded(satchel):
     @tool
     def fetch() -> str:
@@ -239,16 +203,3 @@ def test_a_page_keeps_no_skill_loaded(satchel):
         agent.invoke({"messages": [("user", "One")]})
         agent.invoke({"messages": [("user", "Two")]})
     assert "<skill-loaded" in server.requests[4].results[0].text
-
-
-@pytest.mark.req("B9")
-def test_what_changed_is_told_again_when_its_turn_was_lost(satchel):
-    with loopback(["1", "2", "3"]) as server:
-        agent = agent_of(SkillsMiddleware(satchel))
-        first = agent.invoke({"messages": [("user", "One")]})["messages"]
-        place = place_of(satchel)
-        make_skill(place, "brand-new", "Makes coffee.")
-        for words in ("Two", "Three"):  # the host keeps nothing of the second turn
-            agent.invoke({"messages": [*first, ("user", words)]})
-    assert "Makes coffee." in server.requests[1].last_user
-    assert "Makes coffee." in server.requests[2].last_user

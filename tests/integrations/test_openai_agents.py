@@ -119,42 +119,6 @@ def test_a_sub_agent_has_what_its_parent_has_and_less(satchel):
     assert "deployed" not in below[1].results[0].text
 
 
-@pytest.mark.req("D3")
-def test_a_sub_agent_that_was_made_first_is_held_to_what_its_parent_loads(satchel):
-    """As the guide has it: a tool of the parent, and made before anything is loaded."""
-    forbid_deploy(satchel)
-
-    def script(request):
-        if request.system.startswith("Below."):
-            return "Below." if request.results else Reply(calls=[("deploy", {})])
-        if request.all_results:
-            return Reply(calls=[("below", {"input": "x"})]) if request.step == 1 else "Done."
-        return Reply(calls=[("Skill", {"name": "careful"})])
-
-    session = satchel.session()
-    below = SkillsAgent("B", instructions="Below.", skills=session.child(), tools=[deploy])
-    tool = below.as_tool("below", "Ships it.")
-    with loopback(script) as server:
-        run(SkillsAgent("A", skills=session, tools=[tool]), "Go")
-    inner = [request for request in server.requests if request.system.startswith("Below.")]
-    assert "`careful`" in inner[1].results[0].text
-    assert "deployed" not in inner[1].results[0].text
-
-
-def test_an_agent_that_is_called_twice_at_once_has_two_conversations(satchel):
-    def script(request):
-        if request.system.startswith("Below."):
-            return request.results[0].text[:20] if request.results else LOAD
-        return "Done." if request.results else Reply(calls=[("below", {"input": "x"})] * 2)
-
-    session = satchel.session()
-    below = SkillsAgent("B", instructions="Below.", skills=session.child())
-    with loopback(script) as server:
-        agent = SkillsAgent("A", skills=session, tools=[below.as_tool("below", "Works.")])
-        run(agent, "Go")
-    assert [one.text for one in server.requests[-1].results] == ['<skill-loaded name="'] * 2
-
-
 def test_a_result_of_another_tool_keeps_no_skill_loaded(satchel):
     @function_tool
     def fetch() -> str:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, UsageLimits
-from pydantic_ai.exceptions import ModelHTTPError
 
 from framework_chat import LOAD, Person, converse, place_of
 from model_server import Reply, loopback
@@ -113,20 +111,6 @@ def test_approvals_of_pydantic_ai_wrap_the_toolset(satchel):
     assert "<skill-loaded" in server.requests[1].results[0].text
 
 
-@pytest.mark.req("D6")
-def test_the_catalogue_belongs_to_what_a_provider_keeps(satchel):
-    for number in range(60):
-        make_skill(place_of(satchel), f"skill-{number}", f"Helps with number {number}. " * 4)
-    settings: Any = {"anthropic_cache_instructions": True}
-    with loopback(["1", "2"]) as server:
-        agent = Agent(MODEL, capabilities=[Skills(satchel)], model_settings=settings)
-        first = run(agent, "One")
-        run(agent, "Two", message_history=first.all_messages())
-    (mark,) = [block for block in server.requests[0].json["system"] if "cache_control" in block]
-    assert "number 7" in mark["text"]
-    assert server.accounts[1].read > len(mark["text"]) // 5
-
-
 @pytest.mark.req("D3")
 def test_a_sub_agent_has_what_its_parent_has_and_less(satchel):
     make_skill(place_of(satchel), "careful", disallowed_tools=["deploy"])
@@ -176,26 +160,6 @@ def test_streaming(satchel):
     assert all(request.stream for request in server.requests)
 
 
-@pytest.mark.timeout(60)
-def test_a_cancelled_run_ends_the_program(satchel):
-    make_tool_skill(place_of(satchel), "slow", "import time\n\ntime.sleep(50)\n")
-
-    async def cancel():
-        agent = Agent(MODEL, capabilities=[Skills(satchel)])
-        task = asyncio.ensure_future(agent.run("Go"))
-        while not server.requests:  # noqa: ASYNC110 - it is another thread that gets them
-            await asyncio.sleep(0.05)
-        await asyncio.sleep(1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(task, 20)
-
-    with loopback([Reply(calls=[("slow_run", {})])]) as server:
-        asyncio.run(cancel())
-    (ended,) = [event for event in satchel.trace.events if event.kind == "failed"]
-    assert "taken back" in ended.values["reason"]
-
-
 def test_a_tool_of_the_host_wins_over_one_of_a_skill(satchel):
     make_tool_skill(place_of(satchel), "lookup", tool="lookup")
     make_skill(place_of(satchel), "careful", disallowed_tools=["lookup"])
@@ -228,20 +192,3 @@ def test_a_page_keeps_no_skill_loaded_and_the_reminder_comes(satchel):
         run(agent, "Three", message_history=page)
     assert "<skills-loaded-before>" in server.requests[2].last_user
     assert "<skills-loaded-before>" not in server.requests[4].last_user  # it is above
-
-
-@pytest.mark.req("B9")
-def test_what_a_failed_run_told_is_told_again(satchel):
-    def script(request):
-        return Reply("bad", status=400) if "boom" in request.last_user else "Fine."
-
-    with loopback(script) as server:
-        agent = Agent(MODEL, capabilities=[Skills(satchel)])
-        history = run(agent, "One").all_messages()
-        make_skill(place_of(satchel), "brand-new", "Makes coffee.")
-        with pytest.raises(ModelHTTPError):
-            run(agent, "boom", message_history=history)
-        history = run(agent, "Three", message_history=history).all_messages()
-        run(agent, "Four", message_history=history)
-    assert "Makes coffee." in server.requests[-2].last_user
-    assert "skills-changed" not in server.requests[-1].last_user

@@ -20,7 +20,6 @@ from jwt.algorithms import RSAAlgorithm
 from mcp_talk import Refusal, Talk, events, request, serving, write_skill
 from satchel.errors import InvalidInput, NotFound, Refused, SettingsError
 from satchel.integrations.mcp.access import read_clients, token_from
-from satchel.integrations.mcp.over_http import Web, make_app
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -170,15 +169,6 @@ def test_two_clients_cannot_have_one_token(tmp_path):
     file.write_text(f"[clients.a]\n{row}[clients.b]\n{row}")
     with pytest.raises(SettingsError, match="same token"):
         read_clients(str(file))
-
-
-def test_a_subject_needs_an_oauth_server(shop, tmp_path):
-    from satchel import Satchel
-
-    file = tmp_path / "clients.toml"
-    file.write_text("[clients.a]\nsubject = 'x'\n")
-    with pytest.raises(InvalidInput, match="no OAuth server"):
-        make_app(Satchel.for_project(shop), Web(clients=tuple(read_clients(str(file)))))
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The official checks of MCP against our server, as a process, over real HTTP.
 
 `@modelcontextprotocol/conformance` asks for each requirement of the protocol and of the Skills
-extension; the inspector reads every file and verifies it. What is left out, and why, is below.
+extension; the inspector reads every file and verifies it.
 """
 
 from __future__ import annotations
@@ -38,15 +38,6 @@ NOT_TESTABLE = {
     "sep-2575-server-sends-tools-list-changed-on-subscription",
 }
 """Checks of `server-stateless` that call a tool of the suite's example server."""
-LEFT_OUT = {
-    "tools and prompts of the suite's example server": (
-        "tools-call-*", "prompts-get-*", "resources-read-*", "resources-templates-read",
-        "json-schema-2020-12", "completion-complete", "elicitation-*", "server-sse-polling",
-        "http-custom-header-server-validation", "input-required-result-* (but one)",
-    ),
-    "features this server does not declare": ("logging-set-level", "tasks-*"),
-}  # fmt: skip
-"""Scenarios that do not apply: those of a feature, or of a tool, that is not ours."""
 
 
 def run(url: str, scenario: str, folder: str) -> list[dict[str, str]]:
@@ -119,11 +110,3 @@ def test_the_inspector_verifies_every_file(url):
     assert "deploy" not in reports  # only for people
     assert all(row["outcome"] == "verified" for row in reports.values())
     assert len(reports["pdf-forms"]["files"]) == 5
-
-
-def test_the_inspector_uses_tools_and_resources(url):
-    listed = json.loads(inspect(url, "--method", "tools/list", "--strict").stdout)["result"]
-    assert {tool["name"] for tool in listed["tools"]} == {"ReadFile", "Skill", "SkillSearch"}
-    words = ("--method", "resources/read", "--uri", "skill://pdf-forms/references/forms.md")
-    read = json.loads(inspect(url, *words).stdout)["result"]
-    assert read["contents"][0]["text"] == "# Forms\n"

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from mcp_host import ask_again, hosting, load, read, refusals, states
 from mcp_script import scripted, skill_md
-from satchel import Satchel
 from satchel.errors import Refused
 
 if TYPE_CHECKING:
@@ -159,24 +157,6 @@ def test_a_server_that_is_down_leaves_what_was_listed(tmp_path: Path) -> None:
         assert "cannot be had from the server `docs`" in missing.text
 
 
-def test_a_server_that_never_was_there_is_said(tmp_path: Path) -> None:
-    with hosting(str(tmp_path), "http://127.0.0.1:9/mcp") as satchel:
-        assert states(satchel) == {}
-        assert any("The server `docs` does not answer" in one for one in refusals(satchel))
-
-
-def test_a_slow_server_does_not_hold_up_a_look(tmp_path: Path) -> None:
-    with scripted() as (address, script), hosting(str(tmp_path), address) as satchel:
-        script.add("pdf-forms")
-        script.slow = 0.02  # the list takes some twenty seconds
-        satchel.refresh()  # the first contact ever also waits for imports
-        began = time.monotonic()
-        for _ in range(10):
-            satchel.refresh()
-        assert time.monotonic() - began < 1
-        assert any("it took too long" in one for one in refusals(satchel))
-
-
 def test_skills_of_one_name_are_told_apart(tmp_path: Path) -> None:
     with scripted() as (address, script), hosting(str(tmp_path), address, trust="all") as satchel:
         script.add("refunds", path="acme/billing/refunds", body="Billing.")
@@ -282,65 +262,6 @@ def test_a_bearer_token_comes_from_the_environment(
             assert states(satchel) == {"pdf-forms": "untrusted"}
 
 
-def test_without_a_server_nothing_new_is_imported(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
-    code = (
-        "import sys\nfrom satchel import Satchel\nSatchel.for_project('.').refresh()\n"
-        "print([m for m in sys.modules if m.startswith(('satchel.remote', 'mcp', 'pydantic',"
-        " 'satchel.library.suppl'))])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
-
-
-def test_it_is_made_from_a_text_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with scripted() as (address, script):
-        script.add("pdf-forms")
-        monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "home"))
-        monkeypatch.setenv("SATCHEL_LOCATIONS", f"mcp:{address}")
-        satchel = Satchel.for_project(str(tmp_path), builtin=False)
-        try:
-            skill = satchel.list_skills(hidden=True)[0]
-            assert skill.origin.remote == "mcp " + address.removeprefix("http://").removesuffix(
-                "/mcp"
-            )
-        finally:
-            satchel.library.close()
-
-
-def test_several_silent_servers_are_waited_for_together(tmp_path: Path) -> None:
-    with scripted() as (address, script):
-        script.add("pdf-forms")
-        script.slow = 0.05
-        rows = {f"s{number}": {"address": f"{address}{number}"} for number in range(4)}
-        with hosting(str(tmp_path), "", servers=rows) as satchel:
-            import mcp.client.client  # noqa: F401 - imports are not what is measured
-
-            began = time.monotonic()
-            satchel.refresh()
-            assert time.monotonic() - began < 5
-            assert len(refusals(satchel)) == 4
-
-
-def test_a_program_that_died_is_started_again(tmp_path: Path) -> None:
-    import sys
-
-    source = tmp_path / "server.py"
-    source.write_text(PROGRAM)
-    row = {"command": [sys.executable, str(source)]}
-    with hosting(str(tmp_path), "", servers={"docs": row}, trust="all") as satchel:
-        ask_again(satchel)
-        assert states(satchel) == {"notes": "active"}
-        reply = load(satchel, "notes")  # the program answers this and ends
-        assert "Take notes." in reply.text
-        time.sleep(0.5)
-        assert "more" in read(satchel, f"{reply.data['base_dir']}/more.md").text
-
-
 def test_allowed_tools_count_after_an_approval_and_not_before(tmp_path: Path) -> None:
     with scripted() as (address, script), hosting(str(tmp_path), address, trust="all") as satchel:
         script.add("notes", allowed_tools="Read")
@@ -351,35 +272,3 @@ def test_allowed_tools_count_after_an_approval_and_not_before(tmp_path: Path) ->
         other = satchel.session()
         assert other.call("Skill", {"name": "notes"}).error is None
         assert other.loaded["notes"].allowed == ("Read",)
-
-
-PROGRAM = """
-import hashlib, json, sys
-files = {
-    "skill://notes/SKILL.md": "---\\nname: notes\\ndescription: Notes.\\n---\\n\\nTake notes.\\n",
-    "skill://notes/more.md": "more\\n",
-}
-rows = [{"uri": uri, "digest": "sha256:" + hashlib.sha256(text.encode()).hexdigest(),
-         "size": len(text)} for uri, text in files.items()]
-entry = {"uri": rows[0]["uri"], "frontmatter": {"name": "notes", "description": "Notes."},
-         "resources": rows}
-cached = {"resultType": "complete", "ttlMs": 60000, "cacheScope": "private"}
-for line in sys.stdin:
-    message = json.loads(line)
-    method = message["method"]
-    if method == "server/discover":
-        found = {"supportedVersions": ["2026-07-28"], "serverInfo": {"name": "x", "version": "1"},
-                 "capabilities": {"resources": {},
-                                  "extensions": {"io.modelcontextprotocol/skills": {}}}}
-    elif method == "skills/list":
-        found = {"skills": [entry]}
-    elif method == "resources/read":
-        uri = message["params"]["uri"]
-        found = {"contents": [{"uri": uri, "text": files[uri]}]}
-    else:
-        continue
-    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {**cached, **found}}),
-          flush=True)
-    if method == "resources/read":
-        break
-"""

@@ -66,6 +66,8 @@ for line in sys.stdin:
         say(i, {"skills": [row], "nextCursor": str(pages)})
     else:
         say(i, {"skills": [skill]})
+        if mode == "brief":
+            break
 """
 
 
@@ -119,6 +121,15 @@ def test_a_program_that_hangs_is_ended_with_the_library(tmp_path: Path) -> None:
     assert [one for one in threading.enumerate() if one.name == "satchel-docs"] == []
     [process] = starts(tmp_path)
     assert not lives(process)
+
+
+def test_a_program_that_died_is_started_again(tmp_path: Path) -> None:
+    with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, "brief")}) as satchel:
+        for count in (1, 2):
+            ask_again(satchel)
+            assert states(satchel) == {"notes": "untrusted"}
+            assert refusals(satchel) == []
+            assert len(starts(tmp_path)) == count
 
 
 def test_a_list_without_end_is_not_listened_to(

@@ -104,30 +104,3 @@ def test_sessions_of_the_older_protocol_hear_of_changes(tmp_path, way):
             env={**os.environ, "SATCHEL_TRUST": "all", "PYTHONPATH": os.path.abspath(source)},
         )
         anyio.run(listen, stdio_client(server))
-
-
-def test_over_stdio_the_project_can_be_read(tmp_path):
-    """The client is on this machine and was started by the user: ReadFile is as everywhere."""
-    from mcp.client.stdio import stdio_client
-
-    from mcp import ClientSession, StdioServerParameters
-
-    write_skill(str(tmp_path), "one")
-    (tmp_path / "notes.md").write_text("of the project\n")
-    source = os.path.join(os.path.dirname(__file__), "..", "..", "src")
-    server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "satchel", "mcp", "--project", str(tmp_path)],
-        env={**os.environ, "SATCHEL_TRUST": "all", "PYTHONPATH": os.path.abspath(source)},
-    )
-
-    async def read() -> None:
-        async with stdio_client(server) as (reading, writing):  # noqa: SIM117 - as above
-            async with ClientSession(reading, writing) as session:
-                await session.initialize()
-                reply = await session.call_tool("ReadFile", {"path": "notes.md"})
-                [content] = reply.content
-                assert isinstance(content, types.TextContent)
-                assert "of the project" in content.text
-
-    anyio.run(read)

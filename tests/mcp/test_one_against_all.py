@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, cast
 
 import anyio
 import anyio.lowlevel
@@ -22,19 +21,14 @@ import pytest
 import uvicorn
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from mcp_talk import Refusal, Talk, read_answer, serving, write_skill
+from mcp_talk import Refusal, read_answer, write_skill
 from satchel import Satchel
 from satchel.errors import NotFound
 from satchel.integrations.mcp import issuer as issuing
 from satchel.integrations.mcp import server as server_module
 from satchel.integrations.mcp import watching
 from satchel.integrations.mcp.access import (
-    Client,
-    Either,
     Issued,
-    Tokens,
-    others_can_read,
-    token_from,
 )
 from satchel.integrations.mcp.issuer import OAuth
 from satchel.integrations.mcp.over_http import Web, make_app
@@ -42,12 +36,8 @@ from satchel.integrations.mcp.views import Part, Views
 from satchel.library.filters import Filter
 from satchel.tools.taking_back import TakenBack
 
-if TYPE_CHECKING:
-    from mcp.server.session import ServerSession
-
 pytestmark = pytest.mark.timeout(60)
 
-TOKEN = "token-" + "t" * 32
 OLD = "2025-11-25"
 
 
@@ -198,34 +188,6 @@ def test_a_client_that_does_not_read_silences_nobody(tmp_path, monkeypatch):
             one.close()
 
 
-def test_what_waits_is_not_put_there_twice():
-    async def run():
-        class Slow:
-            def __init__(self):
-                self.got = []
-                self.open = anyio.Event()
-
-            async def send_notification(self, note):
-                await self.open.wait()
-                self.got.append(note)
-
-        slow = Slow()
-        ear = watching.Ear(cast("ServerSession", slow), "")
-        async with anyio.create_task_group() as group:
-            group.start_soon(ear.speak)
-            for _ in range(100):
-                ear.put(watching.ResourcesListChanged())
-                ear.put(watching.ToolsListChanged())
-                ear.put(watching.ResourceUpdated("skill://nobody/asked"))
-                await anyio.lowlevel.checkpoint()
-            slow.open.set()
-            await anyio.sleep(0.05)
-            group.cancel_scope.cancel()
-        return len(slow.got)
-
-    assert asyncio.run(run()) <= 4
-
-
 def test_subscriptions_are_to_what_is_served_and_not_too_many(tmp_path, monkeypatch):
     monkeypatch.setattr(server_module, "MOST_WATCHED", 2)
     folder = str(tmp_path)
@@ -245,15 +207,6 @@ def test_subscriptions_are_to_what_is_served_and_not_too_many(tmp_path, monkeypa
             write_skill(folder, "two", "license: MIT\n")
             assert until(lambda: any(one["method"].endswith("updated") for one in got))
         session.close()
-
-
-def test_no_tools_for_all_is_no_tools_for_each(tmp_path):
-    folder = str(tmp_path)
-    write_skill(folder, "one")
-    table = tmp_path / "clients.toml"
-    table.write_text('[clients.laptop]\ntoken-env = "LAPTOP"\n')
-    with serving(folder, "--clients", str(table), "--no-tools", LAPTOP=TOKEN) as url:
-        assert Talk(url, TOKEN).ask("tools/list")["tools"] == []
 
 
 @pytest.fixture
@@ -287,14 +240,6 @@ def test_a_part_leaves_out_skills_inside_others(nested):
     [(_, whole)] = nested.default.served.manifests(["outer"])
     assert "hidden/SKILL.md" in whole.files
     assert "manual/SKILL.md" not in whole.files
-
-
-def test_what_only_people_load_is_not_read_as_a_file(nested):
-    path = {"path": "skills/outer/manual/SKILL.md"}
-    reply = nested.default.call("ReadFile", path, TakenBack())
-    assert reply.error is not None
-    assert "SECRET" not in json.dumps(reply.to_dict())
-    assert "SECRET" in nested.default.prompt("manual", {}).text
 
 
 @contextmanager
@@ -394,30 +339,6 @@ def test_known_keys_are_used_while_somebody_asks_for_others(key, monkeypatch):
     monkeypatch.setattr(issuing, "FRESH", 0.0)
     monkeypatch.setattr(issuing, "PAUSE", 0.0)
     assert verify(verifier, token(key, here))[0].subject == "me"
-
-
-def test_a_token_by_hand_and_an_oauth_server_together(key, monkeypatch):
-    from jwt.algorithms import RSAAlgorithm
-
-    monkeypatch.setenv("BY_HAND", TOKEN)
-    public = json.loads(RSAAlgorithm.to_jwk(key.public_key())) | {"kid": "1", "use": "sig"}
-    with listening(json.dumps({"keys": [public]}).encode()) as (here, _):
-        oauth = OAuth(here, "https://a", f"{here}/keys", ("skills",))
-        clients = [Client(Part(""), token_from("BY_HAND"))]
-        both = Either(Tokens(clients, oauth.scopes), Issued(oauth, clients))
-        by_hand, issued, none = verify(both, TOKEN, token(key, here), TOKEN + "x")
-    assert by_hand.scopes == ["skills"]
-    assert issued.subject == "me"
-    assert none is None
-
-
-def test_a_file_that_others_can_read_is_seen(tmp_path):
-    file = tmp_path / "token"
-    file.write_text(TOKEN)
-    file.chmod(0o644)
-    assert others_can_read(str(file))
-    file.chmod(0o600)
-    assert not others_can_read(str(file))
 
 
 @pytest.mark.parametrize(("sign", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])

@@ -21,24 +21,6 @@ def talk(url):
     return Talk(url)
 
 
-def every(talk: Talk, method: str, key: str, **params: str) -> list[dict]:
-    """All pages of a list."""
-    found, cursor = [], None
-    while True:
-        page = talk.ask(method, **params, **({"cursor": cursor} if cursor else {}))
-        found += page[key]
-        cursor = page.get("nextCursor")
-        if cursor is None:
-            return found
-
-
-def test_it_says_what_it_can(talk):
-    found = talk.ask("server/discover")["capabilities"]
-    assert found["extensions"] == {"io.modelcontextprotocol/skills": {"directoryRead": True}}
-    assert found["resources"] == {"subscribe": True, "listChanged": True}
-    assert found["tools"] == found["prompts"] == {"listChanged": True}
-
-
 def test_an_entry_is_a_complete_manifest(talk, project):
     skill = talk.ask("skills/get", uri="skill://pdf-forms/SKILL.md")["skill"]
     assert skill["frontmatter"] == {
@@ -60,52 +42,6 @@ def test_an_entry_is_a_complete_manifest(talk, project):
         data = content["text"].encode() if "text" in content else base64.b64decode(content["blob"])
         assert len(data) == row["size"]
         assert f"sha256:{hashlib.sha256(data).hexdigest()}" == row["digest"]
-
-
-def test_what_a_list_shows_is_what_is_got(talk):
-    listed = {one["uri"]: one for one in every(talk, "skills/list", "skills")}
-    for uri, entry in listed.items():
-        assert talk.ask("skills/get", uri=uri)["skill"] == entry
-    assert "skill://deploy/SKILL.md" not in listed  # only for people
-    shown = {one["uri"]: one for one in every(talk, "resources/list", "resources")}
-    assert set(shown) == set(listed)
-    assert shown["skill://changelog/SKILL.md"]["name"] == "changelog"
-    assert shown["skill://changelog/SKILL.md"]["mimeType"] == "text/markdown"
-
-
-def test_answers_say_how_long_they_hold(talk):
-    for method in ("skills/list", "resources/list", "resources/templates/list", "tools/list"):
-        found = talk.ask(method)
-        assert found["resultType"] == "complete"
-        assert found["ttlMs"] == 5000
-        assert found["cacheScope"] == "public"
-
-
-def test_a_folder_lists_what_is_right_in_it(talk):
-    def names(uri):
-        return {
-            row["name"]: row.get("mimeType")
-            for row in every(talk, "resources/directory/read", "resources", uri=uri)
-        }
-
-    assert names("skill://pdf-forms") == {
-        "pdf-forms": "text/markdown",  # its SKILL.md is called as the skill is
-        "assets": "inode/directory",
-        "references": "inode/directory",
-        "scripts": "inode/directory",
-    }
-    assert names("skill://pdf-forms/references") == {
-        "forms.md": "text/markdown",
-        "deep": "inode/directory",
-    }
-    [row] = talk.ask("resources/directory/read", uri="skill://pdf-forms/references/deep")[
-        "resources"
-    ]
-    assert row["uri"] == "skill://pdf-forms/references/deep/more%20words.md"
-    for uri in ("skill://pdf-forms/SKILL.md", "skill://pdf-forms/nowhere", "skill://nobody"):
-        with pytest.raises(Refusal) as caught:
-            talk.ask("resources/directory/read", uri=uri)
-        assert caught.value.code == -32602
 
 
 def test_plain_tools_answer_with_the_envelope(talk):
@@ -148,35 +84,6 @@ def test_over_http_only_files_of_skills_are_read(talk, project):
         said.add(reply["content"][0]["text"])
     assert len(said) == 1  # nobody learns which paths there are
     assert "project" not in said.pop()
-
-
-def test_over_http_no_reply_has_a_path_of_the_servers_machine(talk, project):
-    reply = talk.ask("tools/call", name="Skill", arguments={"name": "pdf-forms"})
-    told = reply["structuredContent"]
-    assert "\nBase directory for this skill: skill://pdf-forms\n" in told["text"]
-    assert told["data"]["base_dir"] == "skill://pdf-forms"
-    assert told["context"]["path_resolved"] == "skill://pdf-forms/SKILL.md"
-    file = next(one["path"] for one in told["data"]["files"] if one["path"].endswith("forms.md"))
-    uri = f"{told['data']['base_dir']}/{file}"
-    read = talk.ask("tools/call", name="ReadFile", arguments={"path": uri})
-    assert f'<file-read path="{uri}"' in read["content"][0]["text"]
-    assert read["structuredContent"]["data"]["path"] == uri
-    assert read["structuredContent"]["context"]["params_input"] == {"path": uri}
-    [same] = talk.ask("resources/read", uri=uri)["contents"]
-    assert same["text"] == read["structuredContent"]["data"]["content"]
-    folder = talk.ask("tools/call", name="ReadFile", arguments={"path": "skill://pdf-forms"})
-    assert folder["structuredContent"]["error"]["code"] == "IS_DIRECTORY"
-    missing = talk.ask("tools/call", name="ReadFile", arguments={"path": "skill://pdf-forms/no.md"})
-    assert missing["structuredContent"]["error"]["code"] == "NOT_FOUND"
-    assert missing["content"][0]["text"].startswith("There is no `skill://pdf-forms/no.md`. Give")
-    prompt = talk.ask("prompts/get", name="changelog")
-    assert "skill://changelog" in json.dumps(prompt)
-    for one in (reply, read, folder, missing, prompt):
-        assert str(project) not in json.dumps(one)
-    for uri in ("skill://pdf-forms/../notes/secret.md", "skill://nobody/SKILL.md", "skill://"):
-        reply = talk.ask("tools/call", name="ReadFile", arguments={"path": uri})
-        assert reply["structuredContent"]["error"]["code"] == "NOT_FOUND", uri
-        assert reply["content"][0]["text"].startswith(f"There is no `{uri}`. Give "), uri
 
 
 def test_people_get_a_prompt_for_each_skill(talk):
@@ -268,28 +175,6 @@ def test_everybody_hears_of_changes_within_a_second(tmp_path):
         heard.close()
 
 
-def test_without_the_watch_extra_the_disk_is_looked_at(tmp_path):
-    hidden = tmp_path / "hidden"
-    hidden.mkdir()
-    (hidden / "watchfiles.py").write_text("raise ImportError('none', name='watchfiles')\n")
-    folder = str(tmp_path / "project")
-    root = write_skill(folder, "one", **{"references/a.md": "first\n"})
-    source = os.path.join(os.path.dirname(__file__), "..", "..", "src")
-    path = os.pathsep.join((str(hidden), os.path.abspath(source)))
-    with serving(folder, PYTHONPATH=path) as url:
-        Talk(url).ask("skills/list")
-        heard = events(url, resourcesListChanged=True)
-        assert heard.quiet(1.5)
-        for change in (lambda: write_skill(folder, "two"), lambda: shutil.rmtree(root)):
-            began = time.monotonic()
-            change()
-            at, message = heard.timed()
-            assert message["method"] == "notifications/resources/list_changed"
-            assert at - began < 1.5
-            heard.quiet(0.8)
-        heard.close()
-
-
 def test_what_cannot_be_served_says_why(tmp_path):
     folder = str(tmp_path)
     write_skill(folder, "good")
@@ -316,42 +201,6 @@ def test_what_cannot_be_served_says_why(tmp_path):
     assert "leads out" in why["linked"]
     told = {event.skills[0] for event in satchel.trace.events if event.values.get("what") == "mcp"}
     assert told == set(why)
-
-
-def test_nothing_is_read_before_somebody_asks(tmp_path):
-    folder = str(tmp_path)
-    for number in range(250):
-        write_skill(folder, f"skill-{number:03}")
-    from satchel import Satchel
-    from satchel.integrations.mcp.cursors import page
-    from satchel.integrations.mcp.views import Views
-
-    views = Views(Satchel.for_project(folder, trust="all", builtin=False))
-    served = views.default.served
-    assert len(served.paths) == 250
-    assert len(views.default.definitions()) == 3
-    assert len(views.manifests) == 0
-    first = page(served.paths, "skills", None, 100)
-    assert len(list(served.manifests(first.names))) == len(views.manifests) == 100
-    served.find("skill://skill-240/SKILL.md")
-    assert len(views.manifests) == 101
-
-
-def test_a_skill_in_a_skill_has_both_addresses(tmp_path):
-    folder = str(tmp_path)
-    root = write_skill(folder, "outer")
-    os.makedirs(os.path.join(root, "inner"))
-    with open(os.path.join(root, "inner", "SKILL.md"), "w", encoding="utf-8") as file:
-        file.write("---\nname: inner\ndescription: Inside\n---\n")
-    from satchel import Satchel
-    from satchel.integrations.mcp.served import Manifests, Served
-
-    library = Satchel.for_project(folder, trust="all").library
-    served = Served(library, Manifests(library))
-    assert {"outer", "outer/inner"} <= set(served.paths)
-    found = served.find("skill://outer/inner/SKILL.md")
-    assert (found.path, found.file) == ("outer/inner", "SKILL.md")
-    assert "inner/SKILL.md" in served.find("skill://outer/SKILL.md").manifest.files
 
 
 def test_untrusted_skills_are_not_served(tmp_path):

@@ -147,15 +147,6 @@ def test_what_the_program_wrote_meanwhile_is_not_lost(home, project):
     assert path.read_text() == '{"starts": 2}\n'
 
 
-def test_a_folder_that_cannot_be_written_is_a_refusal(home, project):
-    (home / ".cursor").write_text("a file where a folder should be")
-    with pytest.raises(Refused, match="cannot be"):
-        apply(plan("cursor", "user", project), project)
-    (home / ".claude.json").mkdir()
-    with pytest.raises(Refused, match="cannot be read"):
-        plan("claude-code", "user", project)
-
-
 def test_the_entry_of_another_program_is_not_removed(home, project, capsys):
     path = home / ".cursor" / "mcp.json"
     path.parent.mkdir()
@@ -167,27 +158,6 @@ def test_the_entry_of_another_program_is_not_removed(home, project, capsys):
         assert path.read_text() == text
     assert is_ours({"command": r"C:\tools\Satchel.exe", "args": ["mcp"]})
     assert is_ours({"command": "/usr/bin/python3", "args": ["-m", "satchel", "mcp"]})
-
-
-def test_the_help_says_which_scope_is_usual():
-    from satchel.cli.connecting import CLIENTS, install
-
-    assert set(CLIENTS) == set(PROGRAMS)
-    told = next(one for one in install.params if one.name == "where").help
-    usual = told.partition("Unless given: ")[2].replace("`user` for the others", "")
-    for name, program in PROGRAMS.items():
-        assert (f"`{name}`" in usual) == (program.usual == "project")
-
-
-@pytest.mark.parametrize("scope", ["project", "user"])
-def test_a_program_that_cannot_find_satchel_is_warned_of(
-    home, project, monkeypatch, capsys, scope, tmp_path
-):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    words = ["--project", project, "mcp", "install", "cursor", "--scope", scope, "--yes"]
-    assert main(words) == 0
-    told = " ".join(capsys.readouterr().err.split())
-    assert ("`satchel` is not on the PATH" in told) == (scope == "project")
 
 
 def test_the_command_shows_first_and_asks(home, project, capsys):
@@ -208,18 +178,3 @@ def test_the_command_shows_first_and_asks(home, project, capsys):
     assert "satchel mcp install claude-code" in capsys.readouterr().err
     assert main(["--project", project, "mcp", "install", "codex", "--client", "cursor"]) == 2
     assert "`codex` and `cursor` are two programs" in capsys.readouterr().err
-
-
-def test_check_says_what_can_be_served(project, capsys, monkeypatch):
-    from mcp_talk import write_skill
-
-    monkeypatch.setenv("SATCHEL_TRUST", "all")
-    write_skill(project, "good")
-    assert main(["--project", project, "mcp", "check"]) == 0
-    write_skill(project, "bad", "metadata:\n  version: 2\n")
-    assert main(["--project", project, "mcp", "check", "--json"]) == 1
-    out = capsys.readouterr().out
-    found = json.loads(out[out.index("{") :])
-    assert "good" in {one["path"] for one in found["served"]}
-    [bad] = found["unserved"]
-    assert "metadata" in bad["reason"]

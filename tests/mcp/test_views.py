@@ -10,9 +10,7 @@ import pytest
 
 from mcp_talk import write_skill
 from satchel.facade import Satchel
-from satchel.integrations.mcp.outside import Outside
-from satchel.integrations.mcp.views import Part, Views
-from satchel.library.filters import Filter
+from satchel.integrations.mcp.views import Views
 from satchel.testing import make_tool_skill
 from satchel.tools.taking_back import TakenBack
 
@@ -43,7 +41,6 @@ class Shop:
         monkeypatch.setenv("SATCHEL_SANDBOX", "off")
         for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
             monkeypatch.delenv(name, raising=False)
-        self.parts: list[Part] = []
         self._satchel: Satchel | None = None
 
     @property
@@ -54,8 +51,8 @@ class Shop:
             )
         return self._satchel
 
-    def view(self, *, remote=True, name=""):
-        return Views(self.satchel, self.parts, remote=remote).of(name)
+    def view(self, *, remote=True):
+        return Views(self.satchel, remote=remote).default
 
     def close(self) -> None:
         if self._satchel is not None:
@@ -127,19 +124,6 @@ def test_no_reply_over_http_has_a_path_of_the_servers_machine(shop):
     assert "for people:" in inside.data["stderr"]  # on this machine all of it is told
 
 
-def test_a_skill_that_goes_while_it_is_loaded_leaves_no_path(shop):
-    root = write_skill(shop.project, "pdf")
-    with open(os.path.join(root, "SKILL.md"), "a") as file:
-        file.write("See ${SKILL_DIR}/a.md\n")
-    view = shop.view()
-    reply = call(shop.view(remote=False), "Skill", name="pdf")
-    shutil.rmtree(root)
-    shop.satchel.library.refresh()
-    left = Outside(shop.satchel.library, shop.satchel.settings, view.served).outward("Skill", reply)
-    assert "See skill://pdf/a.md" in left.text
-    assert shop.project not in json.dumps(left.to_dict())
-
-
 def test_what_lies_beside_a_skill_is_no_address(shop):
     root = write_skill(shop.project, "pdf")
     write_skill(shop.project, "pdf-forms", **{"b.md": "text\n"})
@@ -148,15 +132,6 @@ def test_what_lies_beside_a_skill_is_no_address(shop):
     text = call(shop.view(), "Skill", name="pdf").text
     assert "See skill://pdf/../pdf-forms/b.md and skill://pdf." in text
     assert shop.project not in text
-
-
-def test_a_prompt_that_is_gone_says_so_to_a_client(shop):
-    root = write_skill(shop.project, "pdf")
-    view = shop.view()
-    assert "pdf" in view.prompts
-    shutil.rmtree(root)
-    reply = view.prompt("pdf", {})
-    assert reply.text == "There is no such prompt. Call prompts/list"
 
 
 # --- what is forbidden ----------------------------------------------------------------------
@@ -205,49 +180,6 @@ def test_a_linked_skill_is_read_by_its_address(shop, remote, tmp_path):
     assert read(view, "skill://guide/x.md").data["content"] == "hi\n"
     assert read(view, "skill://guide/x.md").data["path"] == "skill://guide/x.md"
     assert view.served.read("skill://guide/x.md")[1] == b"hi\n"
-
-
-def test_a_skill_that_cannot_be_served_has_files_too(shop):
-    folder = write_skill(shop.project, "odd", **{"a.md": "text\n", "b/c.md": "deep\n"})
-    with open(os.path.join(folder, "SKILL.md"), "w") as file:
-        file.write("---\nname: odd\ndescription: x\nwhen: 2020-01-01\n? [a]\n: b\n---\n# odd\n")
-    os.symlink("/etc/hostname", os.path.join(folder, "out.md"))
-    view = shop.view()
-    assert list(view.served.manifests(view.served.paths)) == []
-    assert read(view, "skill://odd/a.md").data["content"] == "text\n"
-    names = [row["path"] for row in read(view, "skill://odd/").data["entries"]]
-    assert names == ["SKILL.md", "a.md", "b", "out.md"]
-    assert read(view, "skill://odd/out.md").error.code == "NOT_FOUND"
-    assert read(view, "skill://odd/no.md").text.startswith("There is no `skill://odd/no.md`. Give")
-
-
-def test_what_an_address_may_look_like(shop):
-    write_skill(shop.project, "pdf", **{"a.md": "text\n"})
-    view = shop.view()
-    for uri in ("skill://pdf/a.md", "skill://pdf/./a.md", "skill://pdf//a.md", "SKILL://pdf/a.md"):
-        assert read(view, uri).data["path"] == "skill://pdf/a.md", uri
-    assert read(view, "skill://pdf/").error.code == "IS_DIRECTORY"
-    assert read(view, "skill://PDF/a.md").text == (
-        "There is no `skill://PDF/a.md`. Did you mean `skill://pdf/a.md`?"
-    )
-    assert read(view, "skill://nobody/a.md").text.startswith("There is no `skill://nobody/a.md`. ")
-    assert read(view, "skill://pdf/../pdf/a.md").error.code == "NOT_FOUND"
-
-
-def test_a_folder_shows_what_its_manifest_has(shop):
-    outer = write_skill(shop.project, "outer", **{"a.md": "text\n"})
-    write_skill(shop.project, "outer/inner", **{"f.md": "theirs\n"})
-    with open(os.path.join(outer, "inner", "SKILL.md"), "w") as file:
-        file.write("---\nname: inner\ndescription: inner\n---\n# inner\n")
-    os.makedirs(os.path.join(outer, "__pycache__"))
-    with open(os.path.join(outer, "__pycache__", "x.cpython-311.pyc"), "wb") as file:
-        file.write(b"\0")
-    shop.parts = [Part("c", Filter((), ("inner",)))]
-    folder = read(shop.view(name="c"), "skill://outer")
-    assert [row["path"] for row in folder.data["entries"]] == ["SKILL.md", "a.md"]
-    assert "inner" not in folder.text
-    assert read(shop.view(name="c"), "skill://outer/inner/f.md").error.code == "NOT_FOUND"
-    assert read(shop.view(), "skill://outer/inner/f.md").data["content"] == "theirs\n"
 
 
 def test_rules_about_paths_hold_for_addresses(shop):

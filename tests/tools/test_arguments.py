@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from satchel.tools.arguments import apply_arguments, argument_names, split_arguments
+from satchel.tools.arguments import apply_arguments, argument_names
 
 
 def filled(body: str, args: str = "", **more) -> str:
@@ -106,22 +106,6 @@ def test_the_folder():
 
 def test_arguments_are_not_gone_through_again():
     assert filled("$ARGUMENTS|$1", "$1 $ARGUMENTS ${SKILL_DIR}") == "$1 $ARGUMENTS ${SKILL_DIR}|$1"
-
-
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        ("a  b\tc", ["a", "b", "c"]),
-        ("a 'b c' \"d e\"", ["a", "b c", "d e"]),
-        ("don't stop", ["don't", "stop"]),
-        (r'C:\dir "C:\my dir"', [r"C:\dir", r"C:\my dir"]),
-        ("# 1; 2", ["#", "1;", "2"]),
-        ("'a #b'", ["a #b"]),
-        ("", []),
-    ],
-)
-def test_arguments_are_split_as_a_shell_would(args, words):
-    assert split_arguments(args) == words
 
 
 @given(st.text(), st.text(), st.lists(st.text(), max_size=3), st.text())

@@ -137,24 +137,3 @@ def test_definitions_are_the_same_bytes_in_any_process(desk, root):
         for seed, lang in (("1", "C.UTF-8"), ("2", "zh_CN.UTF-8"))
     }
     assert outputs == {json.dumps(desk.tools.definitions("anthropic")) + "\n"}
-
-
-def test_what_a_caller_adds_stays_with_the_caller(desk):
-    desk.skill("one")
-    desk.tools.definitions().append({"name": "mine"})
-    assert len(desk.tools.definitions()) == 3
-
-
-def test_an_offer_is_traced(make_desk):
-    desk = make_desk(budget=1_900)
-    for number in range(40):
-        desk.skill(f"skill-{number}", description="Does a thing with great care and much joy. " * 8)
-    desk.tools.definitions()
-    kinds = [event.kind for event in desk.trace.events]
-    offered = desk.trace.events[-1]
-    assert offered.kind == "offered"
-    assert offered.values["total"] == 40
-    assert {"named", "offered"} <= set(kinds)
-    before = len(desk.trace.events)
-    desk.tools.definitions(catalogue=False)
-    assert len(desk.trace.events) == before

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
 
-import satchel as package
-from needs import builds, needs
+from needs import needs
 from satchel import Satchel
 from satchel.testing import make_tool_skill
-from satchel.tools import make_toolset
-from satchel.tools.engine import LocalEngine
 from seed import PYTHON as SEED
 
 
@@ -132,115 +124,3 @@ def test_a_secret_reaches_the_program_alone(satchel, monkeypatch):
     assert '"ran"' in said
     assert "correct horse" not in said
     assert "never shown" not in said
-
-
-def test_nothing_of_the_runners_is_imported_before_a_call(tmp_path):
-    make_tool_skill(tmp_path / "skills", "demo")
-    code = (
-        "import sys\nfrom satchel import Satchel\n"
-        f"s = Satchel.for_project({str(tmp_path)!r}, trust='all')\n"
-        "assert any(r['name'] == 'demo_run' for r in s.tools().definitions())\n"
-        "print([m for m in sys.modules if m.startswith('satchel.runners')])\n"
-    )
-    source = os.path.dirname(os.path.dirname(package.__file__))
-    env = {**os.environ, "SATCHEL_HOME": str(tmp_path / "home"), "PYTHONPATH": source}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
-    )
-    assert done.stdout.strip() == "[]"
-
-
-def test_a_call_is_taken_back(satchel):
-    make_tool_skill(skills(satchel), "slow", "import time\ntime.sleep(30)\n")
-    reader, writer = os.pipe()
-    try:
-        with open(reader, "rb", closefd=False) as cancel:
-            threading.Timer(0.8, os.write, (writer, b"x")).start()
-            began = time.monotonic()
-            reply = satchel.tools().call("slow_run", cancel=cancel)
-        assert reply.data["fault"] == "cancelled"
-        assert time.monotonic() - began < 8
-    finally:
-        os.close(reader)
-        os.close(writer)
-
-
-@pytest.mark.timeout(60)
-def test_many_at_once_get_their_own_answers(satchel):
-    given = "parameters: [{name: n, type: integer}]\n"
-    for name in ("one", "two", "three"):
-        program = (
-            "import json, sys\nn = json.loads(sys.stdin.readline())['arguments']['n']\n"
-            f"print(json.dumps({{'output': f'{name} {{n}}', 'error': ''}}))\n"
-        )
-        make_tool_skill(skills(satchel), name, program, more=given)
-    tools = satchel.tools()
-
-    def ask(at: int) -> bool:
-        name = ("one", "two", "three")[at % 3]
-        reply = tools.call(f"{name}_run", {"n": at})
-        return reply.data.get("output") == f"{name} {at}"
-
-    with ThreadPoolExecutor(12) as pool:
-        assert all(pool.map(ask, range(60)))
-
-
-NODE = """\
-const lines = require('readline').createInterface({input: process.stdin});
-lines.once('line', (line) => {
-  const { arguments: given } = JSON.parse(line);
-  console.log(JSON.stringify({output: `hello ${given.who}`, error: ''}));
-  process.exit(0);
-});
-"""
-GO = """\
-package main
-
-import (
-\t"encoding/json"
-\t"os"
-)
-
-type request struct {
-\tArguments map[string]string `json:"arguments"`
-}
-
-func main() {
-\tvar asked request
-\tjson.NewDecoder(os.Stdin).Decode(&asked)
-\tanswer := map[string]string{"output": "hello " + asked.Arguments["who"]}
-\tjson.NewEncoder(os.Stdout).Encode(answer)
-}
-"""
-
-
-@pytest.mark.req("E3", "E4")
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize(
-    ("runtime", "entry", "program"), [("node", "main.js", NODE), ("go", "main.go", GO)]
-)
-def test_other_runtimes(satchel, runtime, entry, program):
-    needs(runtime)
-    given = "parameters: [{name: who, type: string}]\n"
-    path = make_tool_skill(skills(satchel), "greet", more=given)
-    folder = os.path.dirname(path)
-    with open(os.path.join(folder, entry), "w", encoding="utf-8") as file:
-        file.write(program)
-    if runtime == "go":
-        with open(os.path.join(folder, "go.mod"), "w", encoding="utf-8") as file:
-            file.write("module greet\n\ngo 1.21\n")
-    with open(path, encoding="utf-8") as file:
-        text = file.read().replace("python", runtime).replace("main.py", entry)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-    paths = satchel.settings.paths._replace(cache=builds())
-    engine = LocalEngine(satchel.settings._replace(paths=paths))
-    try:
-        reply = make_toolset(satchel.library, satchel.settings, engine=engine).call(
-            "greet_run", {"who": "Ada"}
-        )
-        assert reply.status == "success", reply.text
-        assert reply.data["output"] == "hello Ada"
-        assert reply.data["tier"] != "none"
-    finally:
-        engine.close()

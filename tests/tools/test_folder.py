@@ -8,7 +8,7 @@ import random
 import pytest
 
 from satchel.library.survey import survey
-from satchel.tools.folder import LISTED, folder_of, list_folder
+from satchel.tools.folder import folder_of, list_folder
 
 NAMES = ["a", "b", "a-b", "a.b", "B", "é", "scripts", "references", "a b", "\x01", "z"]
 
@@ -55,19 +55,3 @@ def test_what_is_not_simple_is_walked(tmp_path, odd):
     (tmp_path / "SKILL.md").write_text("x")
     odd(tmp_path)
     assert folder_of(survey(str(tmp_path)), "SKILL.md") is None
-
-
-def test_a_skill_file_among_the_own_folders_is_material(tmp_path):
-    (tmp_path / "assets/example").mkdir(parents=True)
-    (tmp_path / "assets/example/SKILL.md").write_text("")
-    known = folder_of(survey(str(tmp_path)), "SKILL.md")
-    assert known.files == (("assets/example/SKILL.md", 0),)
-    assert known == list_folder(str(tmp_path), "SKILL.md")
-
-
-def test_many_files_are_counted_and_some_listed(tmp_path):
-    for number in range(LISTED + 7):
-        (tmp_path / f"{number:03}").write_text("")
-    known = folder_of(survey(str(tmp_path)), "SKILL.md")
-    assert (len(known.files), known.total) == (LISTED, LISTED + 7)
-    assert known == list_folder(str(tmp_path), "SKILL.md")

@@ -72,20 +72,6 @@ def test_a_tool_that_changes_while_a_person_is_asked_is_asked_about_again(talks)
     assert "change the project's files" in asked[1].question
 
 
-def test_a_program_alone_that_changes_is_asked_about_again(talks):
-    make_tool_skill(talks.place, "job", ANSWERS % "GOOD", more="network: true\n")
-    rounds = []
-
-    def approve(ask):
-        rounds.append(ask.revision)
-        make_tool_skill(talks.place, "job", ANSWERS % f"N{len(rounds)}", more="network: true\n")
-        return True
-
-    reply = talks.begin(approve=approve, sandbox="off").call("job_run", {})
-    assert "changed each time" in reply.text
-    assert len(rounds) == 3
-
-
 def test_what_is_forbidden_while_a_person_thinks_is_not_done(talks):
     talks.add("strict", disallowed_tools="deploy")
 
@@ -106,23 +92,6 @@ def test_what_is_forbidden_while_a_person_thinks_is_not_done(talks):
 
     for refusal in asyncio.run(main()):
         assert "`strict` forbids `deploy`" in refusal.text
-
-
-def test_nobody_is_asked_about_what_became_forbidden_before_their_turn(talks):
-    talks.add("strict", disallowed_tools="deploy")
-    asked = []
-
-    async def main():
-        async def approve(ask: object) -> bool:
-            asked.append(ask)
-            await session.acall("Skill", {"name": "strict"})
-            return True
-
-        session = talks.begin(approve=approve, ask=("deploy",))
-        return await asyncio.gather(*(session.apermit("deploy", {}) for _ in range(3)))
-
-    assert all(asyncio.run(main()))
-    assert len(asked) == 1
 
 
 def test_threads_and_tasks_ask_one_at_a_time(talks):
@@ -154,62 +123,3 @@ def test_threads_and_tasks_ask_one_at_a_time(talks):
     for thread in threads:
         thread.join()
     assert at_once == [1] * 6
-
-
-def test_a_call_inside_the_loop_does_not_wait_for_a_question_that_only_the_loop_can_answer(talks):
-    async def main():
-        async def approve(ask):
-            await asyncio.sleep(0.2)
-            return True
-
-        session = talks.begin(approve=approve, ask=("deploy",))
-        waiting = asyncio.create_task(session.apermit("deploy", {}))
-        await asyncio.sleep(0.1)
-        return session.permit("deploy", {}), await waiting
-
-    inside, waited = asyncio.run(main())
-    assert "use `acall`" in inside.text
-    assert waited is None
-
-
-def test_a_person_who_thinks_does_not_hold_up_the_loop(talks):
-    def approve(ask):
-        time.sleep(0.4)
-        return True
-
-    session = talks.begin(approve=approve, ask=("deploy",))
-
-    async def main():
-        worst, done = 0.0, asyncio.create_task(session.apermit("deploy", {}))
-        while not done.done():
-            before = time.perf_counter()
-            await asyncio.sleep(0.005)
-            worst = max(worst, time.perf_counter() - before)
-        return worst, await done
-
-    worst, refusal = asyncio.run(main())
-    assert refusal is None
-    assert worst < 0.3
-
-
-def test_a_question_whose_task_was_cancelled_still_has_the_person(talks):
-    seen = []
-
-    def approve(ask):
-        seen.append("asked")
-        time.sleep(0.3)
-        seen.append("answered")
-        return True
-
-    session = talks.begin(approve=approve, ask=("deploy",))
-
-    async def main():
-        first = asyncio.create_task(session.apermit("deploy", {}))
-        await asyncio.sleep(0.15)
-        first.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await first
-        return await session.apermit("deploy", {})
-
-    assert asyncio.run(main()) is None
-    assert seen == ["asked", "answered"] * 2

@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-
-import pytest
-
-from satchel.errors import NotFound
-from satchel.tools.holding import Holding
 
 BASH = {"command": "rm -rf /"}
 
@@ -48,36 +42,6 @@ def test_a_grant_that_came_later_counts_only_once_the_model_was_told(talks):
     assert "already_loaded" not in again.data
     assert again.data["changed_since_loaded"]
     assert not refused(session, "Bash", BASH)
-
-
-def test_a_skill_that_went_this_very_moment_is_not_loaded(talks):
-    satchel = talks.satchel()
-    reply = satchel.tools().call("Skill", {"name": "code-review"})
-    shutil.rmtree(talks.place / "code-review")
-    satchel.library.refresh()
-    holding = Holding(satchel.library)
-    with pytest.raises(NotFound, match="went this very moment"):
-        holding.keep(reply)
-    assert not holding.all
-
-
-def test_what_forbids_without_naming_a_tool_is_told(talks):
-    talks.add("vague", disallowed_tools=7)
-    session = talks.begin()
-    session.call("Skill", {"name": "vague"})
-    assert session.loaded["vague"].disallowed == ()
-    assert events(session, "failed")[-1].values["what"] == "disallowed-tools"
-
-
-def test_a_mapping_among_the_forbidden_forbids_all_it_names(talks):
-    path = talks.add("strict")
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text.replace("---\n", "---\ndisallowed-tools:\n  ReadFile: true\n", 1))
-    session = talks.begin()
-    session.call("Skill", {"name": "strict"})
-    assert refused(session)
 
 
 # --- turns that fail --------------------------------------------------------------------------

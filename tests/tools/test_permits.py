@@ -6,15 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from satchel.errors import InvalidInput
 from satchel.tools.covering import Place, like
 from satchel.tools.permits import (
     Grant,
     allows,
-    as_patterns,
     decide,
     forbids,
-    names,
     patterns_of,
     too_wide,
 )
@@ -103,11 +100,6 @@ def test_patterns_are_read_as_people_write_them():
 def test_a_word_that_is_no_pattern_forbids_its_whole_tool_and_allows_nothing():
     assert patterns_of("Bash(a, b)") == ()
     assert patterns_of("Bash(a, b)", forbidding=True) == ("Bash", "b")
-
-
-def test_names_asks_only_about_the_tool():
-    assert names("Bash(git:*)", "Bash")
-    assert not names("Bash(git:*)", "Skill")
 
 
 def test_forbidding_wins_over_approval_whatever_the_order():
@@ -267,14 +259,6 @@ def test_a_list_with_arguments_holds_a_call_to_them():
     found = decide("Bash", {"command": "rm x"}, risky=False, within=within)
     assert (found.answer, found.pattern, found.by) == ("no", "Bash(git:*)", "")
     assert decide("ReadFile", {"path": "x"}, risky=False, within=within).answer == "go"
-
-
-def test_one_text_is_one_pattern():
-    assert as_patterns("Bash(git:*)") == ("Bash(git:*)",)
-    assert as_patterns(["a", "b"]) == ("a", "b")
-    for wrong in (7, [7], None):
-        with pytest.raises(InvalidInput, match="is no list of patterns"):
-            as_patterns(wrong)
 
 
 def test_a_star_is_found_quickly_in_long_texts():

@@ -38,13 +38,6 @@ def test_a_folder_that_is_no_skill_can_still_be_read(desk):
     assert desk.read("skills/notes/SKILL.md").data["content"] == "# No frontmatter\n"
 
 
-def test_files_of_a_skill_that_is_not_trusted_are_files_of_the_project(make_desk):
-    desk = make_desk(trust="ask")
-    desk.skill("stranger", "Look.\n")
-    assert desk.load("stranger").error.code == "PERMISSION_DENIED"
-    assert "Look." in desk.read("skills/stranger/SKILL.md").data["content"]
-
-
 def test_what_only_people_may_load_is_not_read_around_that(desk):
     desk.skill("deploy", "Deploy it.\n", **{"disable-model-invocation": True})
     desk.write("skills/deploy/steps.md", "one\n")
@@ -89,12 +82,6 @@ def test_the_files_of_an_untrusted_skill_elsewhere_may_not_be_read(make_desk, tm
     assert desk.read(path).status == "success"
 
 
-def test_built_in_skills_may_be_read(make_desk):
-    desk = make_desk(builtin=True)
-    base = desk.load("write-a-skill").data["base_dir"]
-    assert "write-a-skill" in desk.read(f"{base}/SKILL.md").data["content"]
-
-
 @pytest.mark.req("B4")
 @pytest.mark.parametrize(
     "path",
@@ -136,14 +123,6 @@ def test_only_allowed_kinds_are_read(desk, name):
     reply = desk.read(name)
     assert reply.error.code == "ACCESS_DENIED"
     assert "not of a kind" in reply.error.message
-
-
-@pytest.mark.parametrize(
-    "name", ["README", "LICENSE", "Makefile", "Dockerfile", "a.MD", "x.tar.json", ".config.json"]
-)
-def test_well_known_names_and_any_case_are_read(desk, name):
-    desk.write(name, "text\n")
-    assert desk.read(name).status == "success"
 
 
 @pytest.mark.req("B4")
@@ -271,24 +250,6 @@ def test_a_huge_file_is_read_to_a_bound(desk):
     assert "cannot be read" in reply.text
 
 
-def test_a_path_of_a_loaded_skill_is_suggested(desk):
-    folder = desk.skill("demo", "See references/a.md\n")
-    desk.write("skills/demo/references/a.md")
-    assert "Did you mean" not in desk.read("references/a.md").text
-    desk.load("demo")
-    reply = desk.read("references/a.md")
-    assert reply.error.code == "NOT_FOUND"
-    assert f"Did you mean `{folder}/references/a.md`" in reply.text
-
-
-def test_nothing_is_left_open(desk):
-    desk.write("a.md")
-    before = len(os.listdir("/proc/self/fd"))
-    for path in ("a.md", "missing.md", ".", "../x.md", "a.exe"):
-        desk.read(path)
-    assert len(os.listdir("/proc/self/fd")) == before
-
-
 # --- files of skills that are bound to their content ----------------------------------------
 
 
@@ -313,39 +274,6 @@ def test_a_file_of_a_skill_must_be_what_was_approved(make_desk):
     assert desk.read("skills/one/SKILL.md").status == "error"  # the skill as a whole
     _approve(desk, "one")
     assert desk.read("skills/one/references/a.md").data["content"] == "Something else\n"
-
-
-def test_a_skill_that_asks_again_is_not_read_either(make_desk):
-    desk = make_desk(trust="ask")
-    desk.skill("one")
-    _approve(desk, "one")
-    desk.skill("one", description="Quite another.")
-    desk.library.refresh()
-    assert desk.read("skills/one/SKILL.md").error.code == "PERMISSION_DENIED"
-
-
-def test_other_files_are_not_bound(make_desk):
-    desk = make_desk(trust="ask")
-    desk.skill("one")
-    desk.skill("two")
-    _approve(desk, "one")
-    desk.write("skills/one/new.md")
-    desk.write("notes.md")
-    for path in ("notes.md", "skills/two/SKILL.md"):
-        assert desk.read(path).status == "success"
-
-
-def test_a_long_file_is_compared_to_its_end(make_desk, monkeypatch):
-    from satchel.tools import read_file
-
-    monkeypatch.setattr(read_file, "MAX_BYTES", 1_000)
-    desk = make_desk(trust="ask")
-    desk.skill("one")
-    desk.write("skills/one/long.md", "line\n" * 1_000)
-    _approve(desk, "one")
-    reply = desk.read("skills/one/long.md")
-    assert reply.status == "partial"
-    assert reply.data["truncated"]
 
 
 def test_a_skill_behind_a_link_is_bound_where_it_lies(make_desk):

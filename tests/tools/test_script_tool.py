@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 
-import jsonschema
 import pytest
 
 from satchel.errors import BuildFailed, MissingRuntime, Unsandboxed
@@ -80,11 +79,8 @@ def test_several_tools_are_told_apart_by_name(bench):
     [
         ({}, "`path` is missing"),
         ({"path": 3}, "`path` must be a text"),
-        ({"path": "a", "count": "3"}, "`count` must be a whole number"),
         ({"path": "a", "count": 1.5}, "`count` must be a whole number"),
         ({"path": "a", "count": 1 << 5000}, "too large"),
-        ({"path": "a", "ratio": "x"}, "`ratio` must be a number"),
-        ({"path": "a", "ratio": True}, "`ratio` must be a number"),
         ({"path": "a", "ratio": float("nan")}, "`ratio` must be a number"),
         ({"path": "a", "deep": 1}, "`deep` must be true or false"),
         ({"path": "a", "colour": 1}, "no parameter `colour`"),
@@ -97,13 +93,6 @@ def test_wrong_arguments_start_nothing(bench, arguments, words):
     assert reply.error.code == "INVALID_PARAM"
     assert words in reply.error.message
     assert bench.engine.requests == []
-
-
-def test_a_whole_number_may_come_as_a_float_and_a_number_stays_one(bench):
-    bench.skill(more=MANY)
-    reply = bench.tools.call("demo_run", {"path": "a", "count": 4.0, "ratio": 2.0})
-    assert json.loads(reply.data["output"])["count"] == 4
-    assert '"ratio": 2.0' in reply.data["output"]
 
 
 def test_structure_is_given_where_it_was_declared(bench):
@@ -131,12 +120,6 @@ def test_a_program_that_takes_too_long(bench):
     reply = bench.tools.call("demo_run")
     assert (reply.error.code, reply.data["fault"]) == ("TIMEOUT", "timeout")
     assert "0.3 seconds" in reply.text
-
-
-def test_an_engine_that_breaks_is_an_answer_too(bench):
-    bench.skill()
-    bench.engine.run = lambda _request: 1 / 0
-    assert bench.tools.call("demo_run").error.code == "INTERNAL_ERROR"
 
 
 def test_without_a_sandbox_nothing_runs(bench):
@@ -278,30 +261,6 @@ def test_defaults_are_bounded_and_disarmed(bench):
     assert "parameter-default-long" in problems
 
 
-# --- definitions --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("provider", ["anthropic", "openai", "openai-responses", "mcp"])
-def test_definitions_are_valid_schemas(bench, provider):
-    bench.skill(more=MANY)
-    for row in bench.tools.definitions(provider):
-        inner = row.get("function", row)
-        schema = inner.get("input_schema") or inner.get("inputSchema") or inner["parameters"]
-        jsonschema.Draft202012Validator.check_schema(schema)
-
-
-def test_mcp_is_promised_nothing(bench):
-    bench.skill(more="files: write\nnetwork: true\n")
-    bench.skill("calm")
-    rows = {row["name"]: row["annotations"] for row in bench.tools.definitions("mcp")}
-    assert rows["demo_run"] == {
-        "title": "demo_run", "readOnlyHint": False, "destructiveHint": True,
-        "idempotentHint": False, "openWorldHint": True,
-    }  # fmt: skip
-    assert rows["calm_run"]["readOnlyHint"] is False
-    assert rows["ReadFile"]["readOnlyHint"] is True
-
-
 # --- reload -------------------------------------------------------------------------------
 
 
@@ -331,35 +290,6 @@ def test_tools_come_and_go_without_a_restart(bench):
 
     shutil.rmtree(os.path.dirname(path))
     assert bench.tools.call("two_run").error.code == "NOT_FOUND"
-
-
-@pytest.mark.req("E10")
-def test_definitions_are_the_same_bytes_while_nothing_changes(bench):
-    bench.skill("one")
-    first = json.dumps(bench.tools.definitions())
-    assert json.dumps(bench.tools.definitions()) == first
-    bench.skill("two")
-    assert json.dumps(bench.tools.definitions()) != first
-
-
-def test_without_refresh_the_tools_stay_as_they_were(tmp_path):
-    bench = Workbench(tmp_path, refresh_on_call=False)
-    bench.skill("one")
-    assert names(bench.tools) == ["one_run"]
-    bench.skill("two")
-    assert names(bench.tools) == ["one_run"]
-    bench.library.tools(refresh=True)
-    assert names(bench.tools) == ["one_run", "two_run"]
-
-
-def test_prefix_and_filter_hold_for_tools_that_come_later(bench):
-    few = bench.tools.filtered(["ReadFile", "one_run"]).with_prefix("my_")
-    bench.skill("one")
-    bench.skill("two")
-    assert few.names == ("my_ReadFile", "my_one_run")
-    assert few.call("my_one_run").status == "success"
-    assert few.call("my_two_run").error.code == "NOT_FOUND"
-    assert bench.tools.within("x").call("two_run").status == "success"
 
 
 # --- trust --------------------------------------------------------------------------------
@@ -407,18 +337,6 @@ def test_a_change_between_the_look_and_the_call_is_seen(tmp_path):
     assert bench.tools.call("demo_run").error.code == "PERMISSION_DENIED"
 
 
-def test_own_skills_are_known(tmp_path):
-    bench = Workbench(tmp_path, trust="ask")
-    path = bench.skill()
-    bench.library.trust.approve(os.path.dirname(path), "own")
-    bench.tools.call("demo_run")
-    assert bench.engine.requests[-1].own
-    stranger = Workbench(tmp_path / "other")
-    stranger.skill()
-    stranger.tools.call("demo_run")
-    assert not stranger.engine.requests[-1].own
-
-
 # --- trace --------------------------------------------------------------------------------
 
 
@@ -430,10 +348,3 @@ def test_a_run_is_traced_without_what_was_said(bench):
     assert event.values["tool"] == "demo_run"
     assert event.values["ended"] == "well"
     assert "private-words" not in str(list(bench.trace.events))
-
-
-def test_a_failure_is_traced_under_the_skill(bench):
-    bench.skill(more="parameters: [{name: name, type: string}]\n")
-    bench.tools.call("demo_run", {"name": 3})
-    event = next(one for one in bench.trace.events if one.kind == "failed")
-    assert event.skills == ("demo",)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from satchel import Satchel
 from satchel.detect import BaseDetector, Match
 from satchel.detect.default import default_detector
 from satchel.library import Library
@@ -36,33 +35,8 @@ def test_skills_are_found_by_words(shop):
     assert reply.stats["searched"] == 3
 
 
-def test_chinese_is_found(shop):
-    assert shop.search("写报告").data["matches"][0]["name"] == "chinese-writing"
-
-
 def test_what_only_people_may_load_is_not_found(shop):
     assert [row["name"] for row in shop.search("deploy code").data["matches"]] == ["code-review"]
-
-
-def test_a_detector_without_reasons_leaves_no_empty_brackets(shop):
-    class Silent:
-        def detect(self, goal_text, skills):
-            return [Match(skill.name, 1.0, " ", (), skill) for skill in skills[:1]]
-
-    satchel = Satchel.for_project(
-        shop.project, detector=Silent(), builtin=False, packaged=False, trust="all"
-    )
-    text = satchel.tools().call("SkillSearch", {"query": "x"}).text
-    assert "\n1. " in text
-    assert "()" not in text
-    assert "( )" not in text
-
-
-def test_finding_nothing_is_no_error(shop):
-    reply = shop.search("xyzzy")
-    assert reply.status == "success"
-    assert reply.data == {"matches": []}
-    assert "Try other or fewer words" in reply.text
 
 
 def test_the_number_of_matches_is_bounded(desk):
@@ -86,12 +60,6 @@ def test_descriptions_cannot_break_out_of_their_line(desk):
     assert len(reply.data["matches"][0]["description"]) <= 210
 
 
-def test_new_skills_are_found_at_once(shop):
-    shop.search("anything")
-    shop.skill("zebra", description="Stripes.")
-    assert shop.search("stripes").data["matches"][0]["name"] == "zebra"
-
-
 def test_a_search_is_traced(shop):
     shop.search("review")
     event = shop.trace.events[-1]
@@ -101,16 +69,6 @@ def test_a_search_is_traced(shop):
     settings = load_settings(shop.project, env={"HOME": shop.project})
     assert event.values["detector"] == default_detector(settings).name
     assert len(event.values["reasons"]) == 1
-
-
-def test_another_detector_can_take_its_place(shop, tmp_path):
-    class First:
-        def detect(self, goal_text, skills):
-            return [Match(skills[0].name, 1.0, "the first", (), skills[0])]
-
-    settings = load_settings(shop.project, env={"HOME": str(tmp_path)})
-    tools = make_toolset(Library([f"{shop.project}/skills"]), settings, detector=First())
-    assert tools.call("SkillSearch", {"query": "x"}).data["matches"][0]["reason"] == "the first"
 
 
 class Ranks(BaseDetector):

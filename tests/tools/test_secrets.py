@@ -49,12 +49,6 @@ def test_a_declared_secret_reaches_the_program_and_nobody_else(bench):
     assert VALUE not in told(bench, reply)
 
 
-def test_an_undeclared_secret_is_not_handed_over(bench):
-    bench.skill(program=SAY)
-    assert bench.tools.call("demo_run").data["output"] == "None"
-    assert bench.engine.requests[-1].powers.secrets == ()
-
-
 @pytest.mark.parametrize(
     "code",
     [
@@ -141,15 +135,6 @@ def test_the_keyring_goes_first_where_there_is_one(tmp_path, monkeypatch):
         "satchel-API_KEY", "from-the-environment", "from-the-environment",
     ]  # fmt: skip
     monkeypatch.delitem(__import__("sys").modules, "keyring", raising=False)
-
-
-def test_pieces_at_a_cut_are_taken_for_the_secret():
-    redactor = Redactor((("KEY", "abcdefghijklmnop"),))
-    assert redactor.pieces("so abcdefgh") == "so [secret KEY]"
-    gap = "\n… [1,000 bytes were dropped] …\n"
-    assert redactor.pieces(f"so abcdefgh{gap}klmnop on") == f"so [secret KEY]{gap}[secret KEY] on"
-    assert redactor.pieces("nothing here") == "nothing here"
-    assert Redactor(()).pieces("abc") == "abc"
 
 
 def test_a_key_of_several_lines():

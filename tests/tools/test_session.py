@@ -9,7 +9,6 @@ import time
 import pytest
 
 from satchel import Satchel
-from satchel.errors import InvalidInput
 from satchel.testing import make_skill, make_tool_skill
 
 
@@ -45,28 +44,6 @@ def kinds(session, kind):
 # --- what the model is told -----------------------------------------------------------------
 
 
-@pytest.mark.req("A13")
-def test_the_prompt_has_the_rules_and_the_list(make):
-    prompt = make().prompt
-    assert "$code-review" in prompt
-    assert "use the code-review skill" in prompt
-    assert "clearly matches" in prompt
-    assert "Never load all of them in advance" in prompt
-    assert "Reviews code for faults." in prompt
-    assert "Look at each line" not in prompt
-
-
-@pytest.mark.req("D6")
-def test_the_prompt_stays_byte_identical_while_skills_come_and_go(make, project):
-    session = make()
-    before, tools = session.prompt, session.definitions()
-    add(project, "brand-new", "Brand new.")
-    assert session.prompt == before
-    assert session.definitions() == tools
-    session.call("Skill", {"name": "brand-new"})
-    assert session.prompt == before
-
-
 @pytest.mark.req("B9")
 def test_the_next_turn_is_told_what_came_went_and_changed(make, project):
     session = make()
@@ -81,69 +58,6 @@ def test_the_next_turn_is_told_what_came_went_and_changed(make, project):
     assert "skills-changed" not in session.tail("hello")  # once
     told = kinds(session, "told")[-1].values
     assert (told["added"], told["removed"]) == (["brand-new"], ["code-review"])
-
-
-@pytest.mark.req("B9")
-def test_a_new_tool_is_declared_in_the_next_request(make, project):
-    session = make()
-    before = session.prompt
-    names = [one["name"] for one in session.definitions()]
-    make_tool_skill(project / ".agents/skills", "weather")
-    assert [one["name"] for one in session.definitions()] == [*names, "weather_run"]
-    assert kinds(session, "rebuilt")[-1].values["reason"] == "other tools can be called"
-    assert session.prompt == before
-
-
-@pytest.mark.req("B9")
-def test_rebuild_tells_at_once_and_says_so(make, project):
-    session = make(changes="rebuild")
-    before = session.prompt
-    assert session.prompt is before
-    add(project, "brand-new", "Brand new.")
-    assert "Brand new." in session.prompt
-    assert kinds(session, "rebuilt")
-    assert "skills-changed" not in session.tail("hello")
-
-
-def test_the_host_may_ask_for_a_rebuild(make, project):
-    session = make()
-    before = session.prompt
-    assert not session.rebuild()
-    assert session.prompt == before
-    add(project, "brand-new", "Brand new.")
-    assert session.rebuild()
-    assert "Brand new." in session.prompt
-    assert session.news() == ""
-
-
-def test_very_many_changes_are_counted(make, project):
-    session = make()
-    session.tail("hello")
-    for number in range(30):
-        add(project, f"extra-{number:02}", f"Number {number}.")
-    news = session.news()
-    assert "and 10 more: find them with SkillSearch" in news
-
-
-@pytest.mark.req("D5")
-def test_without_skills_nothing_is_told_and_the_first_one_is_noticed(tmp_path):
-    satchel = Satchel.for_project(tmp_path, trust="all", builtin=False, packaged=False)
-    session = satchel.session()
-    assert session.prompt == ""
-    assert [one["name"] for one in session.definitions()] == ["ReadFile"]
-    assert session.tail("hello") == ""
-    make_skill(tmp_path / ".agents/skills", "first", "The first one.")
-    assert "Skill" in [one["name"] for one in session.definitions()]
-    assert "The first one." in session.prompt
-
-
-def test_the_tail_names_what_fits_behind_a_text_or_blocks(make):
-    session = make()
-    text = session.with_tail("please use the code-review skill")
-    assert text.startswith("please use the code-review skill\n\n")
-    assert 'name="code-review"' in text
-    blocks = session.with_tail([{"type": "text", "text": "please use the code-review skill"}])
-    assert len(blocks) == 2
 
 
 # --- loaded once -----------------------------------------------------------------------------
@@ -164,15 +78,6 @@ def test_a_second_load_only_points_at_the_first(make):
     assert len(kinds(session, "repeated")) == 1
 
 
-def test_other_arguments_are_another_text(make):
-    session = make()
-    session.call("Skill", {"name": "write-docs", "args": "the tutorial"})
-    other = session.call("Skill", {"name": "write-docs", "args": "the reference"})
-    assert "Write the reference plainly." in other.text
-    same = session.call("Skill", {"name": "write-docs", "args": "the tutorial"})
-    assert same.data["already_loaded"]
-
-
 @pytest.mark.req("B9")
 def test_a_skill_that_changed_is_given_again_and_says_so(make, project):
     session = make()
@@ -184,29 +89,6 @@ def test_a_skill_that_changed_is_given_again_and_says_so(make, project):
     assert "Look twice." in again.text
     assert again.text.startswith("The skill changed since it was loaded before")
     assert session.call("Skill", {"name": "code-review"}).data["already_loaded"]
-
-
-def test_a_touch_is_no_change(make, project):
-    session = make()
-    session.tail("hello")
-    session.call("Skill", {"name": "code-review"})
-    later = time.time_ns() + 5_000_000_000
-    os.utime(project / ".agents/skills/code-review/SKILL.md", ns=(later, later))
-    assert "skills-changed" not in session.tail("go on")
-    assert session.call("Skill", {"name": "code-review"}).data["already_loaded"]
-
-
-def test_what_was_trimmed_is_remembered_and_can_be_loaded_again(make):
-    session = make()
-    assert session.reminder() == ""
-    session.call("Skill", {"name": "code-review"})
-    session.forget("code-review")
-    reminder = session.reminder()
-    assert "Look at each line." not in reminder
-    assert session.loaded["code-review"].digest in reminder
-    assert "Reviews code for faults." in reminder
-    assert "call Skill again" in reminder
-    assert "Look at each line." in session.call("Skill", {"name": "code-review"}).text
 
 
 # --- allowed and forbidden -------------------------------------------------------------------
@@ -298,27 +180,6 @@ def test_files_of_a_skill_that_a_person_loaded_are_read_where_it_works(make, pro
     assert session.call("ReadFile", wanted).error is None
 
 
-def test_changes_are_told_in_one_of_two_ways(project):
-    satchel = Satchel.for_project(project, trust="all")
-    with pytest.raises(InvalidInput, match="`changes` is `tail` or `rebuild`, not `later`"):
-        satchel.session(changes="later")  # pyright: ignore[reportArgumentType] - that is the point
-
-
-def test_a_skill_cannot_approve_everything(make, project):
-    make_tool_skill(project / ".agents/skills", "weather", more=NETWORK)
-    add(project, "greedy", allowed_tools="*")
-    session = make()
-    session.call("Skill", {"name": "greedy"})
-    assert session.loaded["greedy"].allowed == ()
-    assert session.permit("weather_run", {}) is not None
-
-
-def test_tools_of_the_host_are_asked_about_by_pattern(make):
-    session = make(ask=("Bash",))
-    assert session.permit("Bash", {"command": "ls"}) is not None
-    assert session.permit("Grep", {"pattern": "x"}) is None
-
-
 def test_an_approval_that_fails_is_no_approval(make):
     def broken(ask):
         raise ValueError("no terminal")
@@ -348,29 +209,6 @@ def test_an_asynchronous_person_answers_sync_and_async_hosts(make, project):
     assert awaited.status == "success"
 
 
-def test_a_cancelled_task_ends_the_program(make, project):
-    program = "import time\ntime.sleep(60)\n"
-    make_tool_skill(project / ".agents/skills", "slow", program)
-    session = make(approve=True, sandbox="off")
-
-    async def main():
-        task = asyncio.create_task(session.acall("slow_run", {}))
-        await asyncio.sleep(1.0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    started = time.monotonic()
-    asyncio.run(main())  # it waits for its threads
-    assert time.monotonic() - started < 6
-    assert kinds(session, "ran")[-1].values["ended"] == "cancelled"
-
-
-def test_wrong_arguments_are_an_answer(make):
-    reply = make().call("Skill", "[1]")
-    assert reply.error.code == "INVALID_PARAM"
-
-
 # --- sub-agents ------------------------------------------------------------------------------
 
 
@@ -389,34 +227,6 @@ def test_a_child_has_its_own_part_and_never_more(make, project):
     news = child.news()
     assert "code-style" in news
     assert "other" not in news
-
-
-def test_a_child_may_call_what_every_list_names(make):
-    session = make()
-    child = session.child(tools=("Skill", "ReadFile"))
-    assert child.names == ("Skill", "ReadFile")
-    grandchild = child.child(tools=("ReadFile", "SkillSearch"))
-    assert [one["name"] for one in grandchild.definitions()] == ["ReadFile"]
-    assert grandchild.prompt == ""
-    reply = grandchild.call("SkillSearch", {"query": "code"})
-    assert (reply.error.code, "`ReadFile`" in reply.text) == ("NOT_FOUND", True)
-
-
-def test_what_is_forbidden_here_is_forbidden_there_and_approvals_stay_here(make, project):
-    add(project, "careful", disallowed_tools="SkillSearch", allowed_tools="Bash(git:*)")
-    session = make(ask=("Bash",))
-    session.call("Skill", {"name": "careful"})
-    assert session.permit("Bash", {"command": "git log"}) is None
-    child = session.child().child()
-    assert child.call("SkillSearch", {"query": "x"}).error.code == "PERMISSION_DENIED"
-    assert child.permit("Bash", {"command": "git log"}) is not None
-
-
-def test_a_tool_of_a_skill_outside_the_part_is_not_there(make, project):
-    make_tool_skill(project / ".agents/skills", "weather")
-    child = make().child(exclude=("weather",))
-    assert "weather_run" not in child.names
-    assert child.call("weather_run", {}).error is not None
 
 
 def test_a_skill_that_forks_gets_a_conversation_of_its_own(make, project):
@@ -490,7 +300,7 @@ def test_a_forbidden_file_stays_forbidden_however_it_is_called(make, project, pa
     assert reply.error.code == "PERMISSION_DENIED"
 
 
-@pytest.mark.parametrize("greedy", ["[!~]*", "*_*", ["[A-Za-z]*"], "we*"])
+@pytest.mark.parametrize("greedy", ["*", "[!~]*", "*_*", ["[A-Za-z]*"], "we*"])
 def test_a_skill_cannot_approve_nearly_everything(make, project, greedy):
     make_tool_skill(project / ".agents/skills", "weather", more=NETWORK)
     add(project, "greedy", allowed_tools=greedy)
@@ -515,31 +325,6 @@ def test_only_what_could_be_used_is_within_reach(make, project):
     assert reach.tools["weather_run"]["inputSchema"]["type"] == "object"
     asked = make(approve=lambda ask: False, ask=("ReadFile",)).within_reach()
     assert list(asked.tools) == ["ReadFile", "network_run", "weather_run"]
-
-
-def test_a_part_reaches_only_its_part(make, project):
-    make_tool_skill(project / ".agents/skills", "weather")
-    session = make(approve=True)
-    part = session.child(include=["write-*", "weather"], tools=["Skill", "weather_*"])
-    assert part.within_reach().skills == {"write-docs"}
-    assert list(part.within_reach().tools) == ["weather_run"]
-    none = session.child(tools=["ReadFile"])
-    assert none.within_reach().skills == frozenset()
-
-
-@pytest.mark.req("C7")
-@pytest.mark.req("C10")
-def test_skills_for_a_goal_are_chosen_within_the_scope_and_recorded(make, project):
-    session = make()
-    goal = "Review the code for faults"
-    assert session.which(goal, limit=5).names[:1] == ["code-review"]
-    event = kinds(session, "selected")[-1]
-    assert (list(event.skills)[:1], event.values["goal"]) == (["code-review"], goal)
-    part = session.child(exclude=["code-*"])
-    assert "code-review" not in part.which(goal, limit=5).names
-    assert session.which(goal, limit=5, use=["write-docs"]).names[:1] == ["write-docs"]
-    assert "code-review" not in session.which(goal, limit=5, never=["code-review"]).names
-    assert session.child(tools=["ReadFile"]).which(goal, limit=5).names == []
 
 
 @pytest.mark.req("C10")

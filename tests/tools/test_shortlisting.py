@@ -95,12 +95,6 @@ def test_the_chosen_ones_are_listed(make):
     assert event.values["explored"] == ""
 
 
-def test_with_the_detector_that_everyone_gets(make):
-    made = make().shortlist("please fill in these pdf forms")
-    assert made.listed[0] == "pdf-forms"
-    assert len(made.text) <= 1_000
-
-
 def test_no_more_than_the_setting_are_listed(make):
     detector = Scripted(dict.fromkeys(NAMES, 1.0))
     assert len(make(detector).shortlist("x").listed) == 3
@@ -125,18 +119,6 @@ def test_when_no_skill_fits_nothing_is_said(make):
     assert made.reason == "no skill fits: the best is 0.20 sure, below 0.50"
     assert satchel.trace.events[-1].kind == "selected"
     assert satchel.with_shortlist("cook a soup") == "cook a soup"
-
-
-@pytest.mark.parametrize("words", ["", "  \n "])
-def test_an_empty_request_asks_nobody(make, words):
-    detector = Scripted({"pdf-forms": 1.0})
-    assert make(detector).shortlist(words).text == ""
-    assert detector.calls == 0
-
-
-def test_a_project_without_skills_has_no_shortlist(tmp_path):
-    satchel = Satchel.for_project(tmp_path, builtin=False)
-    assert satchel.shortlist("anything").reason == "there are no skills"
 
 
 def test_all_who_were_called_by_name_are_listed_and_nobody_is_put_forward(make):
@@ -168,22 +150,6 @@ def test_what_a_model_may_not_load_is_not_named(make, project):
     assert made.reason == "the chosen skills are not offered to models"
 
 
-@pytest.mark.parametrize(
-    ("form", "start"), [("xml", "<skills-"), ("markdown", "##"), ("json", "{")]
-)
-def test_it_is_written_as_the_catalogue_is(make, form, start):
-    satchel = make(Scripted({"pdf-forms": 1.0}), form=form)
-    assert satchel.shortlist("x").text.startswith(start)
-    assert satchel.shortlist("x", "markdown").text.startswith("##")
-
-
-def test_a_new_skill_is_seen_at_once(make, project):
-    satchel = make(LexicalDetector())
-    satchel.shortlist("anything")
-    make_skill(project / "skills", "zebra", "Paints stripes.")
-    assert satchel.shortlist("paint stripes").listed[:1] == ("zebra",)
-
-
 # --- the place for who was never loaded ---------------------------------------------------
 
 
@@ -213,13 +179,6 @@ def test_only_who_came_close_gets_that_place(make):
         assert make(detector).shortlist("x").explored == explored
 
 
-def test_scores_below_nothing_ask_for_as_much_as_the_weakest(make):
-    detector = Scripted({"pdf-forms": -1.0}, {"deploy-it": -1.1})
-    assert make(detector).shortlist("x").explored == ""
-    detector = Scripted({"pdf-forms": -1.0}, {"deploy-it": -1.0})
-    assert make(detector).shortlist("x").explored == "deploy-it"
-
-
 def test_a_near_copy_of_a_chosen_one_does_not_get_that_place(make):
     copies = (("deploy-it", "pdf-forms"),)
     detector = Scripted({"pdf-forms": 1.0}, {"deploy-it": 1.0}, collapsed=copies)
@@ -230,18 +189,6 @@ def test_who_is_ruled_out_is_not_put_forward(make):
     detector = Scripted({"pdf-forms": 1.0}, {"deploy-it": 1.0, "sql-tuning": 0.9})
     satchel = make(SelectionPipeline(detector))
     assert satchel.shortlist("Fill it in, but do not use deploy-it").explored == "sql-tuning"
-
-
-def test_sure_and_yet_nobody_chosen_puts_the_best_of_the_others_forward(make):
-    detector = Scripted({}, {"deploy-it": 0.7, "pdf-forms": 0.6}, fit=0.8)
-    made = make(detector).shortlist("x")
-    assert (made.listed, made.explored) == (("deploy-it",), "deploy-it")
-
-
-def test_without_a_trace_nobody_is_put_forward(make):
-    detector = Scripted({"pdf-forms": 1.0}, {"deploy-it": 1.0})
-    assert make(detector, trace="off").shortlist("x").listed == ("pdf-forms",)
-    assert make(detector, trace="memory").shortlist("x").explored == "deploy-it"
 
 
 # --- what it leaves alone -----------------------------------------------------------------
@@ -313,13 +260,6 @@ def test_only_what_a_user_wrote_is_heard_and_answered_in_its_kind(make, kinds, k
         assert sent[-1]["type"] == kind
 
 
-def test_a_shortlist_is_true_when_it_says_something(make):
-    made = make(Scripted({"pdf-forms": 1.0}, {"deploy-it": 1.0})).shortlist("x")
-    assert made
-    assert (made.block, made.never_used) == (made.text, made.explored) != ("", "")
-    assert not make(Scripted({})).shortlist("x")
-
-
 # --- whatever goes wrong ------------------------------------------------------------------
 
 
@@ -349,42 +289,7 @@ def test_a_detector_that_fails_costs_the_block_and_nothing_else(make, error):
     assert satchel.tools().definitions() == before
 
 
-@pytest.mark.parametrize("answer", [None, 7, ["pdf-forms"], [("pdf-forms", 1.0)]])
-def test_a_detector_that_answers_nonsense_costs_the_block(make, answer):
-    class Nonsense:
-        def detect(self, goal_text, skills):
-            return answer
-
-    satchel = make(Nonsense())
-    assert satchel.with_shortlist("x") == "x"
-    assert satchel.trace.events[-1].kind == "failed"
-    reason = satchel.shortlist("x").reason
-    assert reason.startswith("InvalidInput: The detector `Nonsense` returned ")
-    assert "\n" not in reason
-
-
-def test_a_trace_that_fails_costs_the_block(make, monkeypatch):
-    satchel = make(Scripted({"pdf-forms": 1.0}))
-    satchel.list_skills()
-
-    def record(*_args, **_more):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(satchel.trace, "record", record)
-    made = satchel.shortlist("x")
-    assert (made.text, made.reason) == ("", "OSError: disk full")
-
-
 def test_a_history_that_cannot_be_read_is_an_empty_one(make, tmp_path):
     (tmp_path / "home/state/trace.jsonl").mkdir(parents=True)
     satchel = make(Scripted({"pdf-forms": 1.0}, {"deploy-it": 1.0}))
     assert satchel.shortlist("x").listed == ("pdf-forms", "deploy-it")
-
-
-def test_a_detector_that_cannot_be_made_costs_the_block(make, monkeypatch):
-    def refuse(*_args, **_more):
-        raise ValueError("no such model")
-
-    monkeypatch.setattr("satchel.detect.default.default_detector", refuse)
-    satchel = make()
-    assert satchel.shortlist("x").reason == "ValueError: no such model"

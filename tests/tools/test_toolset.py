@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from satchel import trace as trace_module
-from satchel.library import Library, TrustBook
 from satchel.settings import load_settings
-from satchel.tools import Toolset, make_toolset
+from satchel.tools import Toolset
 
 CODES = {
     "NOT_FOUND", "ACCESS_DENIED", "PERMISSION_DENIED", "INVALID_PARAM", "TIMEOUT", "INTERNAL_ERROR",
@@ -118,21 +112,8 @@ KEYS = st.sampled_from(
     ["name", "skill", "args", "path", "relativePath", "offset", "limit", "column", "query"]
 )
 WORDS = st.sampled_from(
-    [
-        "demo",
-        "people",
-        "$demo",
-        "skills/demo",
-        "a.md",
-        "../a.md",
-        "skills",
-        "",
-        "/",
-        "~",
-        "\0",
-        "\ud800",
-    ]
-)
+    ["demo", "people", "$demo", "skills/demo", "a.md", "../a.md", "skills", "", "/", "~"]
+) | st.sampled_from(["\0", "\ud800"])
 
 
 @pytest.mark.req("A10", "A15")
@@ -181,18 +162,6 @@ def test_a_fault_in_a_tool_is_an_internal_error(full, tmp_path):
     assert (event.kind, event.values["code"]) == ("failed", "INTERNAL_ERROR")
 
 
-@pytest.mark.req("A15")
-def test_a_damaged_trust_file_is_no_fault_of_the_caller(full, tmp_path):
-    (tmp_path / "trust.json").write_text("{")
-    library = Library([f"{full.project}/skills"], trust=TrustBook(str(tmp_path / "trust.json")))
-    chosen = load_settings(full.project, env={"HOME": str(tmp_path)})
-    reply = make_toolset(library, chosen).call("Skill", {"name": "demo"})
-    check_shape(reply)
-    assert reply.error is not None
-    assert reply.error.code == "EXECUTION_ERROR"
-    assert "trust file" in reply.error.message
-
-
 def test_tools_can_be_chosen_and_renamed(full):
     assert full.tools.names == ("Skill", "ReadFile", "SkillSearch")
     reading = full.tools.filtered(["ReadFile"])
@@ -203,40 +172,3 @@ def test_tools_can_be_chosen_and_renamed(full):
     assert mine.call("x_satchel_Skill", {"name": "demo"}).status == "success"
     assert mine.definitions("mcp")[0]["name"] == "x_satchel_Skill"
     assert mine.filtered(["x_satchel_ReadFile"]).names == ("x_satchel_ReadFile",)
-
-
-def test_a_call_is_a_span(full, monkeypatch):
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace_module, "_tracer", provider.get_tracer("test"))
-    full.tools.call("Skill", {"name": "demo"})
-    full.tools.call("Skill", {"name": "nothing"})
-    good, bad = exporter.get_finished_spans()
-    assert good.name == bad.name == "satchel.tool"
-    seen = [dict(one.attributes or {}) for one in (good, bad)]
-    assert seen[0] == {"satchel.tool.name": "Skill", "satchel.status": "success"}
-    assert seen[1]["satchel.error"] == "NOT_FOUND"
-
-
-@pytest.mark.timeout(120)
-def test_loading_by_name_does_not_depend_on_how_many_there_are(make_desk):
-    """Ten times the skills must not cost twice the time; figures are in the benchmarks."""
-    desk = make_desk(refresh_on_call=False)
-    few, many = [f"few-{n}" for n in range(100)], [f"many-{n}" for n in range(1_900)]
-    for name in few:
-        desk.skill(name)
-
-    def cost():
-        desk.library.refresh()
-        times = []
-        for name in few * 5:
-            began = time.perf_counter()
-            desk.load(name)
-            times.append(time.perf_counter() - began)
-        return sorted(times)[len(times) // 2]
-
-    with_few = cost()
-    for name in many:
-        desk.skill(name)
-    assert cost() < 2 * with_few + 50e-6

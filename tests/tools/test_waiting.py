@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from satchel import Satchel
-from satchel.detect import Match
 from satchel.testing import make_skill
 
 LANGUAGES = ("Go", "Java", "Rust")
@@ -81,44 +80,3 @@ def test_one_that_changed_says_so(project):
     assert told == (f"`rust-review` changed since it was approved and would come first: {STEP}",)
     told = satchel.which("use skill rust-review").notes
     assert told == (f"`rust-review` changed since it was approved: {STEP}",)
-
-
-def test_a_copy_of_an_offered_one_is_no_better(project):
-    make_skill(project / "skills", "rust-review-copy", "Reviews Rust code for bugs.")
-    satchel = _opened(project, "rust-review", "pdf-forms")
-    assert satchel.which("review my rust code").notes == ()
-
-
-def test_no_step_is_told_that_nobody_can_take(project):
-    satchel = _opened(project, trust="none")
-    assert satchel.which("use skill go-review").notes == ("`go-review` is not trusted yet",)
-
-
-class Own:
-    """A detector that hears no names."""
-
-    def detect(self, goal_text, skills):
-        return [Match(skills[0].name, 1.0, "", (), skills[0])] if skills else []
-
-
-def test_nobody_knows_who_would_come_first_for_a_detector_of_others(project):
-    made = _opened(project, "pdf-forms")
-    for explicit, notes in ((False, ()), (True, ())):
-        satchel = Satchel(made.library, made.settings, detector=Own(), explicit=explicit)
-        assert satchel.which("review my rust code").notes == notes
-    satchel = Satchel(made.library, made.settings, detector=Own())
-    assert satchel.which("use skill rust-review").notes == (
-        f"`rust-review` is not trusted yet: {STEP}",
-    )
-
-
-def test_names_that_nothing_has_are_told_in_both_lists(project):
-    satchel = _opened(project, "pdf-forms")
-    assert satchel.which("fill in a pdf form", use=["nosuch"]).notes == (
-        "`nosuch` is set to be chosen, and there is no such skill",
-    )
-    answer = satchel.which("fill in a pdf form", never=["nosuch"])
-    assert answer.names == ["pdf-forms"]
-    assert answer.notes == ("`nosuch` is set never to be chosen, and there is no such skill",)
-    # One that waits is there.
-    assert satchel.which("fill in a pdf form", never=(name for name in ["go-review"])).notes == ()

@@ -98,17 +98,6 @@ def test_what_cannot_be_written_leaves_nothing(here):
     assert tree(here.root) == {"a.txt", "dangling"}
 
 
-def test_where_links_are_not_possible_nothing_is_replaced_either(here, monkeypatch):
-    def refuse(*_words, **_more):
-        raise PermissionError(1, "no links here")
-
-    monkeypatch.setattr(os, "link", refuse)
-    here.write("a.txt", b"one", overwrite=False)
-    assert failed(here.write, "a.txt", b"two", overwrite=False) == "exists"
-    assert here.read("a.txt") == b"one"
-    assert tree(here.root) == {"a.txt"}
-
-
 def test_two_writers_at_once_make_one_file(here):
     from concurrent.futures import ThreadPoolExecutor
 

@@ -122,21 +122,6 @@ def test_rows_are_replaced_and_dropped(index):
     assert found(index, "old", "new") == set()
 
 
-def test_many_changes_leave_no_trace(index):
-    rows = some_rows(50)
-    index.update(rows)
-    for turn in range(12):
-        index.update([one._replace(stamp=(turn, 0, 0)) for one in rows[turn::3]])
-    index.update([one._replace(stamp=(99, 0, 0)) for one in rows], ["/s/0/SKILL.md"])
-    index.update(rows[:1])
-    assert len(index.stamps()) == 50
-    fresh = MemoryIndex()
-    fresh.update(rows)
-    terms = [("word0", 1.0), ("word5", 1.0), ("数据", 2.0)]
-    wanted = fresh.search(terms, 50)["body"]
-    assert index.search(terms, 50)["body"].keys() == wanted.keys()
-
-
 def test_what_is_kept_is_there_in_the_next_process(index, engine, tmp_path):
     rows = some_rows(30)
     index.update(rows)
@@ -366,58 +351,3 @@ def test_who_may_see_few_of_many_finds_them_all(index, way, monkeypatch):
     assert list(some) == ["/mine/0", "/mine/1", "/mine/2"]
     assert index.search(terms, 10, ())["description"] == {}
     assert index.search(terms, 0, mine)["description"] == {}
-
-
-def test_every_change_is_another_version(index, engine, tmp_path):
-    assert index.version() == ()
-    index.update([row("/a", about="one")])
-    first = index.version()
-    assert first
-    index.search([("one", 1.0)], 5)
-    index.stamps()
-    assert index.version() == first
-    index.update([row("/b", about="two")])
-    second = index.version()
-    assert second not in (first, ())
-    if engine == "memory":
-        return  # nobody else can change what is in memory
-    other = ENGINES[engine](str(tmp_path))
-    other.update([], ["/b"])
-    third = index.version()
-    assert third not in (first, second, ())
-    assert (index.count(), index.version()) == (1, third)
-    other.close()
-    for name in os.listdir(tmp_path):
-        path = tmp_path / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    assert index.version() == ()
-    assert index.count() == 0
-
-
-def test_a_field_that_was_empty_is_searched_once_it_has_a_text(index):
-    index.update([row("/a", "pdf", "reads")])
-    assert found(index, "forms", field="when") == set()
-    index.update([Row("/b", (1, 1, 1), ("", "", "forms", "", ""))])
-    assert found(index, "forms", field="when") == {"/b"}
-    legs = index.search_legs([("forms", 1.0)], {"head": {"name": 1.0, "when": 1.0}}, 10)
-    assert set(legs["head"]) == {"/b"}
-
-
-def test_an_index_beside_another_scores_as_that_one_does():
-    """The same row has the same score, wherever it is."""
-    rows = some_rows(200)
-    every, most, few = MemoryIndex(), MemoryIndex(), MemoryIndex()
-    every.update(rows)
-    most.update(rows[:190])
-    few.update(rows[190:])
-    terms = [(word, 1.0) for word in WORDS[:12]]
-    legs = {"name": {"name": 1.0}, "head": {"description": 1.0}}
-    whole = every.search_legs(terms, legs, 500)
-    alone = few.search_legs(terms, legs, 500)
-    beside = few.search_beside(most, terms, legs, 500)
-
-    def distance(found: dict[str, dict[str, float]]) -> float:
-        return sum(abs(whole[leg][key] - s) for leg in legs for key, s in found[leg].items())
-
-    assert beside["head"]
-    assert distance(beside) < distance(alone) / 2

@@ -40,13 +40,6 @@ def test_without_tantivy_plain_python_takes_any_number(tmp_path, monkeypatch):
     assert open_index(str(tmp_path), 10**6).engine == "memory"
 
 
-def test_a_library_at_the_border_does_not_switch_back_and_forth(tmp_path):
-    folder = str(tmp_path)
-    assert open_index(folder, TANTIVY_FROM).engine == "tantivy"
-    assert open_index(folder, TANTIVY_FROM // 2).engine == "tantivy"
-    assert open_index(folder, TANTIVY_FROM // 2 - 1).engine == "memory"
-
-
 def test_replaced_indexes_and_older_formats_are_removed(tmp_path):
     kept = ["mine", f"tantivy-{FORMAT}", f"tantivy-{FORMAT + 1}"]
     for name in (*kept, "memory-0", f"memory-{FORMAT}", "tantivy-0", "fts5-2"):

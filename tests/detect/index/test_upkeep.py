@@ -98,14 +98,6 @@ def test_a_changed_skill_is_indexed_alone(tmp_path):
     assert found(answer, "reads") == {"s0"}
 
 
-def test_a_list_that_changes_is_noticed(tmp_path):
-    skills = list(some_skills(5))
-    upkeep = Upkeep(str(tmp_path), make_row, make_row)
-    assert found(upkeep.current(skills), "number4") == {"s4"}
-    skills.append(some_skills(6)[5])
-    assert found(upkeep.current(skills), "number5") == {"s5"}
-
-
 def test_who_sees_fewer_skills_does_not_empty_the_index_for_others(tmp_path):
     made = []
 

@@ -9,7 +9,6 @@ from satchel.detect.vectors.coverage import (
     TWINS,
     Trial,
     covered_scripts,
-    scripts_in,
 )
 from satchel.detect.vectors.open import open_embedder
 
@@ -58,11 +57,6 @@ def test_byte_level_vocabularies_are_read_as_text():
     words = [f"при{chr(0x430 + at % 32)}{chr(0x430 + at // 32)}" for at in range(1_000)]
     pieces = ["Ġ" + "".join(letters[byte] for byte in word.encode()) for word in words]
     assert "CYRILLIC" in covered_scripts([*pieces, *(f"word{at}" for at in range(2_000))])
-
-
-def test_kana_is_one_script_and_dense_scripts_weigh_more():
-    assert set(scripts_in("テストを書く")) == {"HIRAGANA", "CJK"}
-    assert scripts_in("ab合") == {"LATIN": 2.0, "CJK": 2.5}
 
 
 def test_a_trial_tells_a_model_that_reads_from_one_that_does_not():

@@ -233,19 +233,6 @@ def test_a_redirect_is_not_followed(server, status):
         thread.join()
 
 
-def test_the_first_look_says_why_meanings_are_not_compared(server):
-    """Not that skills wait for their vectors, which nobody makes."""
-    address = server.address.replace(str(server.server_address[1]), "9")
-    semantic = Semantic(Endpoint(f"{address}#model=m&scripts=all", env={}))
-    head = Head("a", "Does a.", "a", "SKILL.md", 0, 0, 0)
-    skills = (Skill(head, Origin("/skills", "project", "skills")),)
-    legs, notes = semantic.legs("a", skills, (), {skills[0].path: skills[0]}, 5)
-    assert not legs
-    assert len(notes) == 1
-    assert "refused" in notes[0]
-    assert "urlopen" not in notes[0]
-
-
 @pytest.mark.parametrize(
     ("address", "words"),
     [

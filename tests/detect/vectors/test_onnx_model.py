@@ -39,13 +39,6 @@ def test_a_vector_does_not_depend_on_its_neighbours_or_on_threads(tmp_path):
     assert np.array_equal(OnnxEmbedder(folder, threads=3).embed(texts), alone)
 
 
-def test_no_texts_and_empty_texts(tmp_path):
-    write_onnx(tmp_path / "m")
-    model = OnnxEmbedder(str(tmp_path / "m"))
-    assert model.embed([]).shape == (0, SIZE)
-    assert np.isfinite(model.embed(["", "😀"])).all()
-
-
 def test_the_id_follows_the_bytes(tmp_path):
     write_onnx(tmp_path / "m")
     first = OnnxEmbedder(str(tmp_path / "m"))

@@ -90,13 +90,6 @@ def test_a_skill_is_embedded_once_and_again_when_its_texts_change(tmp_path, lett
     assert letters.asked[-2:] == ["pdff", "ill in forms"]
 
 
-def test_all_vectors_can_be_made_anew(tmp_path, letters):
-    store = opened(tmp_path, letters)
-    store.fill(SKILLS.items())
-    store.fill(SKILLS.items(), anew=True)
-    assert (len(letters.asked), len(store)) == (12, 3)
-
-
 def test_gone_skills_are_forgotten_and_stay_so(tmp_path, letters):
     store = opened(tmp_path, letters)
     store.fill(SKILLS.items())
@@ -257,16 +250,6 @@ def test_a_query_never_waits_for_vectors(tmp_path):
     finished(store)
     assert store.nearest(queries("pdf"), 1) == [PDF]
     assert len(opened(tmp_path, slow)) == 3
-
-
-def test_vectors_are_seen_before_they_are_written(tmp_path, letters, monkeypatch):
-    store = opened(tmp_path, letters)
-    store.fill(SKILLS.items())
-    monkeypatch.setattr(store, "_flush", lambda: None)
-    store.fill({PDF: ("pdf", "fill in forms"), **many(3)}.items(), gone=[DINNER])
-    assert store.nearest(queries("fill in forms"), 1) == [PDF]
-    assert DINNER not in store.nearest(queries("dinner"), 9)
-    assert (len(store), len(opened(tmp_path, letters))) == (5, 3)
 
 
 def test_a_failure_in_the_background_is_told_and_tried_again(tmp_path, letters):

@@ -112,21 +112,6 @@ def test_locked_and_doubled_parts_are_refused(tried):
     assert tried(stream.getvalue()) == "unsafe"
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
-        {SHEET: b"<worksheet"},
-        {SHEET: b""},
-        {"xl/workbook.xml": b"<a/>"},
-        {"[Content_Types].xml": b"<a/>"},
-        {"xl/styles.xml": b"<a"},
-    ],
-)
-def test_damage_is_an_answer(excel, parts):
-    excel.bytes("evil.xlsx", packed(workbook(**parts)))
-    assert excel.failed("excel_read", path="evil.xlsx") in {"damaged", "unsafe"}
-
-
 def test_a_file_cut_anywhere_is_an_answer(excel):
     data = packed(workbook())
     for at in range(0, len(data), 97):

@@ -9,8 +9,6 @@ import sys
 
 import pytest
 
-from satchel.tools.excel import skill
-
 PARTS = (
     "## Tools",
     "## When to use it",
@@ -50,25 +48,3 @@ def test_the_page_has_every_part_of_the_template(root, page):
     assert "{{" not in page
     assert "SKILL_EXCEL_ENABLED=false" in page
     assert re.search(r"openpyxl \d+\.\d+", page)
-
-
-@pytest.mark.req("E8")
-def test_each_tool_has_parameters_output_and_errors(page):
-    for tool in skill.tools:
-        part = page.partition(f"### `{tool.name}`")[2].partition("\n### ")[0]
-        assert all(f"| `{one.name}` | {one.type} |" in part for one in tool.parameters)
-        assert part.count("```text") == 1
-        assert "and the model reads" in part
-        for failure in tool.failures:
-            assert failure.problem.en in part
-            assert failure.remedy.en in part
-            assert failure.trigger.en in part
-
-
-@pytest.mark.req("E8")
-def test_scenarios_and_what_was_left_out_are_there(page):
-    scenarios = page.partition("## Scenarios")[2].partition("\n## ")[0]
-    assert scenarios.count("\n### ") == len(skill.scenarios) >= 2
-    assert scenarios.count("```json") == scenarios.count("```text") == len(skill.scenarios)
-    end = page.partition("## What was left out")[2]
-    assert all(one.what.en in end and one.why.en in end for one in skill.left_out)
