@@ -128,12 +128,6 @@ def test_old_goals_that_are_over_are_removed(place):
     assert listed(place) == ["asks"]
 
 
-def test_a_goal_that_was_done_again_lately_is_kept(place):
-    age(place, 31, "one", "two")
-    assert place.run("goal", "retry", "one", "--from", "read").status == 0
-    assert place.run("goal", "remove", "--older", "30d", "--yes").out == "two\n"
-
-
 def test_a_goal_that_ended_lately_is_kept_however_long_ago_it_was_begun(place):
     age(place, 40, "one", "asks")
     assert place.run("goal", "cancel", "asks").status == 0  # over since this second
@@ -141,68 +135,6 @@ def test_a_goal_that_ended_lately_is_kept_however_long_ago_it_was_begun(place):
     assert listed(place) == ["two", "asks"]
     age(place, 40, "asks")
     assert place.run("goal", "remove", "--older", "30d", "--yes").out == "asks\n"
-
-
-def in_the_way(place, name: str) -> str:
-    """Let the outputs of a goal be something that cannot be removed."""
-    (folder,) = {
-        os.path.dirname(os.path.dirname(at))
-        for at, _, files in os.walk(place.home)
-        if "journal.jsonl" in files
-    }
-    path = os.path.join(folder, "artefacts", "goals", name)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8"):
-        return path
-
-
-def test_one_that_cannot_be_removed_keeps_no_other(place):
-    path = in_the_way(place, "two")
-    done = place.run("goal", "remove", "--older", "0m", "--yes", "--json")
-    told = json.loads(done.out)
-    assert (done.status, told["removed"]) == (1, ["one"])
-    assert [one["goal"] for one in told["kept"]] == ["two"]
-    assert path in told["kept"][0]["reason"]
-    assert listed(place) == ["asks", "two"]
-    done = place.run("goal", "remove", "two")
-    assert (done.status, done.out) == (1, "")
-    assert "`two` was kept: " in done.err
-    assert "Traceback" not in done.err
-    os.unlink(path)
-    assert place.run("goal", "remove", "two").status == 0
-
-
-def test_what_outlived_a_goal_goes_when_it_is_named(place):
-    path = in_the_way(place, "gone")
-    os.unlink(path)
-    os.mkdir(path)
-    done = place.run("goal", "remove", "gone", "--dry-run")
-    assert (done.status, os.path.exists(path)) == (3, True)
-    done = place.run("goal", "remove", "gone")
-    assert (done.status, os.path.exists(path)) == (3, False)
-    assert listed(place) == ["asks", "two", "one"]
-
-
-def test_goals_of_other_projects_are_removed_when_they_are_wanted(place):
-    other = place.project.parent / "other"
-    other.mkdir()
-    age(place, 31, "one", "two")
-    words = ("--project", str(other), "goal", "remove", "--older", "30d", "--yes")
-    assert place.run(*words).out == ""
-    assert sorted(place.run(*words, "--all").out.split()) == ["one", "two"]
-
-
-def test_the_engine_dbos_forgets_as_well(place):
-    pytest.importorskip("dbos")
-    run = ("goal", "run", "read.yaml", "--engine", "dbos")
-    assert place.run(*run, "--id", "kept").status == 0
-    assert place.run(*run, "--id", "gone").status == 0
-    done = place.run("goal", "remove", "gone", "--engine", "dbos")
-    assert (done.status, done.out) == (0, "gone\n")
-    done = place.run("goal", "remove", "--older", "1h", "--yes", "--engine", "dbos")
-    assert (done.status, done.out) == (0, "")
-    done = place.run("goal", "remove", "--older", "0m", "--yes", "--engine", "dbos")
-    assert (done.status, done.out) == (0, "kept\n")
 
 
 @pytest.mark.parametrize("older", ["30", "d", "-1d", "1.5h", "30 days", "1y", "٣d"])

@@ -229,13 +229,3 @@ def test_a_terminal_that_knows_only_ascii_gets_every_word(terminal):
     assert done.status == 0
     assert "code-review" in done.out
     assert done.out.isascii()
-
-
-def test_json_of_the_fast_lane_parses(terminal):
-    rows = json.loads(terminal.run("list", "--json").out)
-    assert [row["name"] for row in rows] == [
-        "chinese-writing",
-        "code-review",
-        "fix-yaml",
-        "style-guide",
-    ]

@@ -76,19 +76,6 @@ def test_what_a_server_lists_is_counted_and_approved_apart(terminal):
         assert "1 of servers not trusted yet" in told
 
 
-def test_a_server_that_has_what_comes_with_satchel_is_no_news(terminal):
-    shown = json.loads(terminal.run("show", "write-a-skill", "--json", SATCHEL_BUILTIN="true").out)
-    with scripted() as (address, script):
-        script.add("write-a-skill", {}, description=shown["description"])
-        script.add("review-a-skill", {}, description="Something else. Use it for that.")
-        assert terminal.run("mcp", "add", "docs", address).status == 0
-        done = terminal.run("doctor", "--json", SATCHEL_BUILTIN="true")
-        problems = json.loads(done.out)["problems"]
-        told = [one["message"] for one in problems if one["code"] == "served-shadowed"]
-        assert len(told) == 1
-        assert "`review-a-skill`" in told[0]
-
-
 def test_what_is_approved_is_what_was_read(terminal):
     with scripted() as (address, script):
         script.add("pdf-forms", body="Fill it in.")
@@ -107,16 +94,6 @@ def test_what_is_approved_is_what_was_read(terminal):
         trusted = terminal.run("trust", "pdf-forms", "--yes")
         assert trusted.status == 0
         assert "mark: " in trusted.err
-
-
-def test_comments_of_other_tables_stay(terminal):
-    config(terminal).parent.mkdir(parents=True)
-    before = '[servers.a]\naddress = "https://a.example/"\n'
-    after = '\n# about b\n[servers.b]\naddress = "https://b.example/"\n# the end\n'
-    own = '\n[servers.docs]\n# mine\naddress = "https://x.example/"\n'
-    config(terminal).write_text(before + own + after)
-    assert terminal.run("mcp", "remove", "docs").status == 0
-    assert config(terminal).read_text() == before + after
 
 
 @pytest.mark.parametrize(

@@ -154,11 +154,6 @@ def test_what_no_client_sees_is_said(terminal):
         assert "for `satchel trust`: no client sees" in done.err, words
 
 
-def test_one_skill_is_one_skill(terminal):
-    done = terminal.run("mcp", "check", SATCHEL_TRUST="all", SATCHEL_INCLUDE="code-review")
-    assert "1 skill can be served, 0 cannot" in done.err
-
-
 def test_other_servers_are_not_asked_for_what_is_handed_on(terminal):
     """Else a server whose own configuration names it would start itself without end."""
     mark = terminal.home / "asked"

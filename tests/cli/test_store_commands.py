@@ -10,7 +10,6 @@ import pytest
 from cli.conftest import Run
 from satchel.cli import main
 from satchel.errors import Refused
-from satchel.store import transaction
 from satchel.store.approving import Approvals
 
 SKILL = (
@@ -182,23 +181,6 @@ def test_what_was_made_is_told_though_it_could_not_be_approved(empty, monkeypatc
     assert told["notes"] == told["repaired"] == told["trouble"] == []
 
 
-def test_a_lockfile_that_was_written_anew_is_told_though_the_disk_did_not_confirm(
-    shop, monkeypatch, capsys
-):
-    for name, value in shop.env().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(shop.project)
-    (shop.project / ".agents/satchel.lock").write_text("{")
-    monkeypatch.setattr(transaction, "_do", lambda *_: ("The change was made, but", "Look"))
-    status = main.run(["lock", "--rebuild", "--json"])
-    said = capsys.readouterr()
-    assert status == Refused.exit_code
-    told = json.loads(said.out)
-    assert told.pop("error")["message"] == "The change was made, but"
-    assert told == {"kept": [], "lost": ["greet"]}
-    assert "The change was made, but" in said.err
-
-
 @pytest.mark.req("B8")
 def test_nothing_is_overwritten_without_a_yes(shop):
     newer(shop)
@@ -262,15 +244,3 @@ def test_a_name_that_becomes_another_is_said(terminal):
     assert "Give it a name such as" in refused.err
     assert not (terminal.project / ".agents/skills/my-skill").exists()
     assert "became" not in terminal.run("add", "plain-name").err
-
-
-def test_add_does_not_write_an_empty_skill_beside_the_one_that_is_named(shop):
-    shop.skill("inbox/two words", SKILL.replace("meeting-notes", "two-words"))
-    for name, typed in (("inbox/helper", "inbox/helper"), ("inbox/two words", "'inbox/two words'")):
-        done = shop.run("add", name)
-        assert (done.status, done.out) == (4, "")
-        assert f"`{name}` is a skill already" in done.err
-        assert f"Install it with `satchel import {typed}`" in " ".join(done.err.split())
-    assert shop.run("add", "greet").err.startswith("error: The skill `greet` exists already")
-    (shop.project / "plain").mkdir()
-    assert shop.run("add", "plain").status == 0
