@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 
 import pytest
 
@@ -61,20 +60,6 @@ def test_new_writes_where_it_is_told(empty, tmp_path):
     assert empty.run("new", "mine").status == 2
     assert "mine" in empty.run("list").out
     assert empty.run("check", "mine").status == 0
-
-
-def test_without_a_compiler_the_command_is_told(empty, tmp_path):
-    (tmp_path / "empty").mkdir()
-    done = empty.run("new", "words", "--kind", "binary", PATH=str(tmp_path / "empty"))
-    assert done.status == 0
-    assert "run `cc -O2 -o skill main.c` in" in " ".join(done.err.split())
-    checked = empty.run("check", "words", "--json")
-    assert checked.status == 1
-    boxes = json.loads(checked.out)[0]["boxes"]
-    assert "entry-exists" in {box["rule"] for box in boxes if box["state"] == "fail"}
-    folder = empty.project / ".agents/skills/words"
-    subprocess.run([needs("cc"), "-O2", "-o", "skill", "main.c"], cwd=folder, check=True)
-    assert empty.run("check", "words").status == 0
 
 
 @pytest.mark.req("E9")

@@ -51,17 +51,12 @@ def test_what_repeats_is_counted_and_shown_by_examples(empty):
     assert empty.run("doctor", "--all").out.count("differs from its folder") == 12
 
 
-@pytest.mark.parametrize("place", ["file", "environment"])
-def test_where_trust_is_off_nobody_is_told_to_trust(terminal, place):
+def test_where_trust_is_off_nobody_is_told_to_trust(terminal):
     config = terminal.home / ".config/satchel/config.toml"
     env = {"COLUMNS": ""}
-    if place == "file":
-        config.parent.mkdir(parents=True)
-        config.write_text('trust = "none"\n')
-        fix = f"Set `trust` to `ask` in `{config}`"
-    else:
-        env["SATCHEL_TRUST"] = "none"
-        fix = "Set `SATCHEL_TRUST` to `ask` in the environment"
+    config.parent.mkdir(parents=True)
+    config.write_text('trust = "none"\n')
+    fix = f"Set `trust` to `ask` in `{config}`"
     why = terminal.run("why", "release-notes", **env)
     assert "not offered, because your setting `trust` is `none`" in why.out
     doctor = terminal.run("doctor", **env)

@@ -128,15 +128,6 @@ def test_old_goals_that_are_over_are_removed(place):
     assert listed(place) == ["asks"]
 
 
-def test_a_goal_that_ended_lately_is_kept_however_long_ago_it_was_begun(place):
-    age(place, 40, "one", "asks")
-    assert place.run("goal", "cancel", "asks").status == 0  # over since this second
-    assert place.run("goal", "remove", "--older", "30d", "--yes").out == "one\n"
-    assert listed(place) == ["two", "asks"]
-    age(place, 40, "asks")
-    assert place.run("goal", "remove", "--older", "30d", "--yes").out == "asks\n"
-
-
 @pytest.mark.parametrize("older", ["30", "d", "-1d", "1.5h", "30 days", "1y", "٣d"])
 def test_an_age_that_is_none_is_said(empty, older):
     done = empty.run("goal", "remove", f"--older={older}")

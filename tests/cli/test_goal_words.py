@@ -213,9 +213,6 @@ def test_a_state_that_no_goal_has_is_named(people):
     assert people.run("goal", "list", "--state", "asking").err == ""
 
 
-# --- one step -----------------------------------------------------------------------------
-
-
 def test_recorded_words_are_told_in_the_readers_language(people):
     people.run("goal", "run", "two.yaml", "--id", "p")
     people.run("goal", "approve", "p", "first", "--value", "fine", "--detach")
@@ -225,9 +222,3 @@ def test_recorded_words_are_told_in_the_readers_language(people):
     assert "answered by" not in shown.err
     assert "said no" not in shown.out + shown.err
     assert "early" in shown.out
-
-
-# --- names of plans -----------------------------------------------------------------------
-
-
-# --- long complaints ----------------------------------------------------------------------

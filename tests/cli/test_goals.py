@@ -182,21 +182,6 @@ def test_a_goal_belongs_to_its_project(people):
     assert [one["id"] for one in json.loads(people.run("goal", "list", "--json").out)] == ["p"]
 
 
-def test_inputs_are_given_checked_and_changed(people):
-    (people.project / "in.yaml").write_text(
-        "goal: g\ninputs: {week: 3}\nsteps:\n"
-        '- {id: ask, action_type: human, prompt: "{{inputs.week}} {{inputs.what}}?"}\n'
-    )
-    done = people.run("goal", "run", "in.yaml")
-    assert (done.status, "Give `--input what=…`" in done.err) == (2, True)
-    done = people.run("goal", "run", "in.yaml", "--input", "wek=4")
-    assert (done.status, "Did you mean `week`?" in done.err) == (2, True)
-    done = people.run("goal", "run", "in.yaml", "--input", "what=apples", "--id", "i")
-    assert (done.status, "3 apples?" in done.err) == (8, True)
-    done = people.run("goal", "retry", "i", "--input", "week=4")
-    assert (done.status, "4 apples?" in done.err) == (8, True)
-
-
 def test_in_a_terminal_the_person_is_asked_right_there(people):
     env = people.env(TERM="xterm-256color", NO_COLOR="1")
     env.pop("CI", None)
@@ -256,23 +241,6 @@ def test_a_tool_that_writes_needs_a_word_before_anything_runs(weekly):
     assert weekly("goal", "list").err == "There are no goals here yet\n"
 
 
-def test_a_changed_plan_needs_a_word_for_what_it_adds(weekly):
-    path = weekly.terminal.project / "p.yaml"
-    read = "goal: g\nsteps:\n- {id: fetch, tool: week_data_read, arguments: {week: 46}}\n"
-    path.write_text(read)
-    assert weekly("goal", "run", "p.yaml", "--id", "p").status == 0
-    path.write_text(
-        read + "- {id: save, tool: report_file_save, arguments: {name: new, text: x}}\n"
-    )
-    done = weekly("goal", "retry", "p", "--plan", "p.yaml")
-    assert (done.status, done.out) == (4, "")
-    assert "Step `save` calls `report_file_save`" in done.err
-    assert json.loads(weekly("goal", "show", "p", "--json").out)["revision"] == 1
-    assert weekly("goal", "retry", "p", "--plan", "p.yaml", "--yes").status == 0
-    done = weekly("goal", "retry", "p", "--from", "save")
-    assert done.status == 4, "it was done once, and is to be done again"
-
-
 def test_steps_that_go_to_another_provider_are_told_before(weekly):
     (weekly.terminal.project / "p.yaml").write_text(
         "goal: g\nsteps:\n- {id: ask, action_type: human, prompt: May I?}\n"
@@ -296,26 +264,6 @@ def test_what_strangers_wrote_commands_no_terminal_through_a_pipe(people):
     assert "␛[31m red" in shown
     assert "\x1b" not in shown
     assert people.run("goal", "show", "esc", "--step", "ask").out == "\x1b[31m red\n", "data"
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "code"),
-    [
-        (("list", "--engine", "dbos"), 1, "EXECUTION_ERROR"),
-        (("show", "none"), 3, "NOT_FOUND"),
-        (("cancel", "none"), 3, "NOT_FOUND"),
-        (("graph", "none.yaml"), 3, "NOT_FOUND"),
-        (("plan", "x", "--skill", "none", "--model", "test"), 3, "NOT_FOUND"),
-        (("approve", "none", "--no", "--value", "x"), 2, "INVALID_PARAM"),
-        (("retry", "none", "--plan", "none.yaml"), 3, "NOT_FOUND"),
-    ],
-)
-def test_every_failure_is_json_where_json_is_wanted(people, words, status, code):
-    env = {"SATCHEL_DATABASE": f"sqlite:///{people.project}"}
-    done = people.run("goal", *words, "--json", **env)
-    error = json.loads(done.out)["error"]
-    assert (done.status, error["code"]) == (status, code)
-    assert done.err.startswith("error: "), "and for people as ever"
 
 
 def test_skills_that_nobody_trusts_are_named_so(empty):

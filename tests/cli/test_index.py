@@ -10,7 +10,6 @@ from satchel import Satchel
 from satchel.cli.indexing import index
 from satchel.detect.base import BaseDetector, Prepared
 from satchel.detect.pipeline import SelectionPipeline
-from satchel.errors import Conflict, Refused
 from tiny_models import write_onnx
 
 
@@ -73,24 +72,6 @@ def test_scripts_get_engine_skills_seconds_size_and_folder(inside, tmp_path):
         "size": 0,
     }
     assert detector.calls == [(4, True)]
-
-
-@pytest.mark.parametrize(
-    ("error", "kind", "message"),
-    [
-        (TimeoutError(), Conflict, "Another process is writing the index"),
-        (OSError(28, "No space left on device"), Refused, "No space left on device"),
-    ],
-)
-def test_what_stops_it_is_said_with_the_next_step(inside, error, kind, message):
-    class Failing(Scripted):
-        def prepare(self, skills, progress=None, *, rebuild=False):
-            raise error
-
-    with pytest.raises(kind, match=message) as caught:
-        inside(index, Failing())
-    assert caught.value.hint
-    assert caught.value.exit_code == 4
 
 
 def test_the_one_that_ships_builds_and_then_has_little_to_do(terminal):

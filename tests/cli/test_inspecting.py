@@ -52,16 +52,6 @@ def test_search_gives_reasons(terminal):
     assert (none.status, json.loads(none.out)) == (3, [])
 
 
-def test_a_search_for_nothing_and_one_that_finds_nothing(terminal):
-    for words in (("",), (" ", "")):
-        done = terminal.run("search", *words)
-        assert (done.status, done.out) == (2, "")
-        assert "error: There are no words to search for" in done.err
-    done = terminal.run("search", "xylophone")
-    assert (done.status, done.out) == (3, "")
-    assert terminal.run("search", "review").status == 0
-
-
 def test_the_block_is_data_and_the_account_is_for_people(terminal):
     run = terminal.run("catalogue")
     reply = json.loads(terminal.run("catalogue", "--json").out)

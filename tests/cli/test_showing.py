@@ -21,14 +21,6 @@ def test_show_tells_every_field_and_whether_it_acts(terminal):
     assert {problem["code"] for problem in shown["problems"]} == {"inert-field", "unknown-field"}
 
 
-def test_a_skill_may_be_named_by_its_path(terminal):
-    by_path = terminal.run("show", "skills/code-review", "--json")
-    assert json.loads(by_path.out)["source"] == "project"
-    assert (
-        json.loads(terminal.run("show", "team/style-guide", "--json").out)["name"] == "style-guide"
-    )
-
-
 def test_a_text_that_changed_after_the_approval_is_told(terminal):
     assert terminal.run("trust", "release-notes", "--yes").status == 0
     file = next(terminal.project.rglob("release-notes/SKILL.md"))

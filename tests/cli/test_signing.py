@@ -74,8 +74,3 @@ def test_a_project_cannot_bring_its_own_signers(signed):
         path.write_text(f"{ADA} {key}")
     found = json.loads(signed.run("sign", "release-notes", "--check", "--json").out)
     assert found["state"] == "unknown-signer"
-
-
-def test_help(terminal):
-    terminal.check("help-sign", terminal.run("sign", "--help"))
-    terminal.check("help-signers", terminal.run("signers", "--help"))

@@ -77,7 +77,6 @@ RUNS = {
     "store-import-all": (("import", "two.zip", "--all"), None),
     "store-import-blocked": (("import", "inbox/helper"), None),
     "store-import-risk": (("import", "inbox/helper", "--accept-risk", "a test", "--yes"), None),
-    "store-import-nothing": (("import", "nowhere.zip"), None),
     "store-update": (("update", "--yes"), newer),
     "store-update-merged": (
         ("update", "greet", "--yes"),
@@ -85,12 +84,10 @@ RUNS = {
     ),
     "store-update-edited": (("update", "greet"), lambda shop: (newer(shop), edit(shop))),
     "store-update-conflict": (("update", "greet"), clash),
-    "store-update-none": (("update",), None),
     "store-remove-nobody": (("remove", "greet"), None),
     "store-remove": (("remove", "greet", "--yes"), None),
     "store-rename": (("rename", "greet", "welcome"), None),
     "store-undo": (("undo",), None),
-    "store-undo-list": (("undo", "--list"), None),
     "store-verify": (("verify",), None),
     "store-verify-edited": (("verify",), edit),
     "store-verify-missing": (("verify",), lost),
@@ -98,10 +95,8 @@ RUNS = {
     "store-install-frozen": (("install", "--frozen", "--yes"), edit),
     "store-lock": (("lock", "--yes"), edit),
     "store-lock-nobody": (("lock",), edit),
-    "store-lock-nothing": (("lock",), None),
     "store-export": (("export", "greet"), None),
     "store-help-import": (("import", "--help"), None),
-    "store-help-update": (("update", "--help"), None),
 }
 
 
@@ -114,9 +109,8 @@ def test_the_whole_run(shop, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["store-import", "store-update-merged", "store-import-blocked", "store-verify-edited",
-             "store-undo", "store-help-import"],
-)  # fmt: skip
+    "name", ["store-import", "store-update-merged", "store-import-blocked", "store-verify-edited"]
+)
 def test_the_whole_run_in_chinese(shop, name):
     words, before = RUNS[name]
     if before is not None:
@@ -159,24 +153,15 @@ def test_what_was_made_is_told_though_it_could_not_be_approved(empty, monkeypatc
         told = json.loads(added.out)
         assert told["done"] == ["second"]
         assert told["error"]["message"] == "The change was made, but: the book is full"
-        shown = inside("add", "third")
-        assert "Added: `third`" in shown.err
-        assert "The change was made, but: the book is full" in shown.err
         undone = inside("undo")
-        assert "Undone: adding `third`" in undone.err
+        assert "Undone: adding `second`" in undone.err
         assert "The change was made, but: the book is full" in undone.err
-        written = inside("new", "fourth", "--json")
-        assert json.loads(written.out)["path"].endswith("/.agents/skills/fourth")
-        again = inside("undo", "--json")
-        assert json.loads(again.out)["skills"] == ["fourth"]
-        for one in (written, again):
-            told = json.loads(one.out)["error"]
-            assert told["message"] == "The change was made, but: the book is full"
-            assert told["message"] in one.err
-        runs = (added, shown, undone, written, again)
-        assert {one.status for one in runs} == {Refused.exit_code}
+        written = inside("new", "third", "--json")
+        assert json.loads(written.out)["path"].endswith("/.agents/skills/third")
+        assert "The change was made, but: the book is full" in written.err
+        assert {one.status for one in (added, undone, written)} == {Refused.exit_code}
     told = json.loads(inside("undo", "--json").out)
-    assert told["skills"] == ["second"]
+    assert told["skills"] == ["third"]
     assert "error" not in told
     assert told["notes"] == told["repaired"] == told["trouble"] == []
 

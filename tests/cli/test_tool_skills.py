@@ -64,28 +64,6 @@ def test_trust_makes_it_listed_and_a_change_takes_it_back(bench):
     assert "not trusted" in bench.run("why", "sheets").out
 
 
-def test_the_story_and_the_record(bench):
-    bench.run("trust", "--yes")
-    story = bench.run("why", "sheets")
-    assert story.status == 0
-    for words in ("tools: `sheets_read`", "runs `main.py` (python)", "its program last ran: never"):
-        assert words in story.out
-    facts = json.loads(bench.run("why", "sheets_read", "--json").out)
-    assert (facts["state"], facts["tools"], facts["runtime"]) == (
-        "active", ["sheets_read"], "python",
-    )  # fmt: skip
-    shown = json.loads(bench.run("show", "sheets", "--json").out)
-    assert shown["entry"] == "main.py"
-    assert [file["path"] for file in shown["files"]] == ["main.py", "skill.yaml"]
-
-
-def test_there_is_nothing_to_load(bench):
-    bench.run("trust", "--yes")
-    done = bench.run("load", "sheets")
-    assert done.status == 2
-    assert "has tools and no instructions" in done.err
-
-
 def test_an_import_says_what_the_program_may_use(bench, tmp_path):
     make_tool_skill(tmp_path / "elsewhere", "image", more=WANTS)
     done = bench.run("import", str(tmp_path / "elsewhere" / "image"), "--dry-run")

@@ -167,9 +167,3 @@ def test_what_cannot_be_approved_is_told_and_the_others_are(terminal):
     assert [row["code"] for row in reply["refused"]] == ["not-approvable"]
     assert terminal.run("trust", "later", "--always", "--yes").status == 0
     assert "later" in terminal.run("list").out
-
-
-def test_a_policy_of_none_is_not_overridden(terminal):
-    refused = terminal.run("trust", "--yes", SATCHEL_TRUST="none")
-    assert refused.status == 4
-    assert "`none`" in refused.err

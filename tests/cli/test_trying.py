@@ -70,22 +70,10 @@ def test_a_slip_in_the_manifest_is_said_and_not_that_there_is_no_tool(desk, old,
             "hint: Write one line to stdout, a JSON object with `output` and `error`",
         ),
         (
-            READ + "print(json.dumps({'output': 'fine'}, indent=2))\n",
-            'response:\n  {\n    "output": "fine"\n  }\n',
-            "its reply is spread over several lines; write it in one",
-            "mend `.agents/skills/words/main.py`",
-        ),
-        (
             READ + "def inner():\n    raise ValueError('x')\n\n\ninner()\n",
             "stderr:\n  Traceback (most recent call last):\n    File ",
             "it exited with status 1 without a reply",
             "hint: Read stderr above, then mend `.agents/skills/words/main.py`",
-        ),
-        (
-            "import sys\nsys.stdin.readline()\n",
-            "allowed: sees its own folder alone; no network, no secrets\n",
-            "it ended without a reply",
-            "hint: Read one line from stdin, answer with one line on stdout: mend `",
         ),
     ],
 )  # fmt: skip
@@ -135,12 +123,6 @@ def test_secrets_are_out_of_the_raw_answer_too(desk):
         assert done.status == 0
         assert "abc-123-xyz" not in done.out + done.err
         assert "[secret TOKEN_X]" in done.out
-
-
-def test_an_argument_is_given_once(desk):
-    done = desk.run("try", "words", "--arg", "text=1", "--arg", "text=2")
-    assert done.status == 2
-    assert "`--arg text=…` is given twice" in done.err
 
 
 def test_what_a_tool_may_do(desk):

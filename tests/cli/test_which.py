@@ -9,7 +9,6 @@ import pytest
 
 from satchel import Satchel
 from satchel.cli.choosing import which
-from satchel.cli.output import width_of
 from satchel.detect.base import Answer, BaseDetector, Match
 
 HOSTILE = (
@@ -218,28 +217,6 @@ def test_one_skill_cannot_be_asked_for_and_barred(terminal):
     done = terminal.run("which", "mend", *words)
     assert (done.status, done.out) == (2, "")
     assert "`fix-yaml` is given both with `--skill` and with `--never`" in done.err
-
-
-@pytest.mark.parametrize("language", ["en", "zh"])
-@pytest.mark.parametrize("columns", [40, 60, 80, 120])
-def test_nothing_is_wider_than_the_screen(terminal, inside, monkeypatch, columns, language):
-    name = "a-very-long-name-of-a-skill-that-reviews-pull-requests-and-more"
-    terminal.skill(
-        f".agents/skills/{name}",
-        f"---\nname: {name}\ndescription: 评审 pull requests, in turn. {'Very. ' * 40}\n---\nx\n",
-    )
-    terminal.trust(f".agents/skills/{name}")
-    monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setenv("SATCHEL_LANG", language)
-    rows = [(name, 0.9), ("chinese-writing", 0.5)], [("fix-yaml", 0.4), ("style-guide", 0.3)]
-    copies = tuple((f"near-copy-{at}", name) for at in range(9))
-    first = inside(which, Scripted(*rows, collapsed=copies), "x")
-    assert f" {name}" in first.out  # the answer is never cut
-    for done in (first, inside(which, Scripted([], rows[0]), "x " * 40)):
-        lines = [*done.out.splitlines(), *done.err.splitlines()]
-        wide = [line for line in lines if width_of(line) > columns]
-        # A word is not broken, nor is code: there is nothing else on such a line.
-        assert [line for line in wide if name not in line and "`satchel" not in line] == []
 
 
 def test_a_hostile_skill_orders_nothing_around(terminal):

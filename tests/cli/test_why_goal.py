@@ -8,7 +8,6 @@ import time
 import pytest
 
 from satchel.cli.explaining import why
-from satchel.cli.output import width_of
 from satchel.detect.base import Answer, BaseDetector, Match, Place
 
 GOAL = "review this pull request"
@@ -173,31 +172,6 @@ def test_a_request_without_a_word_of_it_may_be_for_others(inside):
     assert json.loads(goal)["goal"]["missing"] == list(missing)
     beaten = inside(why, Scripted([], BEATEN), "style-guide", "--goal", "x").out
     assert "may simply not be for it" not in beaten
-
-
-def test_a_near_copy_that_stands_for_it_is_the_reason(inside):
-    detector = Scripted(["code-review"], BEATEN, collapsed=(("style-guide", "code-review"),))
-    told = _chapter(inside(why, detector, "style-guide", "--goal", "x").out)
-    assert "its near copy `code-review` stands for it" in told
-    assert "Keep one of the two" in told
-    assert "use skill" not in told
-
-
-def test_a_first_place_that_is_too_weak_is_told_apart(inside):
-    place = (1, {"name": 0.2}, [], ("branch",))
-    told = _chapter(inside(why, Scripted([], place, fit=0.31), "style-guide", "--goal", "x").out)
-    assert "it is not chosen: ranked 1st of 4" in told
-    assert "31 % sure of the best; at least 50 % is needed" in " ".join(told.split())
-    assert "ahead of it" not in told
-
-
-@pytest.mark.parametrize("columns", ["60", "80", "120"])
-def test_the_tables_fit_the_screen(inside, monkeypatch, columns):
-    monkeypatch.setenv("COLUMNS", columns)
-    told = _chapter(
-        inside(why, Scripted(["code-review"], BEATEN), "style-guide", "--goal", "说 " * 90).out
-    )
-    assert max(map(width_of, told.splitlines())) <= int(columns)
 
 
 # --- what was chosen before ---------------------------------------------------------------
