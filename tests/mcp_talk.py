@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +112,7 @@ class Events:
     """What a server says by itself, until it is closed."""
 
     def __init__(self, url: str, token: str, wanted: Mapping[str, Any]) -> None:
-        self._got: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._got: queue.Queue[tuple[float, dict[str, Any]]] = queue.Queue()
         self._client = httpx.Client(timeout=None, headers=_bearer(token))
         sent = request("subscriptions/listen", {"notifications": dict(wanted)})
         self._answer = self._client.send(
@@ -125,12 +126,16 @@ class Events:
         try:
             for line in self._answer.iter_lines():
                 if line.startswith("data:") and line[5:].strip():
-                    self._got.put(json.loads(line[5:]))
+                    self._got.put((time.monotonic(), json.loads(line[5:])))
         except (httpx.HTTPError, httpx.StreamError, OSError):
             pass  # it was closed
 
     def next(self, timeout: float = 8) -> dict[str, Any]:
         """The next message."""
+        return self.timed(timeout)[1]
+
+    def timed(self, timeout: float = 8) -> tuple[float, dict[str, Any]]:
+        """When it came, and the message."""
         return self._got.get(timeout=timeout)
 
     def quiet(self, seconds: float) -> bool:
