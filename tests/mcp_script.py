@@ -43,7 +43,6 @@ class Script:
         self.redirect = ""
         self.slow = 0.0
         """Seconds between the bytes of an answer."""
-        self.down = False
         self.declares: dict[str, Any] = {EXTENSION: {}}
 
     def add(
@@ -95,9 +94,6 @@ class _Handler(BaseHTTPRequestHandler):
         message = json.loads(body)
         method, params = message["method"], message.get("params") or {}
         self.script.asked.append((method, str(params.get("uri", ""))))
-        if self.script.down:
-            self.close_connection = True
-            return
         if self.script.redirect and method != "server/discover":
             self.send_response(307)
             self.send_header("Location", self.script.redirect)

@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from model_cache import MINIMUM, Account, PromptCache, TooManyMarksError
+from model_cache import Account, PromptCache, TooManyMarksError
 from model_request import Call, Message, Request, Result, parse
 from model_wire import WIRES, Said, dumps, error
 
@@ -81,7 +81,7 @@ Script = Sequence[Step] | Callable[[Request], Reply | str]
 class ModelServer:
     """Answers as the script says and keeps what it was asked."""
 
-    def __init__(self, script: Script, *, minimum: int = MINIMUM) -> None:
+    def __init__(self, script: Script) -> None:
         self.requests: list[Request] = []
         """Every request for a reply, in the order of arrival, refused ones too."""
         self.replies: list[Reply] = []
@@ -93,11 +93,7 @@ class ModelServer:
         self.strangers: list[str] = []
         """Methods and paths that no provider has here."""
         self.failures: list[BaseException] = []
-        self.most_at_once = 0
-        """Requests that waited for their answer's first byte at the same time."""
-        self._now = 0
         self._script = script if callable(script) else list(script)
-        self._minimum = minimum
         self._caches: dict[str, PromptCache] = {}
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -176,13 +172,11 @@ class ModelServer:
                 self.failures.append(AssertionError(f"no {provider} request: {wrong!r}: {body!r}"))
                 return None
             self.requests.append(request)
-            self._now += 1
-            self.most_at_once = max(self.most_at_once, self._now)
             try:
                 reply = self._next(request)
                 account = Account(0)
                 if reply.status == 200:
-                    cache = self._caches.setdefault(provider, PromptCache(self._minimum))
+                    cache = self._caches.setdefault(provider, PromptCache())
                     account = cache.account(request)
             except TooManyMarksError as wrong:
                 reply, account = Reply(str(wrong), status=400), Account(0)
@@ -226,12 +220,6 @@ class ModelServer:
         with self._lock:
             self.counted.append(request)
         return PromptCache().account(request, keep=False).total
-
-    def think(self, seconds: float) -> None:
-        """What passes before the first byte of an answer."""
-        self.wait(seconds)
-        with self._lock:
-            self._now -= 1
 
     def wait(self, seconds: float) -> None:
         """Sleep, unless the server is closed."""
@@ -329,7 +317,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _reply(self, owner: ModelServer, answer: _Answer) -> None:
         request, reply, said = answer
-        owner.think(reply.delay)
+        owner.wait(reply.delay)
         if reply.status != 200:
             message = reply.text or f"scripted {reply.status}"
             self._json(reply.status, error(request.provider, reply.status, message), reply.headers)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 
 import pytest
 
@@ -63,25 +62,6 @@ def test_new_writes_where_it_is_told(empty, tmp_path):
     assert empty.run("check", "mine").status == 0
 
 
-def test_new_speaks_the_readers_language(empty):
-    empty.run("new", "words", SATCHEL_LANG="zh")
-    assert "审阅" in (empty.project / ".agents/skills/words/SKILL.md").read_text(encoding="utf-8")
-
-
-def test_without_a_compiler_the_command_is_told(empty, tmp_path):
-    (tmp_path / "empty").mkdir()
-    done = empty.run("new", "words", "--kind", "binary", PATH=str(tmp_path / "empty"))
-    assert done.status == 0
-    assert "run `cc -O2 -o skill main.c` in" in " ".join(done.err.split())
-    checked = empty.run("check", "words", "--json")
-    assert checked.status == 1
-    boxes = json.loads(checked.out)[0]["boxes"]
-    assert "entry-exists" in {box["rule"] for box in boxes if box["state"] == "fail"}
-    folder = empty.project / ".agents/skills/words"
-    subprocess.run([needs("cc"), "-O2", "-o", "skill", "main.c"], cwd=folder, check=True)
-    assert empty.run("check", "words").status == 0
-
-
 @pytest.mark.req("E9")
 def test_check_says_what_is_open_and_how_to_tick_it(empty):
     empty.run("new", "word-count", "--kind", "python")
@@ -128,33 +108,6 @@ def test_what_cannot_be_run_here_is_not_done(empty):
     done = empty.run("check", "word-count", "--run")
     assert done.status == 8, done.out
     assert "no example was run: needs data/sales.txt" in done.out
-
-
-def test_a_name_that_changes_is_said(empty):
-    done = empty.run("new", "Word_Tools")
-    assert done.status == 0
-    assert "The name became `word-tools`" in done.err
-    refused = empty.run("new", "单词统计")
-    assert refused.status == 2
-    assert "no letter from a to z" in refused.err
-    assert not (empty.project / ".agents/skills/my-skill").exists()
-    empty.run("new", "counter", "--kind", "PYTHON")
-    again = empty.run("new", "counter", "--kind", "python")
-    assert "edit `.agents/skills/counter/skill.yaml`" in again.err
-    for word in ("ts", "node", "javascript", "typscript"):
-        wrong = empty.run("new", "x", "--kind", word)
-        assert wrong.status == 2
-        assert "Did you mean `--kind typescript`?" in wrong.err
-
-
-def test_a_binary_is_compiled_after_each_change(empty):
-    needs("cc")
-    done = empty.run("new", "words", "--kind", "binary")
-    assert "Compile it after each change: `cc -O2 -o skill main.c` in" in " ".join(done.err.split())
-    os.utime(empty.project / ".agents/skills/words/main.c", (4e9, 4e9))
-    checked = empty.run("check", "words")
-    assert checked.status == 0
-    assert "▲ warning binary-fresh (main.c): `main.c` is newer than `skill`" in checked.out
 
 
 def test_a_skill_yml_is_seen_and_named(empty):
@@ -213,12 +166,6 @@ def test_check_looks_at_everything_of_the_project(empty):
     assert empty.run("check", "nothing-like-it").status == 3
     assert empty.run("check", ".agents").status == 3
     assert len(json.loads(empty.run("check", ".agents/skills", "--json").out)) == 3
-
-
-def test_an_empty_project_has_nothing_to_check(empty):
-    done = empty.run("check")
-    assert done.status == 3
-    assert "Write one with `satchel new`" in done.err
 
 
 @pytest.mark.req("E9")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 
 import pytest
 
 from postgres import Postgres
-from satchel.cli.goal_failures import with_options
 from typing_at import Typing
 
 pytestmark = pytest.mark.timeout(240)
@@ -21,15 +19,6 @@ steps:
   - {id: ask, action_type: human, prompt: "Well?"}
   - {id: read, tool: ReadFile, arguments: {path: notes.md}, needs: [ask]}
 """
-EXAMPLE = os.path.join(
-    os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "weekly_report"
-)
-SAVE = """\
-goal: Ask, then write
-steps:
-  - {id: ask, action_type: human, prompt: "Well?"}
-  - {id: save, tool: report_file_save, arguments: {name: x, text: y}, needs: [ask]}
-"""
 
 
 @pytest.fixture
@@ -37,15 +26,6 @@ def place(empty):
     (empty.project / "ask.yaml").write_text(ASK, encoding="utf-8")
     (empty.project / "notes.md").write_text("Notes.\n", encoding="utf-8")
     return empty
-
-
-@pytest.fixture
-def writing(empty, warm):
-    """A project whose plan has a step that writes."""
-    shutil.copytree(EXAMPLE, empty.project, dirs_exist_ok=True)
-    (empty.project / "save.yaml").write_text(SAVE, encoding="utf-8")
-    assert empty.run("trust", "--yes").status == 0
-    return lambda *words: empty.run(*words, **warm, COLUMNS="300")
 
 
 def typed(place, *words: str, **env: str) -> Typing:
@@ -91,40 +71,6 @@ def test_ctrl_c_many_times_leaves_no_traceback(place, engine):
     assert "Traceback" not in typing.text
     assert "Exception" not in typing.text
     assert typing.text.count("write your answer") == 1
-
-
-def test_ctrl_c_ends_what_was_typed_halfway(place):
-    with typed(place, "goal", "run", "ask.yaml", "--id", "c") as typing:
-        typing.sees("write your answer: ")
-        typing.type("shor")
-        typing.sees("shor")
-        typing.type("\x03")
-        assert typing.ends(6) == 130
-
-
-def test_an_answer_may_be_long_and_in_any_script(place):
-    words = "很好，" * 300
-    with typed(place, "goal", "run", "ask.yaml", "--id", "c", LANG="C.UTF-8") as typing:
-        typing.sees("write your answer: ")
-        typing.type(f"\r{words}\r")
-        assert typing.ends() == 0
-    found = json.loads(place.run("goal", "show", "c", "--json").out)
-    assert found["steps"][0]["output"] == words
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_ctrl_c_before_several_are_removed(place, engine):
-    for name in ("one", "two"):
-        place.run("goal", "run", "ask.yaml", "--id", name, "--engine", engine)
-        place.run("goal", "cancel", name, "--engine", engine)
-    with typed(place, "goal", "remove", "one", "two", "--engine", engine) as typing:
-        typing.sees("Remove 2 for good? [y/N] ")
-        typing.type("\x03")
-        assert typing.ends(6) == 130
-    assert "Traceback" not in typing.text
-    assert "removed" not in typing.text
-    listed = json.loads(place.run("goal", "list", "--engine", engine, "--json").out)
-    assert {one["id"] for one in listed} == {"one", "two"}
 
 
 def test_who_only_follows_is_told_that_workers_go_on(place):
@@ -178,38 +124,6 @@ def test_hints_name_the_engine_that_was_named(both):
         assert "--engine dbos" not in done.err, words
 
 
-def test_a_hint_is_followed_and_the_other_engine_keeps_its_goal(both):
-    done = both.run("goal", "remove", "both", "--engine", "dbos", "--json")
-    hint = json.loads(done.out)["error"]["hint"]
-    assert both.run(*hint.split("`")[1].split()[1:]).status == 0
-    states = {
-        engine: json.loads(both.run("goal", "show", "both", "--engine", engine, "--json").out)
-        for engine in ENGINES
-    }
-    assert {name: one["state"] for name, one in states.items()} == {
-        "local": "asking",
-        "dbos": "cancelled",
-    }
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("`satchel goal list`, or `satchel goal show x`",
-         "`satchel goal list --engine dbos`, or `satchel goal show x --engine dbos`"),
-        ("`satchel goal list --engine local`", "`satchel goal list --engine local`"),
-        ("`satchel goal list --engine=local`", "`satchel goal list --engine=local`"),
-        ("`satchel goal plan … -o plan.yaml`", "`satchel goal plan … -o plan.yaml`"),
-        ("`satchel goal run --help`", "`satchel goal run --help`"),
-        ("`satchel goals` and `satchel list`", "`satchel goals` and `satchel list`"),
-        ("`satchel goal", "`satchel goal"),
-    ],
-)  # fmt: skip
-def test_only_commands_that_know_engines_are_told_theirs(text, told):
-    assert with_options(text, ("--engine", "dbos")) == told
-    assert with_options(text, ()) == text
-
-
 # --- no, cancelled, answered --------------------------------------------------------------
 
 
@@ -234,33 +148,6 @@ def test_a_no_says_how_to_ask_again(place):
     assert done.status == 1
     assert "Do what failed again: `satchel goal retry c`" in done.err
     assert place.run("goal", "retry", "c").status == 8
-
-
-def _followed(run, told: str):
-    """Run the first command of a hint as it is printed."""
-    command = next(part for part in told.split("`") if part.startswith("satchel goal "))
-    return run(*command.split()[1:])
-
-
-def test_a_hint_has_the_yes_that_it_needs(writing):
-    assert writing("goal", "run", "save.yaml", "--id", "w", "--yes").status == 8
-    done = writing("goal", "approve", "w", "--no")
-    told = done.err[done.err.index("Do what failed again") :]
-    assert "`satchel goal retry w --yes`" in told
-    assert _followed(writing, told).status == 8
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_an_answer_that_was_given_is_not_taken_back(writing, engine):
-    words = ("--engine", engine)
-    assert writing("goal", "run", "save.yaml", "--id", "w", "--yes", *words).status == 8
-    assert writing("goal", "approve", "w", "ask", "--value", "a", "--yes", *words).status == 0
-    for more in (("--value", "b"), ("--no",), ("--value", "b", "--yes")):
-        done = writing("goal", "approve", "w", "ask", *more, *words)
-        assert done.status == 4
-        assert "Step `ask` was answered already, with another answer" in done.err
-        assert f"`satchel goal retry w --from ask --engine {engine} --yes`" in done.err
-    assert _followed(writing, done.err).status == 8
 
 
 # --- without the extra `agent` ------------------------------------------------------------

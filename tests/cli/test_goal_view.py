@@ -9,8 +9,8 @@ import pytest
 
 from satchel.cli.goal_board import Board, all_rows
 from satchel.cli.goal_view import PlainView, make_view
-from satchel.cli.goal_words import report_dict, step_rows, told_counts
-from satchel.cli.output import Screen, width_of
+from satchel.cli.goal_words import report_dict, told_counts
+from satchel.cli.output import Screen
 from satchel.goals.model import (
     Goal,
     Plan,
@@ -67,16 +67,6 @@ def test_every_end_is_told_once_and_the_past_not_at_all(screen):
     assert lines[3].startswith("? week asks a person: 2 done, 1 asking · ")
 
 
-def test_a_new_try_and_a_failure_say_why(screen):
-    view = PlainView(screen)
-    view.begin(report_of(GOAL, {}, "running"), NOW)
-    view.tell(StepEvent("week", "fetch", "retrying", NOW, "try 1: no\x1b[31m way"))
-    view.tell(event("fetch", "failed", error=StepError("X", "no way\x1b[0m at all")))
-    text = screen.stream.getvalue()
-    assert "↻ fetch   try 1: no␛[31m way" in text
-    assert "✗ fetch   no way␛[0m at all" in text
-
-
 def test_a_long_silence_names_what_is_at_work(screen, monkeypatch):
     view = PlainView(screen)
     view.begin(report_of(GOAL, {}, "running"), NOW)
@@ -87,24 +77,6 @@ def test_a_long_silence_names_what_is_at_work(screen, monkeypatch):
     view.tick()
     view.tick()
     assert screen.stream.getvalue().count("still at work (11.0 s): fetch") == 1
-
-
-def test_rows_fit_the_width_in_chinese_too(screen):
-    plan = Plan(
-        "x",
-        tuple(
-            Step(
-                f"step-{number}",
-                title="很长的标题" * 9,
-                prompt="x",
-                needs=("step-0",) * (number > 0),
-            )
-            for number in range(5)
-        ),
-    )
-    failed = StepResult("step-1", "failed", error=StepError("X", "失败了" * 40))
-    for row in step_rows(screen, plan.steps, {"step-1": failed}):
-        assert width_of(row) <= 80
 
 
 def test_a_large_plan_shows_what_matters_in_the_rows_there_are(screen):

@@ -17,7 +17,7 @@ from model_server import ModelServer
 from postgres import Postgres
 from satchel.cli.goal_live import LiveView
 from satchel.cli.goal_view import PlainView
-from satchel.cli.output import Screen, complain
+from satchel.cli.output import Screen
 from satchel.goals.model import Goal, Plan, Step, StepEvent
 from satchel.goals.reports import report_of
 
@@ -144,18 +144,6 @@ def _objects(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
-def test_who_gave_too_little_here_is_told_to_give_more(weekly):
-    """On SQLite the retry does the steps itself, so it is the one that needs the word."""
-    weekly.write(save=SAVE)
-    worker = weekly.worker("--engine", "dbos")
-    weekly("goal", "run", "save.yaml", "--id", "s", "--engine", "dbos", "--detach")
-    weekly.ended("s", SATCHEL_ENGINE="dbos")
-    worker.send_signal(signal.SIGTERM)
-    worker.communicate(timeout=60)
-    shown = weekly("goal", "show", "s", "--engine", "dbos")
-    assert "`satchel goal retry s --engine dbos --yes`" in flat(shown.err)
-
-
 # --- nobody begins ------------------------------------------------------------------------
 
 QUEUED = Goal("week", Plan("Report", (Step("fetch", "tool", tool="week_data"),)))
@@ -225,38 +213,6 @@ def test_a_state_that_no_goal_has_is_named(people):
     assert people.run("goal", "list", "--state", "asking").err == ""
 
 
-def test_goals_of_one_id_are_told_apart_by_their_project(people):
-    people.run("goal", "run", "ask.yaml", "--id", "p")
-    alone = people.run("goal", "list", "--all").out
-    assert "project" not in alone.splitlines()[0]
-    other = people.project.parent / "else" / "project"
-    other.mkdir(parents=True)
-    (other / "ask.yaml").write_text(ASK, encoding="utf-8")
-    people.run("--project", str(other), "goal", "run", str(other / "ask.yaml"), "--id", "p")
-    head, *rows = people.run("goal", "list", "--all", COLUMNS="140").out.splitlines()
-    assert "project" in head
-    own = os.path.join(people.project.parent.name, "project")
-    assert ["else/project" in row for row in rows] == [True, False]
-    assert own in rows[1]
-
-
-# --- one step -----------------------------------------------------------------------------
-
-
-def test_a_step_without_output_says_why(people):
-    people.run("goal", "run", "two.yaml", "--id", "p")
-    done = people.run("goal", "show", "p", "--step", "second")
-    assert (done.out, done.err) == ("", "Step `second` gave nothing: waiting\n")
-    people.run("goal", "cancel", "p")
-    done = people.run("goal", "show", "p", "--step", "first")
-    assert (done.status, done.out) == (0, "")
-    assert done.err.startswith("Step `first` gave nothing: cancelled: ")
-    people.run("goal", "run", "two.yaml", "--id", "q")
-    people.run("goal", "approve", "q", "--no", "--note", "too early")
-    done = people.run("goal", "show", "q", "--step", "second")
-    assert "gave nothing: cancelled: Step `first` failed, which stops the goal" in done.err
-
-
 def test_recorded_words_are_told_in_the_readers_language(people):
     people.run("goal", "run", "two.yaml", "--id", "p")
     people.run("goal", "approve", "p", "first", "--value", "fine", "--detach")
@@ -266,31 +222,3 @@ def test_recorded_words_are_told_in_the_readers_language(people):
     assert "answered by" not in shown.err
     assert "said no" not in shown.out + shown.err
     assert "early" in shown.out
-
-
-# --- names of plans -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("end", [".yaml", ".yml", ".json"])
-def test_a_plan_without_its_ending_is_no_goal_to_be_planned(empty, end):
-    (empty.project / f"week{end}").write_text(ASK, encoding="utf-8")
-    for words in (("week",), ("week", "--yes"), ("week", "--json")):
-        done = empty.run("goal", "run", *words)
-        assert done.status == 2, done
-        assert f"Did you mean `week{end}`?" in done.err
-    assert "Did you mean" not in empty.run("goal", "run", "month").err
-    assert "Did you mean" not in empty.run("goal", "run", "week is over").err
-
-
-# --- long complaints ----------------------------------------------------------------------
-
-
-def test_a_folded_line_stays_below_its_own_beginning(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "60")
-    complain("`p.yaml` cannot be run\n  line 3: " + "word " * 20 + "\n    → " + "hint " * 20, "")
-    lines = capsys.readouterr().err.rstrip("\n").splitlines()
-    at = [len(line) - len(line.lstrip(" →")) for line in lines]
-    assert at[:2] == [0, 9]
-    assert at[1] == at[2] == at[3] == 9
-    assert set(at[4:]) == {13}
-    assert max(map(len, lines)) <= 60

@@ -14,7 +14,6 @@ import pytest
 
 import weekly_model
 from model_server import ModelServer, Reply
-from satchel.cli.goal_failures import json_failures
 from typing_at import Typing
 
 pytestmark = pytest.mark.timeout(240)
@@ -97,20 +96,6 @@ def test_a_goal_runs_asks_and_goes_on(weekly, engine):
     assert [(one["id"], one["state"], one["done"]) for one in listed] == [("week-46", "done", 7)]
 
 
-def test_a_changed_plan_redoes_only_what_changed(weekly):
-    weekly("goal", "run", "week.yaml", "--id", "w", "--yes")
-    weekly("goal", "approve", "w", "--yes")
-    asked = len(weekly.server.requests)
-    path = weekly.terminal.project / "week.yaml"
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace("Sum up the tickets", "Sum up all tickets"), encoding="utf-8")
-    done = weekly("goal", "retry", "w", "--plan", "week.yaml", "--yes")
-    assert done.status == 8, "the review depends on it, so it is asked again"
-    assert len(weekly.server.requests) == asked + 1
-    other = weekly("goal", "run", "week.yaml", "--id", "w", "--yes")
-    assert other.status in {4, 8}
-
-
 def test_a_detached_goal_goes_on_by_itself(weekly):
     done = weekly("goal", "run", "week.yaml", "--id", "away", "--detach", "--yes")
     assert (done.status, done.out) == (0, "away\n")
@@ -166,15 +151,6 @@ def test_people_are_asked_by_name_and_by_schema(people):
     assert done.status == 4
 
 
-def test_a_no_fails_the_step(people):
-    people.run("goal", "run", "people.yaml", "--id", "ask")
-    done = people.run("goal", "approve", "ask", "--no", "--note", "not today")
-    assert done.status == 1
-    assert "✗ first" in done.err
-    found = json.loads(people.run("goal", "show", "ask", "--json").out)
-    assert found["state"] == "failed"
-
-
 def test_a_no_needs_no_yes(weekly):
     """Who says no lets nothing be written, so nothing has to be allowed."""
     assert weekly("goal", "run", "week.yaml", "--id", "w", "--yes").status == 8
@@ -206,21 +182,6 @@ def test_a_goal_belongs_to_its_project(people):
     assert [one["id"] for one in json.loads(people.run("goal", "list", "--json").out)] == ["p"]
 
 
-def test_inputs_are_given_checked_and_changed(people):
-    (people.project / "in.yaml").write_text(
-        "goal: g\ninputs: {week: 3}\nsteps:\n"
-        '- {id: ask, action_type: human, prompt: "{{inputs.week}} {{inputs.what}}?"}\n'
-    )
-    done = people.run("goal", "run", "in.yaml")
-    assert (done.status, "Give `--input what=…`" in done.err) == (2, True)
-    done = people.run("goal", "run", "in.yaml", "--input", "wek=4")
-    assert (done.status, "Did you mean `week`?" in done.err) == (2, True)
-    done = people.run("goal", "run", "in.yaml", "--input", "what=apples", "--id", "i")
-    assert (done.status, "3 apples?" in done.err) == (8, True)
-    done = people.run("goal", "retry", "i", "--input", "week=4")
-    assert (done.status, "4 apples?" in done.err) == (8, True)
-
-
 def test_in_a_terminal_the_person_is_asked_right_there(people):
     env = people.env(TERM="xterm-256color", NO_COLOR="1")
     env.pop("CI", None)
@@ -238,16 +199,6 @@ def test_in_a_terminal_the_person_is_asked_right_there(people):
         typing.sees("ask is done: 2 done")
         assert typing.ends() == 0
     assert '"number": 6' in typing.text
-
-
-def test_who_leaves_at_the_question_finds_it_later(people):
-    env = people.env(TERM="dumb")
-    words = people.command("goal", "run", "people.yaml", "--id", "ask")
-    with Typing(words, people.project, env) as typing:
-        typing.sees("write your answer: ")
-        typing.type("\x04")
-        assert typing.ends() == 8
-    assert people.run("goal", "list", "--state", "asking", "--json").out.count('"ask"') == 1
 
 
 # --- what is wrong ------------------------------------------------------------------------
@@ -282,64 +233,12 @@ def test_what_is_wrong_is_told_with_what_to_do(people, words, status, message, h
     assert hint in told
 
 
-def test_every_slip_of_a_plan_is_told_with_its_line(people):
-    (people.project / "bad.yaml").write_text(
-        "goal: x\nsteps:\n  - id: a\n    prompt: '{{steps.b.output}}'\n"
-        "  - id: c\n    action_type: skill\n    skill: nothing\n"
-    )
-    done = people.run("goal", "run", "bad.yaml")
-    assert "line 3: " in done.err
-    assert "line 5: " in done.err
-    assert "`nothing`, which is not here" in done.err
-
-
 def test_a_tool_that_writes_needs_a_word_before_anything_runs(weekly):
     done = weekly("goal", "run", "week.yaml", "--id", "w")
     assert (done.status, done.out) == (4, "")
     assert "Give `--yes`" in done.err
     assert weekly.server.requests == []
     assert weekly("goal", "list").err == "There are no goals here yet\n"
-
-
-def test_detaching_needs_the_same_word(weekly):
-    done = weekly("goal", "run", "week.yaml", "--id", "w", "--detach")
-    assert (done.status, done.out) == (4, "")
-    assert "Give `--yes`" in done.err
-    assert weekly("goal", "list").err == "There are no goals here yet\n"
-
-
-def test_what_is_allowed_for_one_goal_is_allowed_for_no_other(weekly):
-    """On SQLite `goal run` does steps itself: those of its own goal, and no stranger's."""
-    (weekly.terminal.project / "other.yaml").write_text(
-        "goal: Of somebody else\nsteps:\n"
-        "- {id: save, tool: report_file_save, arguments: {name: theirs, text: x}}\n"
-    )
-    (weekly.terminal.project / "own.yaml").write_text(
-        "goal: My own\nsteps:\n- {id: fetch, tool: week_data_read, arguments: {week: 46}}\n"
-    )
-    words = ("--engine", "dbos", "--yes")
-    assert weekly("goal", "run", "other.yaml", "--id", "other", "--detach", *words).status == 0
-    assert weekly("goal", "run", "own.yaml", "--id", "own", *words).status == 0
-    listed = json.loads(weekly("goal", "list", "--engine", "dbos", "--json").out)
-    assert {one["id"]: one["state"] for one in listed} == {"own": "done", "other": "queued"}
-    assert not (weekly.terminal.project / "reports/theirs.md").exists()
-
-
-def test_a_changed_plan_needs_a_word_for_what_it_adds(weekly):
-    path = weekly.terminal.project / "p.yaml"
-    read = "goal: g\nsteps:\n- {id: fetch, tool: week_data_read, arguments: {week: 46}}\n"
-    path.write_text(read)
-    assert weekly("goal", "run", "p.yaml", "--id", "p").status == 0
-    path.write_text(
-        read + "- {id: save, tool: report_file_save, arguments: {name: new, text: x}}\n"
-    )
-    done = weekly("goal", "retry", "p", "--plan", "p.yaml")
-    assert (done.status, done.out) == (4, "")
-    assert "Step `save` calls `report_file_save`" in done.err
-    assert json.loads(weekly("goal", "show", "p", "--json").out)["revision"] == 1
-    assert weekly("goal", "retry", "p", "--plan", "p.yaml", "--yes").status == 0
-    done = weekly("goal", "retry", "p", "--from", "save")
-    assert done.status == 4, "it was done once, and is to be done again"
 
 
 def test_steps_that_go_to_another_provider_are_told_before(weekly):
@@ -365,41 +264,6 @@ def test_what_strangers_wrote_commands_no_terminal_through_a_pipe(people):
     assert "␛[31m red" in shown
     assert "\x1b" not in shown
     assert people.run("goal", "show", "esc", "--step", "ask").out == "\x1b[31m red\n", "data"
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "code"),
-    [
-        (("list", "--engine", "dbos"), 1, "EXECUTION_ERROR"),
-        (("show", "none"), 3, "NOT_FOUND"),
-        (("cancel", "none"), 3, "NOT_FOUND"),
-        (("graph", "none.yaml"), 3, "NOT_FOUND"),
-        (("plan", "x", "--skill", "none", "--model", "test"), 3, "NOT_FOUND"),
-        (("approve", "none", "--no", "--value", "x"), 2, "INVALID_PARAM"),
-        (("retry", "none", "--plan", "none.yaml"), 3, "NOT_FOUND"),
-    ],
-)
-def test_every_failure_is_json_where_json_is_wanted(people, words, status, code):
-    env = {"SATCHEL_DATABASE": f"sqlite:///{people.project}"}
-    done = people.run("goal", *words, "--json", **env)
-    error = json.loads(done.out)["error"]
-    assert (done.status, error["code"]) == (status, code)
-    assert done.err.startswith("error: "), "and for people as ever"
-
-
-def test_a_bug_is_json_too(capsys):
-    @json_failures
-    def command(*, as_json: bool) -> int:
-        raise ZeroDivisionError(as_json)
-
-    with pytest.raises(ZeroDivisionError):
-        command(as_json=True)
-    error = json.loads(capsys.readouterr().out)["error"]
-    assert error["code"] == "INTERNAL_ERROR"
-    assert error["message"] == "Satchel failed: ZeroDivisionError: True"
-    with pytest.raises(ZeroDivisionError):
-        command(as_json=False)
-    assert capsys.readouterr().out == ""
 
 
 def test_skills_that_nobody_trusts_are_named_so(empty):
@@ -492,12 +356,6 @@ def test_a_slip_in_a_name_is_told(people):
     assert "Did you mean `week-46`?" in people.run("goal", "show", "wek-46").err
 
 
-def test_workers_options_count_where_workers_do_the_steps(people):
-    done = people.run("goal", "run", "people.yaml", "--yes", "--engine", "temporal",
-                      SATCHEL_TEMPORAL="127.0.0.1:9")  # fmt: skip
-    assert "`--yes` and `--model` count where they are started" in done.err
-
-
 def test_a_goal_is_cancelled(people):
     people.run("goal", "run", "people.yaml", "--id", "ask")
     done = people.run("goal", "cancel", "ask")
@@ -521,36 +379,6 @@ def test_a_project_cannot_send_goals_elsewhere(people):
     told = people.run("doctor", "--json").out
     for name in ("engine", "database", "temporal", "limits"):
         assert f"A project may not set `{name}`" in told
-
-
-@pytest.mark.parametrize(
-    ("env", "message"),
-    [
-        ({"SATCHEL_ENGINE": "cloud"}, "`SATCHEL_ENGINE` is `cloud`"),
-        ({"SATCHEL_ENGINE": "dbos", "SATCHEL_DATABASE": "mysql://x"}, "`database` is no address"),
-        ({"SATCHEL_ENGINE": "temporal", "SATCHEL_TEMPORAL": "a/b/c/d"}, "`temporal` is `a/b/c/d`"),
-        ({"SATCHEL_LIMITS": '{"openai": {"per_minute": 5}}'}, "`per_minute`, which means nothing"),
-        ({"SATCHEL_LIMITS": '{"openai": {"at_once": 0}}'}, "a number that is none"),
-        ({"SATCHEL_LIMITS": "5"}, "must be a table of tables"),
-    ],
-)
-def test_settings_that_cannot_be_used_are_told(people, env, message):
-    done = people.run("goal", "run", "people.yaml", **env, COLUMNS="200")
-    assert done.status == 2
-    assert message in done.err
-
-
-def test_a_temporal_server_that_is_not_there_is_told(people):
-    env = {"SATCHEL_ENGINE": "temporal", "SATCHEL_TEMPORAL": "127.0.0.1:9"}
-    done = people.run("goal", "list", **env)
-    assert done.status == 1
-    assert "There is no Temporal server at `127.0.0.1:9`" in done.err
-
-
-def test_only_shared_engines_have_workers(people):
-    done = people.run("worker")
-    assert done.status == 4
-    assert "The engine `local` has no workers" in done.err
 
 
 def test_a_worker_drains_when_told(weekly):

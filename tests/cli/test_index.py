@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
 from satchel import Satchel
-from satchel.cli import indexing
-from satchel.cli.indexing import index, size_of
-from satchel.cli.progress import Progress
+from satchel.cli.indexing import index
 from satchel.detect.base import BaseDetector, Prepared
 from satchel.detect.pipeline import SelectionPipeline
-from satchel.errors import Conflict, Refused
 from tiny_models import write_onnx
 
 
@@ -78,31 +74,6 @@ def test_scripts_get_engine_skills_seconds_size_and_folder(inside, tmp_path):
     assert detector.calls == [(4, True)]
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "message"),
-    [
-        (TimeoutError(), Conflict, "Another process is writing the index"),
-        (OSError(28, "No space left on device"), Refused, "No space left on device"),
-    ],
-)
-def test_what_stops_it_is_said_with_the_next_step(inside, error, kind, message):
-    class Failing(Scripted):
-        def prepare(self, skills, progress=None, *, rebuild=False):
-            raise error
-
-    with pytest.raises(kind, match=message) as caught:
-        inside(index, Failing())
-    assert caught.value.hint
-    assert caught.value.exit_code == 4
-
-
-def test_a_detector_without_an_index_is_no_error(inside):
-    _, status, out, err = inside(index, Plain())
-    assert (status, out) == (0, "")
-    assert "keeps no index" in err
-    assert json.loads(inside(index, Plain(), "--json").out) is None
-
-
 def test_the_one_that_ships_builds_and_then_has_little_to_do(terminal):
     done = terminal.run("index", "--json")
     assert done.status == 0, done.err
@@ -112,14 +83,6 @@ def test_the_one_that_ships_builds_and_then_has_little_to_do(terminal):
     again = json.loads(terminal.run("index", "--json").out)
     assert again["skills"] == 4
     assert json.loads(terminal.run("search", "review", "--json").out)[0]["name"] == "code-review"
-
-
-def test_a_small_library_is_told_the_truth_about_its_engine(terminal):
-    out = terminal.run("index").out
-    assert "engine: plain Python and one file" in out
-    assert "gone with this process" not in out
-    assert "folder:" in out
-    assert "gone with this process" in terminal.run("index", SATCHEL_INDEX="false").out
 
 
 @pytest.mark.req("C10")
@@ -151,34 +114,6 @@ def test_a_model_that_cannot_be_opened_is_no_silence(terminal):
     done = terminal.run("index", SATCHEL_VECTORS="~/no-such-model")
     assert done.status == 3
     assert "There is no folder" in done.err
-
-
-def test_words_and_vectors_have_a_bar_each(inside, monkeypatch):
-    labels: list[str] = []
-
-    class Bar(Progress):
-        def __init__(self, label):
-            super().__init__(label)
-            labels.append(label)
-
-    class Both(Scripted):
-        def prepare(self, skills, progress=None, *, rebuild=False):
-            assert progress is not None
-            for tell in (progress, progress.vectors):
-                for done in (1, 2, 3):
-                    tell(done)
-            return super().prepare(skills, rebuild=rebuild)
-
-    monkeypatch.setattr(indexing, "Progress", Bar)
-    inside(index, Both())
-    assert labels == ["Indexing skills", "Making vectors"]
-
-
-def test_a_folder_that_goes_away_counts_nothing(tmp_path):
-    (tmp_path / "a").write_bytes(b"123")
-    (tmp_path / "link").symlink_to(tmp_path / "gone")
-    assert size_of(str(tmp_path)) >= 3
-    assert size_of(str(tmp_path / "never")) == 0
 
 
 # --- doctor -------------------------------------------------------------------------------
@@ -215,17 +150,3 @@ def test_a_large_library_without_an_index_is_told_what_to_type(large):
     assert _doctor(large, Plain()) == {}
     # One that is made of others is asked about the one that keeps the index.
     assert list(_doctor(large, SelectionPipeline(Scripted(held=12)))) == ["search-unindexed"]
-
-
-@pytest.mark.timeout(60)
-def test_a_large_library_without_the_engine_is_told_what_to_install(large, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tantivy", None)
-    found = _doctor(large, Scripted(held=2_001))
-    assert list(found) == ["search-plain"]
-    assert '`pip install "satchel[search]"`, then `satchel index`' in found["search-plain"].fix
-
-
-def test_a_small_library_hears_nothing_of_it(terminal, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tantivy", None)
-    assert _doctor(terminal.project, Scripted(held=0)) == {}
-    assert "search-" not in terminal.run("doctor").out

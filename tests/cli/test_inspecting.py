@@ -18,17 +18,6 @@ def test_load_fills_arguments_and_is_remembered(terminal):
     assert story["last_loaded"]
 
 
-def test_a_person_loads_what_models_may_not(empty):
-    empty.skill(
-        "skills/deploy",
-        "---\nname: deploy\ndescription: b\ndisable-model-invocation: true\n---\nShip it.\n",
-    )
-    empty.trust("skills")
-    reply = empty.run("load", "deploy")
-    assert reply.status == 0
-    assert "Ship it." in reply.out
-
-
 @pytest.mark.parametrize(
     ("words", "status", "code"),
     [
@@ -54,42 +43,6 @@ def test_errors_of_tools_keep_their_exit_code(terminal, words, status, code):
         assert envelope["error"]["code"] == code
 
 
-def test_what_a_filter_leaves_out_is_not_said_to_be_missing(terminal):
-    (terminal.project / "satchel.toml").write_text('exclude = ["fix-*"]\n')
-    done = terminal.run("load", "fix-yaml")
-    assert done.status == 3
-    assert "error: The skill `fix-yaml` is left out by a filter" in done.err
-    assert "`exclude`" in done.err
-
-
-def test_a_mention_that_models_may_write_is_a_name_for_people_too(terminal):
-    done = terminal.run("load", "$release-notes")
-    assert done.status == 4
-    assert "`satchel trust release-notes`" in done.err
-
-
-def test_a_bug_inside_a_tool_has_the_exit_code_of_bugs(empty):
-    from satchel.cli.session import exit_code
-    from satchel.envelope import failure
-    from satchel.facade import Satchel
-
-    satchel = Satchel.for_project(empty.project, trace="off")
-    satchel.library.refresh = lambda: 1 / 0  # pyright: ignore[reportAttributeAccessIssue]
-    reply = satchel.tools().call("Skill", {"name": "x"})
-    assert reply.error is not None
-    assert reply.error.code == "INTERNAL_ERROR"
-    assert exit_code(reply) == 70
-    broken = failure("INTERNAL_ERROR", "The skill `x` cannot be read", "", params={}, time_ms=0)
-    assert exit_code(broken) == 5
-
-
-def test_read_takes_a_part_of_a_file(terminal):
-    (terminal.project / "long.md").write_text("".join(f"line {n}\n" for n in range(1, 50)))
-    part = terminal.run("read", "long.md", "--offset", "10", "--limit", "2").out
-    assert "line 10\nline 11\n" in part
-    assert "line 12" not in part
-
-
 def test_search_gives_reasons(terminal):
     found = json.loads(terminal.run("search", "review", "code", "--json").out)
     assert found[0]["name"] == "code-review"
@@ -97,16 +50,6 @@ def test_search_gives_reasons(terminal):
     assert len(json.loads(terminal.run("search", "use", "--json", "--limit", "1").out)) <= 1
     none = terminal.run("search", "xylophone", "--json")
     assert (none.status, json.loads(none.out)) == (3, [])
-
-
-def test_a_search_for_nothing_and_one_that_finds_nothing(terminal):
-    for words in (("",), (" ", "")):
-        done = terminal.run("search", *words)
-        assert (done.status, done.out) == (2, "")
-        assert "error: There are no words to search for" in done.err
-    done = terminal.run("search", "xylophone")
-    assert (done.status, done.out) == (3, "")
-    assert terminal.run("search", "review").status == 0
 
 
 def test_the_block_is_data_and_the_account_is_for_people(terminal):
@@ -127,9 +70,3 @@ def test_both_spellings_and_every_form(terminal):
     json.loads(forms["json"])
     tokens = terminal.run("catalogue", "--tokens", "400")
     assert "tokens" in tokens.err
-
-
-def test_looking_at_the_block_offers_nothing(terminal):
-    terminal.run("catalogue")
-    story = json.loads(terminal.run("why", "code-review", "--json").out)
-    assert story["last_offered"] is None

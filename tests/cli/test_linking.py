@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-
 import pytest
 
 pytestmark = pytest.mark.timeout(60)  # each test starts the terminal many times
@@ -29,19 +26,6 @@ def test_agents_and_what_they_see(agents):
     agents.check("link-remove", removed)
 
 
-def test_the_table_fits_the_terminal(agents):
-    for columns in ("40", "60", "80", "200"):
-        out = agents.run("agents", "--all", COLUMNS=columns).out
-        assert max(map(len, out.splitlines())) <= int(columns)
-        assert "claude-code"[:6] in out
-
-
-def test_nobody_here(empty):
-    run = empty.run("agents")
-    assert run.status == 0
-    assert "No other agent is used here" in run.err
-
-
 def test_an_untrusted_skill_is_refused(agents):
     agents.check("link-untrusted", agents.run("link", "release-notes", "--agent", "claude-code"))
     assert not (agents.project / ".claude/skills/release-notes").exists()
@@ -61,45 +45,6 @@ def test_what_is_in_the_way_stays(agents):
     assert not (agents.project / ".claude/skills/code-review").is_symlink()
 
 
-def test_a_change_without_approval_reaches_no_other_agent(agents):
-    words = ("link", "release-notes", "--agent", "claude-code")
-    assert agents.run("trust", "release-notes", "--yes").status == 0
-    (agents.project / "skills/release-notes/scripts/collect.py").write_text("print(2)\n")
-    assert agents.run(*words).status == 4
-    assert not os.path.lexists(agents.project / ".claude/skills/release-notes")
-
-
-def test_for_all_projects(agents):
-    done = agents.run("link", "code-review", "--agent", "claude-code", "--user")
-    assert done.status == 0
-    assert os.path.islink(agents.home / ".claude/skills/code-review")
-    assert not (agents.project / ".claude/skills").exists()
-
-
-def test_several_agents_at_once_and_one_that_fails(agents):
-    agents.skill(".claude/skills/fix-yaml", "---\nname: fix-yaml\ndescription: b\n---\nx\n")
-    run = agents.run("link", "--all", "--agent", "claude-code", "--agent", "copilot", "--json")
-    assert run.status == 1
-    reply = json.loads(run.out)["links"]
-    refused = [one["skill"] for one in reply if one["action"] == "refused"]
-    assert refused == ["fix-yaml"]
-    assert {one["agent"] for one in reply} == {"claude-code", "copilot"}
-    assert sum(one["action"] == "made" for one in reply) >= 3
-
-
-def test_json_has_the_agents_that_are_used_and_their_skills(agents):
-    reply = json.loads(agents.run("agents", "--json").out)
-    found = {agent["id"]: agent for agent in reply["agents"]}
-    assert set(found) == {"claude-code", "copilot", "codex"}
-    assert found["codex"]["skills"]["code-review"] == {
-        "view": "sees",
-        "place": ".agents/skills",
-        "path": str(agents.project / ".agents/skills/code-review"),
-        "kind": "",
-        "why": "",
-    }
-
-
 def test_slips_are_told(agents):
     assert agents.run("link").status == 2
     assert agents.run("link", "--agent", "codex").status == 2
@@ -108,15 +53,3 @@ def test_slips_are_told(agents):
     slip = agents.run("link", "code-review", "--agent", "claude")
     assert slip.status == 3
     assert "Did you mean `claude-code`?" in slip.err
-
-
-def test_agents_are_completed(agents):
-    run = agents.run(
-        _SATCHEL_COMPLETE="bash_complete", COMP_WORDS="satchel link x --agent cl", COMP_CWORD="4"
-    )
-    assert "claude-code" in run.out
-
-
-def test_help(terminal):
-    terminal.check("help-link", terminal.run("link", "--help"))
-    terminal.check("help-agents", terminal.run("agents", "--help"))

@@ -39,16 +39,6 @@ def test_the_list_has_id_name_description_source_and_system(terminal):
     assert "system" in table
 
 
-def test_hidden_skills_are_counted_and_shown_on_request(terminal):
-    plain = terminal.run("list")
-    assert "1 hidden" in plain.err
-    assert "1 not trusted yet" in plain.err
-    assert "release-notes" not in plain.out
-    every = terminal.run("list", "--all").out
-    states = [line.split()[1] for line in every.splitlines()[-3:]]
-    assert states == ["untrusted", "shadowed", "broken"]
-
-
 def test_a_broken_file_does_not_disappear(empty):
     empty.skill("skills/notes", "# Notes\n")
     plain = empty.run("list")

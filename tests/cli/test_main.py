@@ -57,30 +57,6 @@ def test_a_warm_list_imports_nothing_heavy(empty, monkeypatch):
     assert sorted(loaded & HEAVY) == []
 
 
-def test_a_warm_list_prepares_no_parser(empty):
-    """Compiling the patterns of the scan takes as long as all the rest of a warm start."""
-    _ascii_project(empty)
-    code = (
-        "import sys; from satchel.cli.main import run; from satchel.skill import head; "
-        "first = head._simple; status = run(['list']); "
-        "sys.exit(status or (0 if head._simple is first else 9))"
-    )
-
-    def status() -> int:
-        return subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=empty.project,
-            env=empty.env(SATCHEL_TRUST="all", SATCHEL_BUILTIN="true"),
-            capture_output=True,
-            check=False,
-        ).returncode
-
-    assert status() == 9
-    time.sleep(0.1)  # a file that changed in the same tick is looked at once more
-    status()
-    assert status() == 0
-
-
 def test_the_version_imports_next_to_nothing(empty):
     loaded = _modules(empty, "--version")
     assert sorted(loaded & {*HEAVY, "satchel.facade", "satchel.settings"}) == []
@@ -162,15 +138,6 @@ def test_every_failure_is_told_to_scripts_once_in_each_run(error, code, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_an_answer_that_cannot_be_written_is_told_as_a_failure(capsys):
-    def call() -> int:
-        write_json({("no", "key"): 1})
-        return 0
-
-    assert guarded(call, as_json=True) == 70
-    assert "TypeError" in json.loads(capsys.readouterr().out)["error"]["message"]
-
-
 @pytest.mark.parametrize("words", [("list",), ("show", "long"), ("list", "--json")])
 def test_a_reader_that_leaves_is_no_error(empty, words):
     empty.skill("skills/long", "---\nname: long\ndescription: Long.\n---\n" + "word " * 200_000)
@@ -229,13 +196,3 @@ def test_a_terminal_that_knows_only_ascii_gets_every_word(terminal):
     assert done.status == 0
     assert "code-review" in done.out
     assert done.out.isascii()
-
-
-def test_json_of_the_fast_lane_parses(terminal):
-    rows = json.loads(terminal.run("list", "--json").out)
-    assert [row["name"] for row in rows] == [
-        "chinese-writing",
-        "code-review",
-        "fix-yaml",
-        "style-guide",
-    ]

@@ -108,14 +108,6 @@ def test_wrapping_keeps_code_together():
     assert all(width_of(line) <= 11 for line in wrap("把中文写得自然、准确、有条理", 11))
 
 
-def test_wrapping_parts_no_bracket_from_what_it_opens():
-    assert wrap("四个技能，一个问题（`satchel doctor`）", 24) == [
-        "四个技能，一个问题",
-        "（`satchel doctor`）",
-    ]
-    assert wrap("四个技能（全部）", 10) == ["四个技能", "（全部）"]
-
-
 def test_errors_are_folded_below_their_beginning(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "40")
     complain("There is a long message that does not fit", "Do this,\nthen that", colour=False)

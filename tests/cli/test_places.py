@@ -56,11 +56,3 @@ def test_what_is_one_setting_away_is_told(terminal):
     on = json.loads(terminal.run("locations", "--json", SATCHEL_ECOSYSTEM="true").out)
     assert [item["setting"] for item in on["one_setting_away"]] == ["ancestors"]
     assert ".claude/skills" in [row["label"] for row in on["locations"]]
-
-
-def test_folders_above_are_one_setting_away(terminal):
-    inner = terminal.project / "packages/site"
-    inner.mkdir(parents=True)
-    (terminal.project / ".git").mkdir()
-    run = terminal.run("--project", "packages/site", "locations")
-    assert "../../.agents/skills (4)" in run.err

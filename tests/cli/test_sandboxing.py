@@ -41,19 +41,6 @@ def test_one_tier_as_json(empty):
     assert "escaped" not in tier["attempts"].values()
 
 
-def test_a_sandbox_that_is_switched_off_is_said(empty):
-    done = empty.run("sandbox", "check", "--tier", "landlock", SATCHEL_SANDBOX="off")
-    assert done.status == 0
-    assert done.err.startswith("! Tool skills run without a sandbox: `sandbox` is `off`")
-
-
-def test_the_dash_is_explained(empty):
-    done = empty.run("sandbox", "check", "--tier", "landlock")
-    dashes = sum(row.split()[1] == "—" for row in done.out.splitlines()[1:])
-    assert ("`—`: not even possible here" in done.err) is bool(dashes)
-    assert (f"({dashes} of {len(done.out.splitlines()) - 1})" in done.err) is bool(dashes)
-
-
 _WITHOUT_BWRAP = (
     "import sys, satchel.runners.bwrap as bwrap\n"
     "bwrap._PLACES = ()\n"

@@ -35,20 +35,14 @@ def skills(empty):
         (("odd",), 0),
         (("odd", "--fail-on", "review"), 1),
         (("bad",), 1),
-        (("bad", "--allow-incomplete"), 1),
         (("partly",), 1),
         (("partly", "--allow-incomplete"), 0),
         (("--all",), 1),
-        (("good", "odd"), 0),
-        ((".agents/skills/good",), 0),
         ((".agents/skills",), 1),
         ((".agents/skills/bad/SKILL.md",), 1),
         (("nothing",), 3),
-        (("no/such/folder",), 3),
         ((), 2),
         (("good", "--all"), 2),
-        (("good", "--format", "xml"), 2),
-        (("good", "--rules", "none.yar"), 2),
         (("good", "--allow", "none.toml"), 3),
         (("--explain", "fetch-and-run"), 0),
         (("--explain", "fetch-and-rum"), 3),
@@ -70,17 +64,6 @@ def test_scan_shows_what_where_and_what_to_do(skills):
     assert done.err.startswith("1 skill scanned: blocked\n")
 
 
-def test_scan_says_what_it_did_not_look_at(skills):
-    done = skills.run("scan", "partly", COLUMNS="")
-    assert "? incomplete  .agents/skills/partly" in done.out
-    assert "? Not looked at: x.7z: an archive inside a skill is not opened" in done.out
-
-
-def test_scan_counts_all_skills(skills):
-    done = skills.run("scan", "--all")
-    assert "4 skills scanned: 1 blocked, 1 incomplete, 1 review, 1 no findings" in done.err
-
-
 def test_scan_never_promises_safety(skills):
     done = skills.run("scan", "--all")
     assert "safe" not in (done.out + done.err).lower().split()
@@ -88,12 +71,7 @@ def test_scan_never_promises_safety(skills):
 
 def test_scan_prints_json(skills):
     rows = json.loads(skills.run("scan", ".agents/skills", "--json").out)
-    assert [row["verdict"] for row in rows] == [
-        "blocked",
-        "no findings",
-        "review",
-        "incomplete",
-    ] or {row["path"].rsplit("/", 1)[1]: row["verdict"] for row in rows} == {
+    assert {row["path"].rsplit("/", 1)[1]: row["verdict"] for row in rows} == {
         "bad": "blocked",
         "good": "no findings",
         "odd": "review",
@@ -103,13 +81,6 @@ def test_scan_prints_json(skills):
     assert bad["findings"][0]["rule"] == "fetch-from-nowhere"
     assert bad["findings"][0]["owasp"] == ["AST01", "AST02", "AST05"]
     assert bad["inventory"]["hosts"] == ["203.0.113.7"]
-
-
-def test_scan_prints_sarif(skills):
-    sarif = json.loads(skills.run("scan", "bad", "--format", "sarif").out)
-    [run] = sarif["runs"]
-    place = run["results"][0]["locations"][0]["physicalLocation"]
-    assert place["artifactLocation"]["uri"] == ".agents/skills/bad/SKILL.md"
 
 
 def test_an_allow_list_of_the_project_is_shown_and_unblocks_nothing(skills):
@@ -156,11 +127,3 @@ def test_explain_says_why(skills):
     assert "OWASP AST01: Malicious skills" in done.out
     rows = json.loads(skills.run("scan", "--explain", "reverse-shell", "--json").out)
     assert rows["severity"] == "block"
-
-
-def test_a_folder_that_cannot_be_listed_is_incomplete(empty):
-    empty.skill("x", HEAD.format(name="x"))
-    (empty.project / "x/out").symlink_to("/")
-    done = empty.run("scan", "x", COLUMNS="")
-    assert done.status == 1
-    assert "incomplete" in done.out

@@ -76,19 +76,6 @@ def test_what_a_server_lists_is_counted_and_approved_apart(terminal):
         assert "1 of servers not trusted yet" in told
 
 
-def test_a_server_that_has_what_comes_with_satchel_is_no_news(terminal):
-    shown = json.loads(terminal.run("show", "write-a-skill", "--json", SATCHEL_BUILTIN="true").out)
-    with scripted() as (address, script):
-        script.add("write-a-skill", {}, description=shown["description"])
-        script.add("review-a-skill", {}, description="Something else. Use it for that.")
-        assert terminal.run("mcp", "add", "docs", address).status == 0
-        done = terminal.run("doctor", "--json", SATCHEL_BUILTIN="true")
-        problems = json.loads(done.out)["problems"]
-        told = [one["message"] for one in problems if one["code"] == "served-shadowed"]
-        assert len(told) == 1
-        assert "`review-a-skill`" in told[0]
-
-
 def test_what_is_approved_is_what_was_read(terminal):
     with scripted() as (address, script):
         script.add("pdf-forms", body="Fill it in.")
@@ -109,32 +96,18 @@ def test_what_is_approved_is_what_was_read(terminal):
         assert "mark: " in trusted.err
 
 
-def test_comments_of_other_tables_stay(terminal):
-    config(terminal).parent.mkdir(parents=True)
-    before = '[servers.a]\naddress = "https://a.example/"\n'
-    after = '\n# about b\n[servers.b]\naddress = "https://b.example/"\n# the end\n'
-    own = '\n[servers.docs]\n# mine\naddress = "https://x.example/"\n'
-    config(terminal).write_text(before + own + after)
-    assert terminal.run("mcp", "remove", "docs").status == 0
-    assert config(terminal).read_text() == before + after
-
-
-@pytest.mark.parametrize(
-    "words",
-    [("scan",), ("check",), ("sign",), ("link", "--agent", "claude-code")],
-    ids=lambda words: words[0],
-)
-def test_what_works_on_folders_says_that_there_is_none(terminal, words):
+def test_what_works_on_folders_says_that_there_is_none(terminal):
     with scripted() as (address, script):
         script.add("pdf-forms")
         terminal.run("mcp", "add", "docs", address)
         terminal.run("show", "pdf-forms")
         terminal.run("trust", "pdf-forms", "--yes")
         reads = len(script.reads())
-        done = terminal.run(words[0], "pdf-forms", *words[1:])
-        assert done.status == 4, done.err
-        assert "lies on a server (mcp docs): there is no folder to work on" in done.err
-        assert len(script.reads()) == reads
+        for words in (("scan",), ("check",), ("sign",), ("link", "--agent", "claude-code")):
+            done = terminal.run(words[0], "pdf-forms", *words[1:])
+            assert done.status == 4, done.err
+            assert "lies on a server (mcp docs): there is no folder to work on" in done.err
+            assert len(script.reads()) == reads
 
 
 def test_a_server_that_does_not_answer_is_said(terminal):
@@ -154,12 +127,8 @@ def test_a_server_that_does_not_answer_is_said(terminal):
     [
         (["docs"], "A name and an address"),
         (["docs", "http://skills.example.com/"], "without `https` only this computer itself"),
-        (["do cs", "https://skills.example.com/"], "its name needs letters"),
         (["docs", "skills.example.com/mcp"], "is no address, and no such program is here"),
-        (["docs", "no-such-program"], "There is no program `no-such-program`"),
         (["docs", "localhost:8765/mcp"], "Write `https://localhost:8765/mcp`"),
-        (["docs", "https://x.example/", "more"], "After the address comes nothing more"),
-        (["docs", "https://x.example/", "--header", "X-A"], "`X-A` is no header"),
         (["docs", "https://x.example/", "--header", "Host=X"], "one that may not be set"),
         (["docs", "https://x.example/", "--token-env", "a b"], "`token`, `headers` and `env`"),
     ],

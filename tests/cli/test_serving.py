@@ -18,15 +18,11 @@ pytestmark = pytest.mark.timeout(60)
     ("words", "said"),
     [
         ("serve --host 0.0.0.0", "`--host` is only for a server over HTTP"),
-        ("serve --token-env X", "`--token-env` is only for a server over HTTP"),
         ("serve --port 1", "`--port` is only for a server over HTTP"),
         ("check --http", "`satchel mcp check` does not take `--http`"),
-        ("check --no-tools", "`satchel mcp check` does not take `--no-tools`"),
         ("install --client codex --to x", "It belongs to `satchel mcp copy`"),
-        ("install --client codex --token-env X", "does not take `--token-env`"),
         ("list --yes", "`satchel mcp list` does not take `--yes`"),
         ("serve --client codex", "take it: `satchel mcp install`, `satchel mcp uninstall`"),
-        ("serve --json", "Run `satchel mcp serve --help`"),
     ],
 )
 def test_options_of_another_action_are_refused(terminal, words, said):
@@ -72,19 +68,11 @@ def test_a_person_is_shown_what_there_is_and_a_program_is_served(terminal):
     [
         ("instal", "Did you mean `satchel mcp install`?"),
         ("rm docs", "Did you mean `satchel mcp remove`?"),
-        ("xylophone", "Run `satchel mcp --help` to see the commands"),
-        ("--client codex", "take it: `satchel mcp install`, `satchel mcp uninstall`"),
-        ("--json", "Run `satchel mcp --help`"),
         ("--http list", "`satchel mcp list` does not take `--http`"),
-        ("--jso list", "Did you mean `--json`?"),
-        ("--http --name list --port x", "`--port` needs a whole number, not `x`"),
         ("--http --port x", "`--port` needs a whole number, not `x`"),
-        ("--nothing", "There is no option `--nothing`"),
         ("serve --http --port 70000", "`--port` must be at most 65535, not `70000`"),
         ("serve --http --oauth-scope skills", "`--oauth-scope` needs `--issuer`"),
-        ("serve --http --jwks https://x.example/keys", "`--jwks` needs `--issuer`"),
         ("install claude", "Did you mean `claude-desktop`, `claude-code`?"),
-        ("install Claude-Code", "Did you mean `claude-code`?"),
         ("check now", "`satchel mcp check` does not take `now`"),
     ],
 )
@@ -98,11 +86,8 @@ def test_slips_are_told_with_what_may_have_been_meant(terminal, words, said):
     ("words", "usual"),
     [
         ("--json list", "list --json"),
-        ("--json check", "check --json"),
         ("--dry-run install --client cursor", "install --client cursor --dry-run"),
         ("--client cursor install --dry-run", "install --client cursor --dry-run"),
-        ("--client=cursor install --dry-run", "install --client cursor --dry-run"),
-        ("--http --port x serve", "serve --http --port x"),
         ("--token-env UNSET add docs ftp://x", "add docs ftp://x --token-env UNSET"),
     ],
 )
@@ -154,11 +139,6 @@ def test_what_no_client_sees_is_said(terminal):
         assert "for `satchel trust`: no client sees" in done.err, words
 
 
-def test_one_skill_is_one_skill(terminal):
-    done = terminal.run("mcp", "check", SATCHEL_TRUST="all", SATCHEL_INCLUDE="code-review")
-    assert "1 skill can be served, 0 cannot" in done.err
-
-
 def test_other_servers_are_not_asked_for_what_is_handed_on(terminal):
     """Else a server whose own configuration names it would start itself without end."""
     mark = terminal.home / "asked"
@@ -171,11 +151,8 @@ def test_other_servers_are_not_asked_for_what_is_handed_on(terminal):
     assert mark.exists()  # the command is one that leaves a mark
 
 
-@pytest.mark.parametrize(
-    "name", ["", "install", "uninstall", "serve", "check", "add", "list", "remove", "copy"]
-)
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_help_of_each_command(terminal, name, language):
-    title = f"{'zh-' if language == 'zh' else ''}help-mcp{'-' if name else ''}{name}"
-    words = [word for word in ("mcp", name, "--help") if word]
-    terminal.check(title, terminal.run(*words, SATCHEL_LANG=language))
+def test_the_help_of_the_commands(terminal):
+    terminal.check("help-mcp", terminal.run("mcp", "--help"))
+    terminal.check("zh-help-mcp", terminal.run("mcp", "--help", SATCHEL_LANG="zh"))
+    for name in ("install", "serve", "add"):
+        terminal.check(f"help-mcp-{name}", terminal.run("mcp", name, "--help"))

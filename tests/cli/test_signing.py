@@ -43,32 +43,6 @@ def test_signing_and_checking(signed):
     check(signed, "sign-check-changed", signed.run("sign", "release-notes", "--check"))
 
 
-def test_the_statement_is_checked_by_hand(signed):
-    assert signed.run("sign", "release-notes").status == 0
-    signed.run("signers", "add", ADA, "--key", "~/.ssh/id_ed25519.pub")
-    text = signed.run("sign", "release-notes", "--statement").out
-    allowed = signed.home / ".config/satchel/allowed_signers"
-    words = ["ssh-keygen", "-Y", "verify", "-f", str(allowed), "-I", ADA, "-n", "satchel", "-s"]
-    done = subprocess.run(
-        [*words, str(signed.project / "skills/release-notes/SKILL.sig")],
-        input=text,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_folder_anywhere_can_be_signed(signed, tmp_path):
-    folder = tmp_path / "elsewhere"
-    folder.mkdir()
-    (folder / "SKILL.md").write_text("---\nname: elsewhere\ndescription: b\n---\nx\n")
-    reply = json.loads(signed.run("sign", str(folder), "--json").out)
-    assert reply["signature"] == str(folder / "SKILL.sig")
-    found = json.loads(signed.run("sign", str(folder), "--check", "--json").out)
-    assert found["state"] == "unknown-signer"
-
-
 def test_what_cannot_be_signed_is_said(signed):
     assert signed.run("sign", "nothing-like-it").status == 3
     assert signed.run("sign", "./nowhere").status == 3
@@ -91,13 +65,6 @@ def test_signers_come_and_go(signed):
     assert signed.run("signers", "remove", ADA).status == 3
 
 
-def test_slips_are_told(signed):
-    assert signed.run("signers", "add").status == 2
-    assert signed.run("signers", "add", ADA).status == 2
-    assert signed.run("signers", "add", ADA, "--key", "nowhere.pub").status == 3
-    assert signed.run("signers", "ad", ADA).status == 2
-
-
 def test_a_project_cannot_bring_its_own_signers(signed):
     assert signed.run("sign", "release-notes").status == 0
     key = (signed.home / ".ssh/id_ed25519.pub").read_text()
@@ -107,8 +74,3 @@ def test_a_project_cannot_bring_its_own_signers(signed):
         path.write_text(f"{ADA} {key}")
     found = json.loads(signed.run("sign", "release-notes", "--check", "--json").out)
     assert found["state"] == "unknown-signer"
-
-
-def test_help(terminal):
-    terminal.check("help-sign", terminal.run("sign", "--help"))
-    terminal.check("help-signers", terminal.run("signers", "--help"))

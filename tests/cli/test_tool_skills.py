@@ -64,51 +64,6 @@ def test_trust_makes_it_listed_and_a_change_takes_it_back(bench):
     assert "not trusted" in bench.run("why", "sheets").out
 
 
-def test_the_story_and_the_record(bench):
-    bench.run("trust", "--yes")
-    story = bench.run("why", "sheets")
-    assert story.status == 0
-    for words in ("tools: `sheets_read`", "runs `main.py` (python)", "its program last ran: never"):
-        assert words in story.out
-    facts = json.loads(bench.run("why", "sheets_read", "--json").out)
-    assert (facts["state"], facts["tools"], facts["runtime"]) == (
-        "active", ["sheets_read"], "python",
-    )  # fmt: skip
-    shown = json.loads(bench.run("show", "sheets", "--json").out)
-    assert shown["entry"] == "main.py"
-    assert [file["path"] for file in shown["files"]] == ["main.py", "skill.yaml"]
-
-
-def test_a_broken_one_is_named_with_its_line(bench):
-    path = bench.project / "skills" / "sheets" / "skill.yaml"
-    path.write_text(path.read_text().replace("runtime: python", "runtime: ruby"))
-    for words in (("doctor",), ("validate",), ("validate", "skills/sheets"), ("why", "sheets")):
-        done = bench.run(*words)
-        assert done.status in (1, 5)
-        assert "There is no runtime `ruby`" in done.out
-    assert "(line 3)" in bench.run("validate", "skills/sheets/skill.yaml").out
-    assert "1 broken" in bench.run("list").err
-    assert bench.run("show", "sheets").status == 5
-    rows = json.loads(bench.run("list", "--all", "--json").out)
-    assert [row["name"] for row in rows if row["state"] == "broken"] == ["sheets"]
-
-
-def test_there_is_nothing_to_load(bench):
-    bench.run("trust", "--yes")
-    done = bench.run("load", "sheets")
-    assert done.status == 2
-    assert "has tools and no instructions" in done.err
-
-
-def test_locations_and_scan_count_them(bench):
-    rows = json.loads(bench.run("locations", "--json").out)["locations"]
-    assert next(row for row in rows if row["label"] == "skills")["skills"] == 3
-    for words in (("--all",), ("sheets",), ("skills",), ("skills/sheets/skill.yaml",)):
-        done = bench.run("scan", *words)
-        assert done.status in (0, 1), done.err
-        assert "sheets" in done.out + done.err
-
-
 def test_an_import_says_what_the_program_may_use(bench, tmp_path):
     make_tool_skill(tmp_path / "elsewhere", "image", more=WANTS)
     done = bench.run("import", str(tmp_path / "elsewhere" / "image"), "--dry-run")
@@ -123,14 +78,3 @@ def test_an_import_says_what_the_program_may_use(bench, tmp_path):
     assert bench.run("install", "--frozen", "--yes").status == 0
     assert bench.run("remove", "image", "--yes").status == 0
     assert "image_run" not in bench.run("list", "--all").out
-
-
-def test_a_name_that_a_package_has_is_said(empty):
-    make_tool_skill(empty.project / "skills", "excel", tool="excel_read")
-    empty.run("trust", "--yes")
-    story = empty.run("why", "excel", COLUMNS="200")
-    assert "the packaged skill `excel` has one of that name" in story.out
-    assert "SKILL_EXCEL_ENABLED=false" in story.out
-    assert "tool-name-packaged" in empty.run("doctor").out
-    off = empty.run("why", "excel", SKILL_EXCEL_ENABLED="false")
-    assert "models may call its tools" in off.out

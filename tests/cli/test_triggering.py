@@ -60,23 +60,15 @@ SNAPSHOTS = {
 }
 
 
-@pytest.mark.parametrize("language", ["", "zh"])
 @pytest.mark.parametrize("name", SNAPSHOTS)
-def test_whole_runs(name, language, desk):
+def test_whole_runs(name, desk):
     text = SNAPSHOTS[name]
     if text is not None:
         _prompts(desk, "code-review", text)
-    done = desk.run("test", "--triggers", "code-review", SATCHEL_LANG=language or "en")
-    desk.check(f"zh-{name}" if language else name, done)
-
-
-def test_a_thief_is_named_with_its_words(desk):
-    _prompts(desk, "code-review", "should: [Explain merge conflicts]\n")
-    done = desk.run("test", "--triggers", "code-review", COLUMNS="")
-    assert done.status == 1
-    told = next(line for line in done.out.splitlines() if "took it" in line)
-    assert told.strip().startswith("→ `git-helper` took it, by its description (`")
-    assert "`merge`" in told
+    desk.check(name, desk.run("test", "--triggers", "code-review"))
+    if name == "triggers-mixed":
+        words = ("test", "--triggers", "code-review")
+        desk.check(f"zh-{name}", desk.run(*words, SATCHEL_LANG="zh"))
 
 
 def test_exit_codes_for_a_pipeline(desk):
@@ -104,19 +96,6 @@ def test_a_bound_is_told_beside_what_it_bounds(desk):
     assert "`code-review` failed: recall 33 % < 50 %\n" in done.err
 
 
-def test_whoever_should_be_chosen_instead_has_to_be(desk):
-    wrong = "should_not:\n  - {prompt: Fill in PDF forms, instead: translation}\n"
-    _prompts(desk, "code-review", wrong)
-    done = desk.run("test", "--triggers", "code-review", "--min-precision", "0", COLUMNS="")
-    assert done.status == 1
-    assert "✗ should not" in done.out
-    assert "→ `translation` was not chosen instead" in done.out
-    assert "0 passed, 1 failed" in done.err
-    assert "`code-review` failed: 0 of 1 `instead` chosen\n" in done.err
-    _prompts(desk, "code-review", wrong.replace("translation", "pdf-forms"))
-    assert desk.run("test", "--triggers", "code-review").status == 0
-
-
 def test_instead_of_nobody_is_a_slip_of_the_file(desk):
     _prompts(
         desk,
@@ -133,32 +112,6 @@ def test_instead_of_nobody_is_a_slip_of_the_file(desk):
     )
 
 
-def test_a_false_hit_says_what_caught_it(desk):
-    _prompts(
-        desk,
-        "pdf-forms",
-        "should: [Fill in PDF forms, Fields of PDF forms]\nshould_not: [Extract PDF fields]\n",
-    )
-    done = desk.run("test", "--triggers", "pdf-forms", COLUMNS="")
-    assert "→ caught by its name (`pdf`) and its description (`" in done.out
-
-
-@pytest.mark.parametrize("columns", [60, 80])
-def test_prompts_use_the_whole_width(columns, desk):
-    _prompts(desk, "code-review", f"should: ['{'abcd ' * 60}']\n")
-    done = desk.run("test", "--triggers", "code-review", COLUMNS=str(columns))
-    lines = [line for line in done.out.splitlines() if "abcd abcd abcd" in line and "`" not in line]
-    assert {len(line) for line in lines[:2]} <= set(range(columns - 4, columns + 1))
-
-
-def test_a_missing_model_is_a_note_and_no_failure(desk):
-    _prompts(desk, "code-review", GOOD)
-    nowhere = "http://127.0.0.1:9/v1/embeddings?model=none"
-    done = desk.run("test", "--triggers", "code-review", SATCHEL_VECTORS=nowhere, COLUMNS="")
-    assert done.status == 0, done.err
-    assert "Meanings are not compared: " in done.err
-
-
 def test_a_skill_without_a_program_has_prompts_to_run(desk):
     _prompts(desk, "code-review", GOOD)
     done = desk.run("test", "code-review", COLUMNS="")
@@ -166,18 +119,6 @@ def test_a_skill_without_a_program_has_prompts_to_run(desk):
     assert "hint: Run its prompts: `satchel test --triggers code-review`" in done.err
     done = desk.run("test", "translation", COLUMNS="")
     assert "hint: Check it with `satchel check translation`" in done.err
-
-
-def test_precision_counts_what_should_not_have_fired(desk):
-    _prompts(
-        desk,
-        "pdf-forms",
-        "should: [Fill in PDF forms, Fields of PDF forms]\nshould_not: [Extract PDF fields]\n",
-    )
-    record = json.loads(desk.run("test", "--triggers", "pdf-forms", "--json").out)["results"][0]
-    assert (record["recall"], record["precision"]) == (1.0, 0.6667)
-    assert desk.run("test", "--triggers", "--min-precision", "0.6").status == 0
-    assert desk.run("test", "--triggers", "--min-precision", "0.7").status == 1
 
 
 def test_json_has_everything(desk):
@@ -221,31 +162,6 @@ def test_without_a_name_every_skill_with_prompts_is_tested(desk):
     told = json.loads(desk.run("test", "--triggers", "--json").out)
     assert [one["name"] for one in told["broken"]] == ["translation"]
     assert told["broken"][0]["problems"][0]["line"] == 2
-
-
-def test_an_author_needs_no_trust(desk, tmp_path):
-    """A skill of the project that nobody trusted, and a folder that no library knows."""
-    text = "---\nname: sculpture\ndescription: Carves marble statues.\n---\nSteps.\n"
-    desk.skill("skills/sculpture", text)
-    for folder in (desk.project / "skills/sculpture", tmp_path / "mine/sculpture"):
-        (folder / "evals").mkdir(parents=True)
-        (folder / "SKILL.md").write_text(text)
-        (folder / "evals/triggers.yaml").write_text("should: [Carve marble statues]\n")
-    assert "sculpture" not in desk.run("list").out
-    for words in (("sculpture",), ("skills/sculpture",), (str(tmp_path / "mine/sculpture"),), ()):
-        done = desk.run("test", "--triggers", *words)
-        assert done.status == 0, done.out + done.err
-        assert "✓ should      #1   Carve marble statues" in done.out
-    # Testing is no trust.
-    assert desk.run("load", "sculpture").status != 0
-
-
-def test_trying_leaves_no_mark(desk):
-    _prompts(desk, "code-review", MIXED)
-    before = json.loads(desk.run("which", "Inspect Haskell", "--json").out)
-    assert desk.run("test", "--triggers", "code-review").status == 1
-    after = json.loads(desk.run("which", "Inspect Haskell", "--json").out)
-    assert [one["name"] for one in after["skills"]] == [one["name"] for one in before["skills"]]
 
 
 @pytest.mark.parametrize(
@@ -296,9 +212,3 @@ def test_a_new_skill_passes_its_own_prompts(empty):
     assert checked.status == 0
     where = os.path.join("evals", "triggers.yaml")
     assert f"note triggers-readable ({where}:2): YAML reads the prompt" in checked.out
-
-
-def test_names_complete(desk):
-    env = {"_SATCHEL_COMPLETE": "bash_complete", "COMP_CWORD": "3"}
-    done = desk.run(**env, COMP_WORDS="satchel test --triggers code")
-    assert done.out.split() == ["plain,code-review"]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pty
-import signal
 import subprocess
 
 from satchel.library.lockfile import Locked, Place, lock_path, render_lock
@@ -52,39 +50,6 @@ def test_the_end_of_the_input_is_a_no(terminal):
     assert words.endswith("[y/N] \nNothing was changed\n")
 
 
-def test_stopping_at_the_question_ends_its_line(terminal):
-    leader, follower = pty.openpty()
-    running = subprocess.Popen(
-        terminal.command("trust"),
-        cwd=terminal.project,
-        env=terminal.env(),
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-    )
-    os.close(follower)
-    seen = b""
-    while b"[y/N] " not in seen:
-        seen += os.read(leader, 4096)
-    # A signal between the question and the wait for its answer is only noted: people press again.
-    for _ in range(20):
-        running.send_signal(signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            running.wait(0.4)
-            break
-    assert running.returncode == 130
-    assert os.read(leader, 4096) == b"\r\n"
-    os.close(leader)
-
-
-def test_programs_are_named_only_where_there_are_some(terminal):
-    assert "the programs may be run" in _answering(terminal, b"n\n", "trust")[1]
-    (terminal.project / "skills/release-notes/scripts/collect.py").unlink()
-    words = _answering(terminal, b"n\n", "trust")[1]
-    assert "The text reaches models.\n" in words
-    assert "program" not in words
-
-
 def test_a_yes_offers_the_skills(terminal):
     status, words = _answering(terminal, b"y\n", "trust", "release-notes")
     assert status == 0
@@ -96,19 +61,6 @@ def test_nobody_there_means_no(terminal):
     assert terminal.run("trust", stdin="y\n").status == 4
     assert terminal.run("trust", "--json").status == 4
     assert "release-notes" not in terminal.run("list").out
-
-
-def test_each_question_says_what_it_is_about(terminal):
-    assert (
-        "Trust everything in this project, now and later?"
-        in _answering(terminal, b"n\n", "trust", "--always")[1]
-    )
-    assert (
-        "Trust `release-notes`, whatever it will hold?"
-        in _answering(terminal, b"n\n", "trust", "release-notes", "--always")[1]
-    )
-    terminal.skill("skills/later", "---\nname: later\ndescription: b\n---\nx\n")
-    assert "Trust these 2 skills as they are now?" in _answering(terminal, b"n\n", "trust")[1]
 
 
 def test_trust_covers_what_was_shown(terminal):
@@ -133,14 +85,6 @@ def test_trust_always_covers_what_comes_later(terminal):
     assert terminal.run("list").out == ""
 
 
-def test_a_project_can_be_trusted_before_it_has_skills(empty):
-    done = empty.run("trust", "--always", "--yes")
-    assert done.status == 0
-    assert done.err == f"Trusted, whatever it will hold: {empty.project}\n"
-    empty.skill("skills/later", "---\nname: later\ndescription: b\n---\nx\n")
-    assert "later" in empty.run("list").out
-
-
 def test_what_changes_between_the_question_and_the_answer_is_not_approved(terminal):
     leader, follower = pty.openpty()
     running = subprocess.Popen(
@@ -162,18 +106,6 @@ def test_what_changes_between_the_question_and_the_answer_is_not_approved(termin
     assert terminal.run("load", "release-notes").status == 4
 
 
-def test_a_changed_skill_asks_again(terminal):
-    terminal.run("trust", "release-notes", "--yes")
-    terminal.skill(
-        "skills/release-notes",
-        "---\nname: release-notes\ndescription: Something else.\n---\nRun it\n",
-    )
-    terminal.check("trust-asks-again-why", terminal.run("why", "release-notes"))
-    terminal.check("trust-asks-again-load", terminal.run("load", "release-notes"))
-    terminal.check("trust-asks-again", terminal.run("trust", "release-notes", "--yes"))
-    assert terminal.run("load", "release-notes").status == 0
-
-
 def test_a_changed_file_is_refused_at_the_load(terminal):
     terminal.run("trust", "release-notes", "--yes")
     terminal.check("why-bound", terminal.run("why", "release-notes"))
@@ -184,29 +116,6 @@ def test_a_changed_file_is_refused_at_the_load(terminal):
     terminal.check("error-read-changed", terminal.run("read", path))
     assert terminal.run("trust", "release-notes", "--yes").status == 0
     assert terminal.run("load", "release-notes").status == 0
-
-
-def test_all_that_waits_includes_what_is_offered_and_would_be_refused(terminal):
-    terminal.run("trust", "--yes")
-    path = terminal.project / "skills/release-notes/scripts/collect.py"
-    path.write_text("print(2)\n")
-    told = " ".join(terminal.run("doctor").out.split())
-    assert "content-unapproved" in told
-    assert "changed since you approved it (`scripts/collect.py`)" in told
-    done = terminal.run("trust", "--yes")
-    assert "Approved before, and changed since: `release-notes`" in done.err
-    assert terminal.run("load", "release-notes").status == 0
-    assert "content-unapproved" not in terminal.run("doctor").out
-    assert "Nothing to trust" in terminal.run("trust", "--yes").err
-
-
-def test_what_is_not_as_it_was_locked_is_no_matter_of_trust_for_all(terminal):
-    _lock(terminal, "code-review")
-    terminal.run("trust", "--yes")
-    path = terminal.project / ".agents/skills/code-review/references/checklist.md"
-    path.write_text("- nothing\n")
-    assert "content-unlocked" in terminal.run("doctor").out
-    assert "Nothing to trust" in terminal.run("trust", "--yes").err
 
 
 def _lock(terminal, *names: str) -> str:
@@ -258,26 +167,3 @@ def test_what_cannot_be_approved_is_told_and_the_others_are(terminal):
     assert [row["code"] for row in reply["refused"]] == ["not-approvable"]
     assert terminal.run("trust", "later", "--always", "--yes").status == 0
     assert "later" in terminal.run("list").out
-
-
-def test_what_is_trusted_as_it_is_can_be_trusted_always(terminal):
-    terminal.skill("skills/mine", "---\nname: mine\ndescription: b\n---\nx\n")
-    assert terminal.run("trust", "mine", "--yes").status == 0
-    done = terminal.run("trust", "mine", "--always", "--yes")
-    assert "Trusted, whatever it will hold: " in done.err
-    assert "changed since" not in done.err
-    terminal.skill("skills/mine", "---\nname: mine\ndescription: c\n---\ny\n")
-    assert terminal.run("load", "mine").status == 0
-    assert "needs no trust" in terminal.run("trust", "mine", "--always", "--yes").err
-
-
-def test_trusting_one_of_two_namesakes_means_the_one_that_waits(terminal):
-    terminal.skill(".skills/code-review", "---\nname: code-review\ndescription: b\n---\nx\n")
-    reply = json.loads(terminal.run("trust", "code-review", "--yes", "--json").out)
-    assert reply["trusted"].endswith(".skills/code-review")
-
-
-def test_a_policy_of_none_is_not_overridden(terminal):
-    refused = terminal.run("trust", "--yes", SATCHEL_TRUST="none")
-    assert refused.status == 4
-    assert "`none`" in refused.err

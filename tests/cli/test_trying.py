@@ -7,7 +7,7 @@ import json
 import pytest
 
 from needs import needs
-from satchel.testing import make_skill, make_tool_skill
+from satchel.testing import make_tool_skill
 
 pytestmark = pytest.mark.timeout(120)
 READ = "import json, sys\nasked = json.loads(sys.stdin.readline())\n"
@@ -60,22 +60,6 @@ def test_a_slip_in_the_manifest_is_said_and_not_that_there_is_no_tool(desk, old,
     ] == ["words"]
 
 
-def test_names_of_tools_are_understood(desk):
-    assert "words_count" in desk.run("show", "words_count").out
-    assert "Nothing to fix. Call one of its tools: `satchel try words_count`" in (
-        desk.run("why", "words_count", COLUMNS="").out
-    )
-
-
-def test_a_skill_without_a_program_is_no_tool(desk):
-    make_skill(desk.project / ".agents/skills", "advice")
-    for verb in ("test", "try"):
-        done = desk.run(verb, "advice")
-        assert done.status == 2
-        assert "`advice` has instructions and no program" in done.err
-        assert "`satchel check advice`" in done.err
-
-
 @pytest.mark.parametrize(
     ("program", "shown", "said", "hint"),
     [
@@ -86,22 +70,10 @@ def test_a_skill_without_a_program_is_no_tool(desk):
             "hint: Write one line to stdout, a JSON object with `output` and `error`",
         ),
         (
-            READ + "print(json.dumps({'output': 'fine'}, indent=2))\n",
-            'response:\n  {\n    "output": "fine"\n  }\n',
-            "its reply is spread over several lines; write it in one",
-            "mend `.agents/skills/words/main.py`",
-        ),
-        (
             READ + "def inner():\n    raise ValueError('x')\n\n\ninner()\n",
             "stderr:\n  Traceback (most recent call last):\n    File ",
             "it exited with status 1 without a reply",
             "hint: Read stderr above, then mend `.agents/skills/words/main.py`",
-        ),
-        (
-            "import sys\nsys.stdin.readline()\n",
-            "allowed: sees its own folder alone; no network, no secrets\n",
-            "it ended without a reply",
-            "hint: Read one line from stdin, answer with one line on stdout: mend `",
         ),
     ],
 )  # fmt: skip
@@ -139,17 +111,6 @@ def test_a_cut_is_announced_and_the_raw_answer_is_whole(desk):
     assert raw.out == '{"output": "' + "a" * 50000 + '"}\n'
 
 
-def test_raw_is_what_was_written(desk):
-    _program(desk, READ + 'print(\'{"error":  "", "output":"fine"} \')\n')
-    assert desk.run("try", "words", "--raw").out == '{"error":  "", "output":"fine"} \n'
-    told = json.loads(desk.run("try", "words", "--json").out)
-    assert told["response"] == '{"error":  "", "output":"fine"} '
-    _program(desk, "print('oh')\n")
-    wrong = desk.run("try", "words", "--raw")
-    assert wrong.out.startswith("oh\n")
-    assert "error: " in wrong.err
-
-
 def test_secrets_are_out_of_the_raw_answer_too(desk):
     _edit(desk, "entry: main.py", "entry: main.py\nsecrets: [TOKEN_X]")
     missing = desk.run("try", "words", COLUMNS="")
@@ -162,62 +123,6 @@ def test_secrets_are_out_of_the_raw_answer_too(desk):
         assert done.status == 0
         assert "abc-123-xyz" not in done.out + done.err
         assert "[secret TOKEN_X]" in done.out
-
-
-def test_what_it_says_to_people_is_shown_when_all_is_well(desk):
-    _program(desk, READ + "print('one\\ntwo', file=sys.stderr)\n" + ANSWER)
-    assert "stderr:\n  one\n  two\n" in desk.run("try", "words").err
-
-
-def test_what_cannot_be_built_says_so_the_same_everywhere(desk):
-    (desk.project / ".agents/skills/words/requirements.txt").write_text("-e .\n")
-    tried, tested = desk.run("try", "words", COLUMNS=""), desk.run("test", "words", COLUMNS="")
-    assert (tried.status, tested.status) == (7, 7)
-    for done in (tried, tested):
-        assert "`requirements.txt` may only name packages" in done.err
-        assert "hint: Write `name==version`" in done.err
-    story = desk.run("why", "words", COLUMNS="").out
-    assert "→ Write `name==version`" in story
-    assert "Nothing to fix" not in story
-
-
-def test_a_program_for_another_machine_is_not_run(desk):
-    folder = desk.project / ".agents/skills/words"
-    _edit(desk, "runtime: python", "runtime: binary")
-    _edit(desk, "entry: main.py", "entry: tool")
-    (folder / "tool").write_bytes(b"\x7fELF")
-    (folder / "tool").chmod(0o755)
-    done = desk.run("try", "words")
-    assert done.status == desk.run("test", "words").status == 7
-
-
-def test_an_untrusted_tool_is_read_first(empty):
-    make_tool_skill(empty.project / "skills", "words", tool="words_count")
-    done = empty.run("try", "words", COLUMNS="")
-    assert done.status == 4
-    assert "hint: Read it with `satchel show words`, then run `satchel trust words`" in done.err
-
-
-def test_an_argument_is_given_once(desk):
-    done = desk.run("try", "words", "--arg", "text=1", "--arg", "text=2")
-    assert done.status == 2
-    assert "`--arg text=…` is given twice" in done.err
-
-
-def test_a_test_is_no_failure_of_the_skill(desk):
-    _program(desk, READ + ANSWER)
-    assert desk.run("test", "words").status == 0
-    story = json.loads(desk.run("why", "words", "--json").out)
-    assert story["last_failure"] is None
-
-
-def test_what_is_checked_is_told_apart_in_a_narrow_terminal(desk):
-    _program(desk, READ + ANSWER)
-    rows = desk.run("test", "words", COLUMNS="60").out.splitlines()
-    assert all(len(row) <= 60 for row in rows)
-    kinds = {row[10:17] for row in rows[1:]}
-    assert kinds <= {"example", "call   ", "program"}
-    assert {"call   ", "program"} <= kinds
 
 
 def test_what_a_tool_may_do(desk):

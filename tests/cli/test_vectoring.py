@@ -29,14 +29,6 @@ def test_a_model_is_shown_and_tried(empty, model):
     assert "12 numbers a text" in tried.err
 
 
-def test_a_script_that_is_not_read_is_said(empty, model):
-    words = ("vectors", "check", "the cat", "合并文件", "--model", str(model))
-    assert "does not read this script: 合并文件" in empty.run(*words).err
-    tried = json.loads(empty.run(*words, "--json").out)
-    assert tried["covered"] == [True, False]
-    assert -1 <= tried["similarity"] <= 1
-
-
 def test_without_a_model_words_alone_are_compared(empty):
     done = empty.run("vectors")
     assert (done.status, done.out) == (0, "")

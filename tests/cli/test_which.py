@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
-import subprocess
 
 import pytest
 
 from satchel import Satchel
 from satchel.cli.choosing import which
-from satchel.cli.inspecting import search
-from satchel.cli.output import width_of
 from satchel.detect.base import Answer, BaseDetector, Match
-from satchel.detect.notes import Note
 
 HOSTILE = (
     '---\nname: "evil\\e[2J\\u202egnp"\n'
@@ -85,20 +79,6 @@ def test_a_script_sees_by_the_exit_code_that_none_fits(terminal):
     assert (told.status, json.loads(told.out)["fits"]) == (3, False)
 
 
-def test_a_project_without_skills_has_an_answer_too(empty):
-    done = empty.run("which", "anything at all")
-    assert done.status == 3
-    assert done.out.startswith("No skill fits")
-
-
-@pytest.mark.parametrize("limit", [1, 2])
-def test_the_limit_is_the_callers(terminal, limit):
-    goal = "review a style guide, repair yaml and write docs"
-    told = json.loads(terminal.run("which", goal, "--limit", str(limit), "--json").out)
-    assert 1 <= len(told["skills"]) <= limit
-    assert told["runners_up"]
-
-
 def test_nothing_is_recorded_as_selected(terminal):
     for more in ((), ("--block",), ("--skill", "fix-yaml")):
         assert terminal.run("which", "review a pull request", *more).status == 0
@@ -118,13 +98,6 @@ def test_a_skill_that_is_asked_for_is_chosen_whatever_the_words_say(terminal):
     told = json.loads(terminal.run("which", "x", "--skill", "fix-yaml", "--json").out)
     assert [row["name"] for row in told["skills"]] == ["fix-yaml"]
     assert told["skills"][0]["detector"] == "explicit"
-
-
-def test_a_skill_that_is_barred_is_not_even_a_runner_up(terminal):
-    words = ("which", "review this pull request", "--json")
-    told = json.loads(terminal.run(*words, "--never", "code-review").out)
-    names = {row["name"] for row in (*told["skills"], *told["runners_up"])}
-    assert "code-review" not in names
 
 
 @pytest.mark.parametrize(
@@ -212,19 +185,6 @@ def test_no_block_is_said_and_not_printed(terminal):
 # --- how it looks -------------------------------------------------------------------------
 
 
-def test_near_copies_are_counted_with_the_one_that_stands_for_them(inside):
-    detector = Scripted(
-        [("code-review", 4.0)],
-        [("fix-yaml", 1.0)],
-        collapsed=(("review-2", "code-review"), ("review-3", "code-review"), ("y", "fix-yaml")),
-    )
-    _, status, out, err = inside(which, detector, "review")
-    assert status == 0
-    assert "  2 near copies: `review-2`, `review-3`\n" in out
-    assert "fix-yaml: 1 near copy: `y`" in out
-    assert err == "1 of 4 skills; 82 % sure of the first\n"
-
-
 def test_what_is_too_weak_is_shown_with_the_next_step(inside):
     detector = Scripted([], [("fix-yaml", 1.0), ("style-guide", 0.5)], fit=0.31)
     _, status, out, _ = inside(which, detector, "mend", "it")
@@ -252,109 +212,11 @@ def test_notes_and_costs_are_for_people(inside):
     assert "1 calls, 812 tokens sent, 9 received; $ 0.0004" in err
 
 
-def test_what_a_search_should_be_known_for_is_said_beside_it(inside):
-    detector = Scripted([("fix-yaml", 1.0)])
-    detector.notes = ("the index is being built\x1b[2J",)
-    for words in (("yaml",), ("yaml", "--json")):
-        done = inside(search, detector, *words)
-        assert "fix-yaml" in done.out
-        assert "index" not in done.out
-        assert done.err == "the index is being built␛[2J\n"
-    nothing = Scripted([])
-    nothing.notes = ("the index is being built",)
-    assert "No skill fits" in inside(search, nothing, "yaml").err
-
-
-def test_who_is_far_behind_is_counted_only(inside):
-    far = [("style-guide", 0.05), ("code-review", 0.01)]
-    out = inside(which, Scripted([("fix-yaml", 1.0)], far), "mend").out
-    assert out.endswith("\n… and 2 more, far behind\n")
-    assert "style-guide" not in out
-    out = inside(which, Scripted([("fix-yaml", 1.0)], [("chinese-writing", 0.4), *far]), "mend").out
-    assert "chinese-writing" in out
-    assert "style-guide" not in out
-    assert out.endswith("\n… and 2 more\n")
-
-
-def test_only_scores_of_one_detector_are_compared(inside):
-    """A score of another one would make a bar that means nothing."""
-    detector = Scripted([("fix-yaml", 1.0)], [("style-guide", 0.5)])
-    _, _, out, _ = inside(which, detector, "mend")
-    assert "● fix-yaml  ■■■■■■■■■■  words\n" in out
-    assert "style-guide  ■■■■■·····  name has" in out
-
-
-def test_scores_are_for_scripts(inside):
-    """A fused score says nothing to whoever has another one for another request."""
-    detector = Scripted([("fix-yaml", 0.1234)], [("style-guide", 0.0567)])
-    done = inside(which, detector, "mend")
-    assert not re.search(r"\d\.\d", done.out + done.err)
-    told = json.loads(inside(which, detector, "mend", "--json").out)
-    assert (told["skills"][0]["score"], told["runners_up"][0]["score"]) == (0.1234, 0.0567)
-
-
-def test_a_name_that_nobody_has_is_said_before_the_list(terminal, inside):
-    notes = ("Later", Note("unknown-skill-near", name="terraform-plan", names="`x`"))
-    done = inside(which, Scripted([("fix-yaml", 1.0)], notes=notes), "mend")
-    first, *rest = done.err.splitlines()
-    assert first == notes[1]
-    assert rest[-1] == "Later"
-    assert done.err.count("terraform-plan") == 1
-    seen = _on_a_terminal(terminal, "which", "use skill terraform-plan to review this code")
-    assert seen.index("There is no skill") < seen.index("code-review")
-
-
-def test_an_empty_reason_is_not_printed(inside):
-    class Silent(Scripted):
-        def look(self, goal_text, skills, limit=None):
-            answer = super().look(goal_text, skills)
-            plain = [[one._replace(reason=" ") for one in rows] for rows in answer[:2]]
-            return answer._replace(matches=plain[0], runners_up=plain[1])
-
-    out = inside(which, Silent([("fix-yaml", 1.0)], [("style-guide", 0.5)]), "mend").out
-    assert [line for line in out.splitlines() if line and not line.strip()] == []
-    assert "style-guide  ■■■■■·····  –" in out
-
-
 def test_one_skill_cannot_be_asked_for_and_barred(terminal):
     words = ("--skill", "fix-yaml", "--never", ".agents/skills/fix-yaml")
     done = terminal.run("which", "mend", *words)
     assert (done.status, done.out) == (2, "")
     assert "`fix-yaml` is given both with `--skill` and with `--never`" in done.err
-
-
-def test_chinese_lists_have_their_own_comma(inside, monkeypatch):
-    class Two(Scripted):
-        def look(self, goal_text, skills, limit=None):
-            answer = super().look(goal_text, skills)
-            said = [one._replace(reason="name has `a`, `b`") for one in answer.matches]
-            return answer._replace(matches=said)
-
-    monkeypatch.setenv("SATCHEL_LANG", "zh")
-    out = inside(which, Two([("fix-yaml", 1.0)]), "mend").out
-    assert "`a`、`b`" in out
-
-
-@pytest.mark.parametrize("language", ["en", "zh"])
-@pytest.mark.parametrize("columns", [40, 60, 80, 120])
-def test_nothing_is_wider_than_the_screen(terminal, inside, monkeypatch, columns, language):
-    name = "a-very-long-name-of-a-skill-that-reviews-pull-requests-and-more"
-    terminal.skill(
-        f".agents/skills/{name}",
-        f"---\nname: {name}\ndescription: 评审 pull requests, in turn. {'Very. ' * 40}\n---\nx\n",
-    )
-    terminal.trust(f".agents/skills/{name}")
-    monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setenv("SATCHEL_LANG", language)
-    rows = [(name, 0.9), ("chinese-writing", 0.5)], [("fix-yaml", 0.4), ("style-guide", 0.3)]
-    copies = tuple((f"near-copy-{at}", name) for at in range(9))
-    first = inside(which, Scripted(*rows, collapsed=copies), "x")
-    assert f" {name}" in first.out  # the answer is never cut
-    for done in (first, inside(which, Scripted([], rows[0]), "x " * 40)):
-        lines = [*done.out.splitlines(), *done.err.splitlines()]
-        wide = [line for line in lines if width_of(line) > columns]
-        # A word is not broken, nor is code: there is nothing else on such a line.
-        assert [line for line in wide if name not in line and "`satchel" not in line] == []
 
 
 def test_a_hostile_skill_orders_nothing_around(terminal):
@@ -370,58 +232,3 @@ def test_a_hostile_skill_orders_nothing_around(terminal):
         assert json.loads(told.out)["fits"]
     why = terminal.run("why", ".agents/skills/evil", "--goal", "zebra \x1b[2J", **env)
     assert not ORDERS & set(why.out + why.err)
-
-
-def _on_a_terminal(terminal, *words, **env):
-    """What somebody sees who sits in front of it."""
-    ours, theirs = pty.openpty()
-    done = subprocess.Popen(
-        terminal.command(*words),
-        cwd=terminal.project,
-        env=terminal.env(**env),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    seen = b""
-    try:
-        while part := os.read(ours, 65536):
-            seen += part
-    except OSError:
-        pass  # the other side is closed
-    os.close(ours)
-    done.wait()
-    return seen.decode()
-
-
-def test_colour_says_nothing_alone(terminal):
-    words = ("which", "review this pull request")
-    seen = _on_a_terminal(terminal, *words, NO_COLOR="")
-    plain = _on_a_terminal(terminal, *words, NO_COLOR="1")
-    assert "\x1b[32m●\x1b[0m" in seen
-    assert "\x1b" not in plain
-    assert re.sub(r"\x1b\[[0-9;]*m", "", seen) == plain
-
-
-def test_a_pipe_gets_whole_lines(terminal):
-    done = terminal.run("which", "review this pull request", COLUMNS="")
-    assert "review of a diff or a pull request." in done.out
-
-
-def test_a_block_says_that_the_called_one_does_not_exist(terminal):
-    done = terminal.run("which", "use skill nosuch", "--block", COLUMNS="")
-    assert (done.status, done.out.strip()) == (3, "")
-    assert "There is no block: there is no skill `nosuch`" in done.err
-
-
-def test_one_that_is_not_trusted_is_not_said_to_be_missing(empty):
-    text = "---\nname: invoice\ndescription: Makes invoices for customers.\n---\nSteps.\n"
-    empty.skill(".agents/skills/invoice", text)
-    for words in ((), ("--block",)):
-        done = empty.run("which", "use skill invoice", *words, COLUMNS="")
-        assert done.status == 3
-        assert "`invoice` is not trusted yet: see `satchel show invoice`, then" in done.err
-        assert "no skill `invoice`" not in done.err
-    done = empty.run("which", "make invoices for my customers", COLUMNS="")
-    assert "`invoice` is not trusted yet and would come first: see" in done.err

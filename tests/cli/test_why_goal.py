@@ -7,9 +7,7 @@ import time
 
 import pytest
 
-from satchel import Satchel
 from satchel.cli.explaining import why
-from satchel.cli.output import width_of
 from satchel.detect.base import Answer, BaseDetector, Match, Place
 
 GOAL = "review this pull request"
@@ -98,13 +96,6 @@ def test_what_is_not_offered_is_said_first_and_placed_all_the_same(terminal, nam
     assert row["goal"]["of"] == 5
 
 
-def test_an_excluded_skill_is_placed_too(terminal):
-    env = {"SATCHEL_EXCLUDE": "code-*"}
-    out = terminal.run("why", "code-review", "--goal", GOAL, **env).out
-    assert "a filter leaves it out" in out.splitlines()[0]
-    assert "it is not offered, so it cannot be chosen" in out
-
-
 def test_the_same_for_scripts(terminal):
     told = json.loads(terminal.run("why", "code-review", "--goal", GOAL, "--json").out)
     assert told["state"] == "active"
@@ -119,30 +110,12 @@ def test_the_same_for_scripts(terminal):
     assert "goal" not in json.loads(terminal.run("why", "code-review", "--json").out)
 
 
-@pytest.mark.parametrize(("name", "status"), [("plain-text", 5), ("nothing", 3)])
-def test_what_is_no_skill_has_no_place(terminal, name, status):
-    done = terminal.run("why", name, "--goal", GOAL)
-    assert done.status == status
-    assert "For this request" not in done.out
-
-
 def test_a_goal_from_a_pipe_and_one_that_is_missing(terminal):
     out = terminal.run("why", "code-review", "--goal", "-", stdin="review this").out
     assert "“review this”" in out
     done = terminal.run("why", "code-review", "--goal", " ")
     assert done.status == 2
     assert "`satchel why code-review --goal" in done.err
-
-
-def test_a_tool_skill_is_called_and_not_chosen(terminal):
-    assert terminal.run("new", "word-count", "--kind", "python").status == 0
-    done = terminal.run("why", "word-count", "--goal", "count words")
-    assert done.status == 0
-    if "tools and no instructions" not in done.out:  # it has a SKILL.md beside its tools
-        assert "For this request" in done.out
-    (terminal.project / ".agents/skills/word-count/SKILL.md").unlink(missing_ok=True)
-    done = terminal.run("why", "word-count", "--goal", "count words")
-    assert "it has tools and no instructions: models call its tools" in done.out
 
 
 @pytest.mark.req("C3")
@@ -184,13 +157,6 @@ def test_what_beat_it_is_named_with_the_fields(inside):
     assert "`code-review` what it is not for" in " ".join(steps[:3])
 
 
-def test_the_request_comes_before_the_story(terminal):
-    out = terminal.run("why", "code-review", "--goal", GOAL).out
-    assert out.startswith("code-review: ")
-    assert out.index("For this request") < out.index("Where it was found")
-    assert out.index("Where it was found") < out.index("What to do next")
-
-
 def test_a_request_without_a_word_of_it_may_be_for_others(inside):
     missing = ("please", "xylophone", "这份", "的", "can't", "帮我把这份合同改成表格", "表格",
                "看看", "翻译", "译成", "翻译成")  # fmt: skip
@@ -206,69 +172,6 @@ def test_a_request_without_a_word_of_it_may_be_for_others(inside):
     assert json.loads(goal)["goal"]["missing"] == list(missing)
     beaten = inside(why, Scripted([], BEATEN), "style-guide", "--goal", "x").out
     assert "may simply not be for it" not in beaten
-
-
-@pytest.mark.parametrize(
-    ("rank", "said"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (11, "11th"), (22, "22nd"), (4, "4th")]
-)
-def test_a_rank_is_said_as_a_rank(inside, monkeypatch, rank, said):
-    detector = Scripted(["code-review"], (rank, *BEATEN[1:]))
-    assert f"ranked {said} of 4" in inside(why, detector, "style-guide", "--goal", "x").out
-    monkeypatch.setenv("SATCHEL_LANG", "zh")
-    assert said not in inside(why, detector, "style-guide", "--goal", "x").out
-
-
-def test_a_reason_that_is_empty_is_not_printed(inside):
-    class Silent(Scripted):
-        def place(self, goal_text, skills, skill):
-            found = super().place(goal_text, skills, skill)
-            return found._replace(match=found.match._replace(reason=" "))
-
-    told = _chapter(inside(why, Silent([], BEATEN), "style-guide", "--goal", "x").out)
-    assert "words and vectors" not in told
-
-
-def test_scripts_see_what_beat_it(inside):
-    detector = Scripted(["code-review"], BEATEN)
-    goal = json.loads(inside(why, detector, "style-guide", "--goal", "x", "--json").out)["goal"]
-    assert goal["ahead"][0]["by"] == ["name", "body"]
-    assert goal["missing"] == ["branch", "merge"]
-    assert goal["instead"] == ["code-review"]
-
-
-def test_a_near_copy_that_stands_for_it_is_the_reason(inside):
-    detector = Scripted(["code-review"], BEATEN, collapsed=(("style-guide", "code-review"),))
-    told = _chapter(inside(why, detector, "style-guide", "--goal", "x").out)
-    assert "its near copy `code-review` stands for it" in told
-    assert "Keep one of the two" in told
-    assert "use skill" not in told
-
-
-def test_a_first_place_that_is_too_weak_is_told_apart(inside):
-    place = (1, {"name": 0.2}, [], ("branch",))
-    told = _chapter(inside(why, Scripted([], place, fit=0.31), "style-guide", "--goal", "x").out)
-    assert "it is not chosen: ranked 1st of 4" in told
-    assert "31 % sure of the best; at least 50 % is needed" in " ".join(told.split())
-    assert "ahead of it" not in told
-
-
-def test_a_skill_kept_from_models_cannot_be_chosen(terminal, inside):
-    terminal.skill(
-        ".agents/skills/private",
-        "---\nname: private\ndescription: For people.\ndisable-model-invocation: true\n---\nx\n",
-    )
-    terminal.trust(".agents/skills/private")
-    told = _chapter(inside(why, Scripted(["private"], BEATEN), "private", "--goal", "x").out)
-    assert "it is not offered, so it cannot be chosen" in told
-
-
-@pytest.mark.parametrize("columns", ["60", "80", "120"])
-def test_the_tables_fit_the_screen(inside, monkeypatch, columns):
-    monkeypatch.setenv("COLUMNS", columns)
-    told = _chapter(
-        inside(why, Scripted(["code-review"], BEATEN), "style-guide", "--goal", "说 " * 90).out
-    )
-    assert max(map(width_of, told.splitlines())) <= int(columns)
 
 
 # --- what was chosen before ---------------------------------------------------------------
@@ -307,46 +210,3 @@ def test_past_choices_are_part_of_the_story(terminal):
     told = json.loads(terminal.run("why", "code-review", "--json").out)["selected"]
     assert (told["requests"], told["times"], told["runner_up"]) == (4, 2, 1)
     assert told["instead"] == ["fix-yaml"]
-
-
-def test_what_a_host_lets_choose_is_remembered(terminal, monkeypatch):
-    for name, value in terminal.env().items():
-        monkeypatch.setenv(name, value)
-    Satchel.for_project(terminal.project).which("review this pull request")
-    story = terminal.run("why", "code-review").out
-    assert "chosen for 1 of 1 requests" in story
-    assert "“review this pull request”" in story
-
-
-def test_where_nobody_ever_chose_nothing_is_said(terminal):
-    assert "requests" not in terminal.run("why", "code-review").out
-
-
-def test_damaged_rows_of_the_trace_tell_no_story(terminal):
-    trace = terminal.home / ".local/state/satchel/trace.jsonl"
-    trace.parent.mkdir(parents=True, exist_ok=True)
-    row = {"t": 1.0, "kind": "selected", "project": str(terminal.project)}
-    rows = [
-        {**row, "skills": None},
-        {**row, "runners_up": 3},
-        {**row, "runners_up": [["x"], [], 7]},
-    ]
-    trace.write_text("".join(json.dumps(one) + "\n" for one in rows))
-    done = terminal.run("why", "code-review")
-    assert done.status == 0
-    assert "chosen for 0 of 3 requests" in done.out
-
-
-def test_no_word_is_advised_where_names_decide(terminal):
-    goal = "use the git-helper skill"
-    text = "---\nname: git-helper\ndescription: Explains a diff.\n---\nSteps.\n"
-    terminal.skill(".agents/skills/git-helper", text)
-    terminal.trust(".agents/skills/git-helper")
-    told = json.loads(terminal.run("why", "code-review", "--goal", goal, "--json").out)["goal"]
-    assert not told["chosen"]
-    assert not any("description" in step for step in told["advice"])
-    assert [step.partition(":")[0] for step in told["advice"]] == (
-        ["Call it by its name"] if told["instead"] else []
-    )
-    shown = terminal.run("why", "code-review", "--goal", goal)
-    assert "words it has nowhere" not in shown.out
