@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-import termios
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
@@ -271,6 +270,9 @@ def _make_prompt(state: str, skills: Callable[[], Mapping[str, str]]) -> PromptS
 async def _ask(question: str) -> str:
     """The answer to a question. Keys that were pressed before it do not count."""
     prompt: PromptSession[str] = PromptSession()
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    with suppress(ImportError):  # not on Windows
+        import termios
+
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
     clear_typeahead(prompt.input)
     return await prompt.prompt_async(question, handle_sigint=False)
