@@ -117,7 +117,7 @@ def test_what_can_never_work_is_not_tried_again(converse):
     assert isinstance(failed, ModelFailed)
     assert "no such key" in str(failed)
     assert len(requests) == 1
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
 
 
 def test_a_turn_that_failed_is_no_part_of_the_next_one(converse):

@@ -12,7 +12,7 @@ from satchel import Library, Location
 from satchel.library import Bounds
 from satchel.testing import make_skill
 
-BOUND = 2.0
+BOUND = 20.0
 
 
 def scan(root, **options):

