@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from uuid import uuid4
 
 import pytest
@@ -481,12 +480,13 @@ def test_an_ordinary_user_has_the_same(mark):
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     assert uid != 0
+    # Without a control group the program may notice first that it can start no more.
+    assert found.pop("many") in (["", "processes", False], ["", "no-reply", False])
     assert found == {
         "fine": ["fine", None, False],
         "daemons": ["fine", None, False],
         "hangs": ["", "timeout", False],
         "memory": ["", "memory", False],
-        "many": ["", "processes", False],
         "crash": ["", "crashed", False],
     }
     assert marked(mark) == []
