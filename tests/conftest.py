@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+from sizes import IN_SOAK
+
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
@@ -33,6 +35,14 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # which process all others of this run 
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("local", deadline=None)
 settings.load_profile("ci" if IN_CI else "local")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave what is marked `soak` to `.ci/soak`."""
+    left = [] if IN_SOAK else [item for item in items if item.get_closest_marker("soak")]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
 
 
 def _refuse_skip(report: Any) -> None:

@@ -190,14 +190,20 @@ def test_the_registry_gate_lets_ordinary_words_pass():
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("ci", "status"), [("true", 1), ("", 0)])
 def test_a_skip_fails_on_ci_and_only_there(ci, status, tmp_path):
-    shutil.copy(os.path.join(ROOT, "tests", "conftest.py"), tmp_path)
+    for name in ("conftest.py", "sizes.py"):
+        shutil.copy(os.path.join(ROOT, "tests", name), tmp_path)
     (tmp_path / "test_skips.py").write_text(
         "import pytest\n\ndef test_it():\n    pytest.skip('x')\n\ndef test_that():\n    pass\n"
     )
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
         cwd=tmp_path,
-        env={**os.environ, "CI": ci, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        env={
+            **os.environ,
+            "CI": ci,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTHONPATH": str(tmp_path),
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.soak
+
 ROWS = [
     "cold discovery, 60, / Python limit",
     "cold discovery, 60, / limit that looks for nested skills",

@@ -11,6 +11,8 @@ import pytest
 
 from needs import needs
 
+pytestmark = pytest.mark.soak
+
 
 @pytest.mark.timeout(120)
 def test_the_benchmark_runs_and_has_its_tables(root, tmp_path):
