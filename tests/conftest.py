@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
-from sizes import IN_SOAK
+from sizes import IN_SOAK, sized
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -32,7 +31,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # which process all others of this run 
     os.environ.setdefault("WARM_KEEPER", str(os.getppid()))
 
 # The same examples for everyone on CI, so that a red run can be repeated.
-settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile(
+    "ci", derandomize=True, deadline=None, print_blob=True, max_examples=sized(25, 200)
+)
 settings.register_profile("local", deadline=None)
 settings.load_profile("ci" if IN_CI else "local")
 
@@ -102,30 +103,6 @@ def _no_network() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", guarded)
-        yield
-
-
-@pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What to start programs with that import much: compiled once a run, not at every start.
-
-    An environment may come without compiled files. Nothing is to be done where Python keeps what it
-    compiles anyway: `.ci/run` names a folder for it, so that none is written beside the sources.
-    """
-    if not sys.dont_write_bytecode:
-        return {}
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent  # workers share it
-    return {"PYTHONPYCACHEPREFIX": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
-
-
-@pytest.fixture(scope="module")
-def quick_starts(compiled: dict[str, str]) -> Iterator[None]:
-    """Every program that a module's tests start is compiled once."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in compiled.items():
-            patch.setenv(name, value)
         yield
 
 

@@ -19,6 +19,7 @@ import gates
 import proofs
 import satchel
 from satchel.cli.app import cli
+from sizes import sized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -188,7 +189,7 @@ def test_the_registry_gate_lets_ordinary_words_pass():
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize(("ci", "status"), [("true", 1), ("", 0)])
+@pytest.mark.parametrize(("ci", "status"), sized([("true", 1)], [("true", 1), ("", 0)]))
 def test_a_skip_fails_on_ci_and_only_there(ci, status, tmp_path):
     for name in ("conftest.py", "sizes.py"):
         shutil.copy(os.path.join(ROOT, "tests", name), tmp_path)

@@ -35,6 +35,7 @@ def runs(pid: int) -> bool:
     return False
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(60)
 def test_it_ends_when_pytest_is_killed(tmp_path):
     try:

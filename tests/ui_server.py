@@ -56,9 +56,6 @@ class UiServer:
             "GIT_CONFIG_NOSYSTEM": "1",
             **env,
         }
-        for name in ("PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE"):
-            if name in os.environ:
-                self.env.setdefault(name, os.environ[name])
         self._links: queue.Queue[str] = queue.Queue()
         self._said: list[str] = []
         self._process = self.start("ui", "--no-browser", "--port", "0")

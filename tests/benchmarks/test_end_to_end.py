@@ -46,6 +46,7 @@ def data(tmp_path):
     return folder.parent
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(60)
 def test_it_compares_what_a_model_sees(root, data, tmp_path):
     out = tmp_path / "out.json"

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(120)
 def test_the_benchmark_runs_and_has_its_figures(root, tmp_path):
     out = tmp_path / "speed.json"

@@ -25,6 +25,7 @@ def project(tmp_path, monkeypatch):
     return tmp_path / "project"
 
 
+@pytest.mark.soak
 def test_it_signs_in_once_and_survives_a_closed_connection(ui_speed, project):
     server, browser = ui_speed.start(project)
     try:
@@ -41,11 +42,13 @@ def test_it_signs_in_once_and_survives_a_closed_connection(ui_speed, project):
     assert server.returncode is not None
 
 
+@pytest.mark.soak
 def test_a_server_that_does_not_start_is_said_so(ui_speed):
     with pytest.raises(SystemExit, match="ended before it said its address"):
         ui_speed.Browser("")
 
 
+@pytest.mark.soak
 def test_an_index_that_takes_too_long_ends_the_run(ui_speed):
     class Endless:
         def prepare(self, progress):
@@ -56,6 +59,7 @@ def test_an_index_that_takes_too_long_ends_the_run(ui_speed):
         ui_speed.prepare(Endless(), 0.0001)
 
 
+@pytest.mark.soak
 def test_the_figures_are_those_of_the_list(ui_speed):
     assert ui_speed.figures([float(number) for number in range(101)]) == {
         "p50": 50.0,

@@ -53,7 +53,7 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory, quick_starts) -> Iterator[House]:
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """A server that the tests of a file share; who changes skills uses names of its own."""
     made = open_house(tmp_path_factory.mktemp("house"), SATCHEL_TRUST="all")
     try:

@@ -26,7 +26,7 @@ COLOURS = ["color-contrast", "link-in-text-block"]
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory, quick_starts):
+def demo(tmp_path_factory):
     made = Demo(str(tmp_path_factory.mktemp("demo")))
     yield made
     made.close()

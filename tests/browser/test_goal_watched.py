@@ -48,7 +48,7 @@ def model():
 
 
 @pytest.fixture
-def busy_house(tmp_path, model, quick_starts):
+def busy_house(tmp_path, model):
     made = open_house(
         tmp_path,
         **model.environment(),
@@ -99,6 +99,7 @@ def done(now: dict[str, str]) -> list[str]:
     return [name for name, state in now.items() if state == "done"]
 
 
+@pytest.mark.soak
 @pytest.mark.req("C6")
 def test_a_goal_is_watched_while_its_worker_is_killed_and_returns(busy_house, come, workers, model):
     (busy_house.project / "plan.yaml").write_text(PLAN, "utf-8")

@@ -15,7 +15,7 @@ BODY = "# Harvest\n\nPick **ripe** ones.\n\n```python\nprint('apples')\n```\n"
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory, quick_starts):
+def house(tmp_path_factory):
     """A project with two skills that its person trusts, one of them with files."""
     base = tmp_path_factory.mktemp("house")
     made = open_house(base)

@@ -55,6 +55,7 @@ def watch(visitor):
     return page
 
 
+@pytest.mark.soak
 def test_nothing_is_lost_and_everybody_sees_it_soon(come, house):
     ada, bob = come(house, fresh=True), come(house, fresh=True)
     lists = {"ada": watch(ada), "bob": watch(bob)}

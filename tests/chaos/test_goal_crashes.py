@@ -20,6 +20,7 @@ from chaos.goal_killing import (
     recoveries,
 )
 from postgres import NoPostgres, Postgres
+from sizes import sized
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -60,7 +61,7 @@ def tried(
     return asyncio.run(scene())
 
 
-@pytest.mark.parametrize("where", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("where", sized(["sqlite"], ["sqlite", "postgresql"]))
 def test_a_worker_that_is_killed_again_and_again(
     forks: Forks, where: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_frozen_worker_wakes_when_others_have_its_goals(
     assert verdict.unharmed, verdict
 
 
+@pytest.mark.soak
 def test_the_database_is_restarted_in_the_middle(
     forks: Forks, server: Postgres, tmp_path: Path
 ) -> None:

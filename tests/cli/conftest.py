@@ -164,12 +164,6 @@ def furnish(empty: Terminal) -> Terminal:
     return empty
 
 
-@pytest.fixture(scope="session")
-def warm(compiled) -> dict[str, str]:
-    """Compiled once: the packages of a model's provider take seconds to compile."""
-    return compiled
-
-
 class _Inside(Session):
     """A session whose project has a detector of the test's own."""
 

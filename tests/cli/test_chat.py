@@ -17,13 +17,13 @@ MODEL = "anthropic:claude-sonnet-5"
 
 
 @pytest.fixture
-def sit(terminal, warm):
+def sit(terminal):
     """Sits somebody down at a chat with a scripted model."""
     with ExitStack() as stack:
 
         def start(script, *words, **env):
             server = stack.enter_context(ModelServer(script))
-            known = terminal.env(**warm, **server.environment(), SATCHEL_MODEL=MODEL, TERM="xterm")
+            known = terminal.env(**server.environment(), SATCHEL_MODEL=MODEL, TERM="xterm")
             known.pop("COLUMNS")
             known.pop("NO_COLOR", None)
             command = terminal.command("chat", *words)
@@ -36,12 +36,12 @@ def sit(terminal, warm):
 
 
 @pytest.fixture
-def pipe(terminal, warm):
+def pipe(terminal):
     """A chat whose messages come from a pipe."""
 
     def run(script, *lines, words=(), **env):
         with ModelServer(script) as server:
-            known = {**warm, **server.environment(), "SATCHEL_MODEL": MODEL, **env}
+            known = {**server.environment(), "SATCHEL_MODEL": MODEL, **env}
             stdin = "".join(f"{line}\n" for line in lines)
             done = terminal.run("chat", *words, stdin=stdin, **known)
         return done, server

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from postgres import Postgres
+from sizes import sized
 from typing_at import Typing
 
 pytestmark = pytest.mark.timeout(240)
@@ -36,7 +37,7 @@ def typed(place, *words: str, **env: str) -> Typing:
 # --- Ctrl-C -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("term", ["dumb", "xterm-256color"])
+@pytest.mark.parametrize("term", sized(["xterm-256color"], ["dumb", "xterm-256color"]))
 @pytest.mark.parametrize("engine", ENGINES)
 def test_ctrl_c_at_the_question_ends_at_once(place, engine, term):
     env = place.env(TERM=term, NO_COLOR="1")

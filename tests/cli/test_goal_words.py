@@ -81,11 +81,11 @@ class Weekly:
 
 
 @pytest.fixture
-def weekly(empty, warm):
+def weekly(empty):
     shutil.copytree(EXAMPLE, empty.project, dirs_exist_ok=True)
     assert empty.run("trust", "--yes").status == 0
     with ModelServer(weekly_model.answer) as server:
-        yield Weekly(empty, {**warm, **server.environment(), "SATCHEL_MODEL": MODEL})
+        yield Weekly(empty, {**server.environment(), "SATCHEL_MODEL": MODEL})
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import pytest
 
 import weekly_model
 from model_server import ModelServer, Reply
+from sizes import sized
 from typing_at import Typing
 
 pytestmark = pytest.mark.timeout(240)
@@ -43,27 +44,27 @@ def people(empty):
 class Weekly:
     """The example in a project, with its model: call it to run a command."""
 
-    def __init__(self, terminal, server, warm) -> None:
+    def __init__(self, terminal, server) -> None:
         self.terminal, self.server = terminal, server
-        self.env = {**warm, **server.environment(), "SATCHEL_MODEL": MODEL}
+        self.env = {**server.environment(), "SATCHEL_MODEL": MODEL}
 
     def __call__(self, *words, **env):
         return self.terminal.run(*words, **{**self.env, **env})
 
 
 @pytest.fixture
-def weekly(empty, warm):
+def weekly(empty):
     """The example in a project, trusted."""
     shutil.copytree(EXAMPLE, empty.project, dirs_exist_ok=True)
     assert empty.run("trust", "--yes").status == 0
     with ModelServer(weekly_model.answer) as server:
-        yield Weekly(empty, server, warm)
+        yield Weekly(empty, server)
 
 
 # --- a whole goal -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine", ["local", "dbos"])
+@pytest.mark.parametrize("engine", sized(["local"], ["local", "dbos"]))
 def test_a_goal_runs_asks_and_goes_on(weekly, engine):
     words = ("--engine", engine, "--yes")
     done = weekly("goal", "run", "week.yaml", "--id", "week-46", *words)
@@ -107,6 +108,7 @@ def test_a_detached_goal_goes_on_by_itself(weekly):
     assert state == "asking"
 
 
+@pytest.mark.soak
 def test_a_killed_goal_is_resumed_where_it_was(weekly):
     terminal = weekly.terminal
     with ModelServer(
@@ -291,9 +293,9 @@ def _planner(request):
 
 
 @pytest.fixture
-def planner(empty, warm):
+def planner(empty):
     with ModelServer(_planner) as server:
-        known = {**warm, **server.environment(), "SATCHEL_MODEL": MODEL}
+        known = {**server.environment(), "SATCHEL_MODEL": MODEL}
         yield lambda *words, **more: empty.run(*words, **{**known, **more}), empty
 
 
@@ -381,6 +383,7 @@ def test_a_project_cannot_send_goals_elsewhere(people):
         assert f"A project may not set `{name}`" in told
 
 
+@pytest.mark.soak
 def test_a_worker_drains_when_told(weekly):
     """A step that is at work when the signal comes is finished, and its result is kept."""
     terminal = weekly.terminal

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from satchel.cli.output import width_of
+from sizes import sample
 
 TRICK = (
     "---\nname: trick\n"
@@ -121,11 +122,14 @@ def _on_a_terminal(terminal, *words: str, **env: str) -> str:
 
 @pytest.mark.parametrize(
     "words",
+    sample(
     [("list",), ("list", "--json"), ("why", "trick"), ("show", "trick"),
      ("show", "trick", "--body"), ("load", "trick"), ("catalogue",), ("doctor",),
      ("search", "nice"), ("validate",), ("which", "nice"), ("which", "nice", "--block"),
      ("why", "trick", "--goal", "nice"),
      ("read", "skills/trick/SKILL.md")],
+        one_of=3,
+    ),
     ids=" ".join,
 )  # fmt: skip
 def test_a_skill_cannot_command_the_terminal(empty, words):

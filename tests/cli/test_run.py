@@ -19,12 +19,12 @@ MODEL = "anthropic:claude-sonnet-5"
 
 
 @pytest.fixture
-def talk(terminal, warm):
+def talk(terminal):
     """Runs commands against a scripted model."""
 
     def run(script, *words, **env):
         with ModelServer(script) as server:
-            known = {**warm, **server.environment(), "SATCHEL_MODEL": MODEL, **env}
+            known = {**server.environment(), "SATCHEL_MODEL": MODEL, **env}
             return terminal.run(*words, **known), server
 
     return run
@@ -100,9 +100,9 @@ def test_what_is_risky_is_refused_unless_somebody_said_yes(terminal, talk):
         (("--max-cost", "much"), 2, "`--max-cost` needs a number above 0", "--help"),
     ],
 )
-def test_what_is_missing_is_named(terminal, warm, words, status, message, hint):
+def test_what_is_missing_is_named(terminal, words, status, message, hint):
     clean = {"ANTHROPIC_API_KEY": "", "OPENAI_API_KEY": "", "SATCHEL_MODEL": ""}
-    done = terminal.run("run", "hello", *words, **clean, **warm)
+    done = terminal.run("run", "hello", *words, **clean)
     assert (done.status, done.out) == (status, "")
     error, _, told = done.err.partition("\n\n")
     assert message in error.replace("\n       ", " ")
@@ -134,9 +134,9 @@ def test_nobody_there_is_told_with_the_address(talk):
     assert f"The provider cannot be reached at `{away}`: " in done.err
 
 
-def test_ctrl_c_says_that_it_stopped(terminal, warm):
+def test_ctrl_c_says_that_it_stopped(terminal):
     with ModelServer([Reply("Done.", delay=20)]) as server:
-        env = terminal.env(**warm, **server.environment(), SATCHEL_MODEL=MODEL)
+        env = terminal.env(**server.environment(), SATCHEL_MODEL=MODEL)
         with subprocess.Popen(
             terminal.command("run", "hello"),
             cwd=terminal.project,

@@ -13,11 +13,6 @@ EXAMPLE = os.path.join(
 sys.path.insert(0, os.path.abspath(EXAMPLE))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _quick(quick_starts: None) -> None:
-    """The example and its tools are programs."""
-
-
 @pytest.fixture(autouse=True)
 def _direct(monkeypatch, tmp_path):
     for name in ("NO_PROXY", "no_proxy"):

@@ -16,6 +16,7 @@ from satchel.agent.steps import AgentSteps
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.model import Answer, Goal
 from satchel.goals.plan_file import read_plan, write_plan
+from sizes import sized
 from temporal_server import temporal_server
 
 __all__ = ["temporal_server"]
@@ -88,7 +89,7 @@ def plan(project):
     return found
 
 
-@pytest.mark.parametrize("name", ["local", "dbos", "temporal"])
+@pytest.mark.parametrize("name", sized(["local", "dbos"], ["local", "dbos", "temporal"]))
 def test_the_report_is_written_on_every_engine(name, plan, steps, server, tmp_path, request):
     place = request.getfixturevalue("temporal_server") if name == "temporal" else None
     engine = engine_of(name, steps, tmp_path, place)

@@ -8,11 +8,6 @@ from satchel import Satchel
 from satchel.testing import make_project
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _quick(quick_starts: None) -> None:
-    """Each framework is compiled once a run."""
-
-
 @pytest.fixture
 def satchel(tmp_path) -> Satchel:
     """Two skills, trusted, and none that come along."""

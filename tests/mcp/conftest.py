@@ -39,11 +39,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> str:
     return folder
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _quick(quick_starts: None) -> None:
-    """Servers and clients are programs."""
-
-
 @pytest.fixture(scope="module")
 def url(project: str) -> Iterator[str]:
     """A server of the project, for all tests of a module."""

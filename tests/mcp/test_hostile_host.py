@@ -327,6 +327,7 @@ def test_programs_of_a_served_skill_are_no_tools(tmp_path: Path) -> None:
 # --- floods, stalls and detours -----------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_a_hundred_thousand_skills_are_cut(tmp_path: Path) -> None:
     with scripted() as (address, script), hosting(str(tmp_path), address) as satchel:
         entry = script.add("skill-0")

@@ -78,6 +78,7 @@ def test_a_zip(tmp_path, method, folders):
     _check(tmp_path / "a.zip", "zip")
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(240)
 def test_a_zip_of_more_files_than_a_short_number_holds(tmp_path):
     tree = MemoryTree({f"{number}": b"" for number in range(65_536)})

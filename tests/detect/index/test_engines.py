@@ -17,6 +17,7 @@ import pytest
 from satchel.detect.index import FIELDS, Row
 from satchel.detect.index.memory import MemoryIndex
 from satchel.detect.index.tantivy_engine import TantivyIndex
+from sizes import sized
 
 if TYPE_CHECKING:
     from satchel.detect.index import FieldIndex
@@ -313,7 +314,7 @@ def test_a_killed_writer_leaves_the_old_state_or_the_new_one(engine, tmp_path):
     index.update(some_rows(30))
     whole = found(index, "word0", "word1", "word2", field="body", limit=50)
     index.close()
-    for turn in range(5):
+    for turn in range(sized(2, 20)):
         with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
             assert other.stdout.readline() == b"ready\n"
             time.sleep(0.01 * (turn + 1))

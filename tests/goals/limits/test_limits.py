@@ -28,6 +28,7 @@ from satchel.goals.limits import Limit, LocalLimiter, SharedLimiter
 from satchel.goals.model import Done, Goal, Plan, Retry, Step
 from satchel.goals.refusals import failed, for_driver, refusal, without_password
 from satchel.goals.write_ahead import write_ahead
+from sizes import sized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +48,7 @@ def server() -> Iterator[Postgres]:
         pytest.skip(str(exc))
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=sized(["sqlite"], ["sqlite", "postgres"]))
 def shared(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     """What processes share: which kind, and where."""
     if request.param == "sqlite":
