@@ -14,7 +14,7 @@ import pictures
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-@pytest.mark.timeout(300)  # runs every command that a picture shows
+@pytest.mark.timeout(120)  # runs every command that a picture shows
 def test_the_pictures_are_fresh():
     script = os.path.join(ROOT, "scripts", "pictures.py")
     done = subprocess.run(

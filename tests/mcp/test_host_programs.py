@@ -141,11 +141,12 @@ def test_a_list_without_end_is_not_listened_to(
         assert any("it has more than 1000000 bytes" in one for one in refusals(satchel))
 
 
-def test_a_program_that_writes_without_end_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("mode", ["endless", "stubborn"])
+def test_a_library_that_is_closed_while_a_program_is_ended_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     monkeypatch.setattr("satchel.remote.supplier._LIST_TIMEOUT_S", 2.0)
-    with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, "endless")}) as satchel:
+    with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, mode)}) as satchel:
         ask_again(satchel)
         assert any("it took too long" in one for one in refusals(satchel)), refusals(satchel)
     [process] = starts(tmp_path)

@@ -18,7 +18,7 @@ from satchel.errors import SatchelError, ServerFailed
 from satchel.remote.servers import Notes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
     from concurrent.futures import Future
 
     from mcp.client.client import Client
@@ -51,6 +51,8 @@ class Line:
         self._turn = asyncio.Lock()
         self._opened: asyncio.Future[Client] | None = None
         self._holding: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        """Requests under way and open connections; what the SDK starts ends with them."""
 
     def ask(self, work: Work, seconds: float) -> Future[Any]:
         """Run `work` with the connected client; fails with a SatchelError that has the reason.
@@ -66,7 +68,7 @@ class Line:
                 )
                 self._thread.start()
                 atexit.register(self.close)
-            return asyncio.run_coroutine_threadsafe(self._answer(work, seconds), self._loop)
+            return asyncio.run_coroutine_threadsafe(self._request(work, seconds), self._loop)
 
     def close(self) -> None:
         """Close the connection: requests under way are cancelled, a program is ended."""
@@ -78,11 +80,11 @@ class Line:
             return
 
         async def end() -> None:
-            tasks = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                await asyncio.wait(tasks)
+            for task in self._tasks:
+                if not task.cancelling():  # a second time would break off the end of a program
+                    task.cancel()
+            while self._tasks:
+                await asyncio.wait(self._tasks)
             await loop.shutdown_asyncgens()
             loop.stop()
 
@@ -92,6 +94,15 @@ class Line:
             loop.close()
 
     # --- in the event loop ------------------------------------------------------------------
+
+    def _started(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _request(self, work: Work, seconds: float) -> Any:
+        return await self._started(self._answer(work, seconds))
 
     async def _answer(self, work: Work, seconds: float) -> Any:
         """Do some work; once more if the connection turns out to be dead."""
@@ -121,7 +132,7 @@ class Line:
         if self._opened is None or self._holding is None or self._holding.done():
             self._notes = Notes()
             self._opened = asyncio.get_running_loop().create_future()
-            self._holding = asyncio.create_task(self._hold(self._opened))
+            self._holding = self._started(self._hold(self._opened))
         return await asyncio.shield(self._opened)
 
     def _drop(self) -> None:
