@@ -51,7 +51,7 @@ def test_changes_between_processes_are_seen(root, tmp_path):
     make_skill(root, "new-one")
     os.rename(root / "skill-02", root / "skill-xx")
     warm = Library([str(root)], index=Index(str(tmp_path / "cache")))
-    assert same(Library([str(root)]), warm)
+    assert same_skills(Library([str(root)]), warm)
     assert warm.get_skill("skill-01").description == "Edited meanwhile."
     assert warm.files_read <= 4
 
