@@ -164,4 +164,5 @@ def _packed(problem: Problem) -> tuple[Any, ...]:
 
 
 def _problems(rows: Any) -> tuple[Problem, ...]:
-    return tuple(Problem(*row, unpack_messages(values)) for *row, values in rows) or NO_PROBLEMS
+    found = (Problem(*row) for row in rows)
+    return tuple(one._replace(values=unpack_messages(one.values)) for one in found) or NO_PROBLEMS
