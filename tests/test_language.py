@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import json
 import os
+import pickle
 import re
 from string import Formatter
 from typing import get_args
@@ -13,10 +15,20 @@ from typing import get_args
 import pytest
 from jinja2 import Environment, nodes
 
-from satchel._language import LANGUAGES, say, table
+from satchel._language import (
+    LANGUAGES,
+    Message,
+    pack_messages,
+    render,
+    say,
+    several,
+    table,
+    unpack_messages,
+)
 from satchel.authoring.rules import RULES as CHECK_RULES
 from satchel.authoring.rules import SECTIONS
-from satchel.retelling import SENTENCES, retell, retell_reason
+from satchel.detect.evidence import HAS
+from satchel.detect.notes import TEMPLATES, Note
 from satchel.security import RULES
 from satchel.settings import SETTINGS
 from satchel.skill.fields import FIELDS
@@ -24,6 +36,7 @@ from satchel.skill.model import State
 from satchel.skill.problems import PROBLEMS, Problem, Severity
 from satchel.store.archive.rules import HINT, HINTS
 from satchel.store.archive.rules import RULES as ARCHIVE_RULES
+from satchel.tools.script_tool import MENDS
 
 SRC = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src", "satchel")
 
@@ -42,15 +55,22 @@ def _parsed(*left_out: str):
                     yield ast.parse(file.read())
 
 
+TAKERS = {"say": 0, "Message": 0, "_Wrong": 1}
+"""What is given sentences, and as which argument."""
+
+
 def _said() -> set[str]:
-    """Every literal that is passed to `say`."""
+    """Every literal that is passed to `say`, or to `Message` and said to people."""
     found: set[str] = set()
     for tree in _trees():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
-                first = node.args[0]
-                if node.func.id == "say" and isinstance(first, ast.Constant):
-                    found.add(str(first.value))
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+                continue
+            people = [word.value for word in node.keywords if word.arg == "people"]
+            given = [*people, *node.args[TAKERS.get(node.func.id, len(node.args)) :]]
+            first = given[0] if given else None
+            if isinstance(first, ast.Constant) and re.sub(r"\{\w+\}|\W", "", first.value):
+                found.add(first.value)
     return found | _said_in_templates()
 
 
@@ -94,7 +114,8 @@ def _sentences() -> set[str]:
     boxes = {
         text for rule in CHECK_RULES.values() for text in (rule.demand, rule.message, rule.fix)
     }
-    boxes |= {*SECTIONS.values(), "Declaration"}
+    boxes |= {*SECTIONS.values(), "Declaration", *HAS.values(), *TEMPLATES.values()}
+    boxes |= {*MENDS.values()}
     return {*_said(), *rules, *settings, *meanings, *words, *refusals, *findings, *boxes}
 
 
@@ -153,190 +174,52 @@ def test_the_language_follows_the_reader(variables, word, monkeypatch):
     assert say("note") == word
 
 
-def test_what_tools_say_is_told_to_people_in_chinese(monkeypatch):
-    assert sorted(set(SENTENCES.values()) - set(table("zh"))) == []
-    wrong = [told for told, said in SENTENCES.items() if not _names(said) <= _names(told)]
-    assert wrong == []
+FAILED = Message(
+    "The tool `{tool}` failed: {fault} ({detail})",
+    tool="a {b}",
+    fault=Message("its program failed"),
+    detail=Message("its reply has the key `{name}` twice", name="x"),
+)
+STEP = Message("Go on without it. The user can repair it: {fix}", people="{fix}", fix="Mend it")
+
+
+def test_a_message_is_english_and_is_rendered_for_its_reader(monkeypatch):
+    assert FAILED == (
+        "The tool `a {b}` failed: its program failed (its reply has the key `x` twice)"
+    )
+    assert (render(FAILED), render(STEP)) == (FAILED, "Mend it")
     monkeypatch.setenv("SATCHEL_LANG", "zh")
-    assert retell("There is no `a {b}`.md`") == "`a {b}`.md` 不存在"
-    assert retell("Ask the user to change its permissions") == "请修改它的权限"
-    assert retell_reason("name has `a`; description has `b`") == "名称中有 `a`；描述中有 `b`"
-    assert retell("Something new") == "Something new"
+    assert render(FAILED) == "工具 `a {b}` 失败：程序出错退出（响应中键 `x` 出现了两次）"
+    words = Message("name has {words}", words=["`a`", "`b`"])
+    assert words == "name has `a`, `b`"
+    assert render(several((words, "", Message("its meaning is near")))) == (
+        "名称中有 `a`、`b`；含义相近"
+    )
+    assert render(several(())) == ""
+    assert render("note") == "note"  # a text of a host or of a user
 
 
-def _shape(node: ast.expr) -> str:
-    """A text of the source, with `{}` for what is filled in; nothing for what is no text."""
-    if isinstance(node, ast.JoinedStr):
-        return "".join(_shape(part) if isinstance(part, ast.Constant) else "{}"
-                       for part in node.values)  # fmt: skip
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
-    return ""
-
-
-def _texts() -> set[str]:
-    """Every text outside the terminal, with `{}` for what is filled in."""
-    nodes = (node for tree in _trees("cli") for node in ast.walk(tree))
-    return {_shape(node) for node in nodes if isinstance(node, ast.expr)}
-
-
-def _parts(sentence: str) -> list[str]:
-    """What stands between its fields."""
-    return [part for part in re.split(r"\{[^{}]*\}", sentence) if re.search(r"[a-z]{2}", part)]
-
-
-def test_sentences_for_models_are_those_that_tools_say():
-    """One that no tool says any more would never be recognised."""
-    texts = "\n".join(_texts())
-    counted = {told: told.replace("1 line;", "{count} line;") for told in SENTENCES}
-    lost = {
-        told: part
-        for told, plain in counted.items()
-        for part in _parts(plain)
-        if not _stands(part, texts)
-    }
-    assert lost == {}
-
-
-def _stands(part: str, texts: str) -> bool:
-    """Whether the source has it, whole or in two pieces that are put together."""
-    words = part.split(" ")
-    pairs = ((" ".join(words[:at]), " ".join(words[at:])) for at in range(1, len(words)))
-    return part in texts or any(one in texts and other in texts for one, other in pairs)
-
-
-RETOLD = (
-    "tools/engine.py", "tools/file_parameters.py", "tools/parameters.py", "tools/script_tool.py",
-    "tools/script_tools.py", "tools/secrets.py", "runners/exchange.py", "runners/reply.py",
-    "runners/pool.py", "runners/launcher.py", "runners/plain.py",
-    "runners/_child.py",
-)  # fmt: skip
-"""Whose sentences the terminal shows when a call fails."""
-FOR_MODELS = {
-    "Use it when", "Not for",  # descriptions of tools
-    '<tool-output tool="{}" skill="{}"{}>', "{}\n{}{}</tool-output>", ' kind="{}"',  # frames
-    "The answer is longer: {} cut after {}. Ask for less at once to see the rest.",
-    "Values of secrets were replaced by their names.",
-    "(very large number)", "({})",  # in an echo of the arguments
-    "[secret {}]", "failed {}", "{}\n… [{} bytes were dropped] …\n{}",  # marks
-    "ulimit -c 0; ulimit -f {}; ulimit -n {}; ", 'exec "$@"',
-}  # fmt: skip
-"""What is in these files and is no sentence for a person."""
-
-
-def _messages(path: str) -> set[str]:
-    """The texts of a file that are neither for readers of the source nor translated there."""
-    with open(os.path.join(SRC, path), encoding="utf-8") as file:
-        tree = ast.parse(file.read())
-    found: set[str] = set()
-
-    def visit(node: ast.AST) -> None:
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            return  # a docstring
-        name = node.func if isinstance(node, ast.Call) else None
-        if isinstance(name, ast.Name) and name.id in ("say", "cast"):
-            return
-        if isinstance(name, ast.Attribute) and name.attr == "compile":
-            return  # a pattern
-        if isinstance(node, ast.expr) and (shape := _shape(node)):
-            if re.search(r"[a-z]{2}", shape) and " " in shape.strip():
-                found.add(shape)
-            return
-        for child in ast.iter_child_nodes(node):
-            visit(child)
-
-    visit(tree)
-    return found - FOR_MODELS
-
-
-@pytest.mark.parametrize("path", RETOLD)
-def test_everything_that_a_failed_call_says_is_retold(path):
-    """A new sentence of these modules needs a line in `retelling/calls.py`."""
-    new = [
-        text
-        for text in sorted(_messages(path))
-        if not any(_in_order(_parts(text), told) for told in SENTENCES)
-    ]
-    assert new == []
-
-
-def _in_order(parts: list[str], told: str) -> bool:
-    """Whether a sentence has these parts, one after the other."""
-    told = re.sub(r"\{\w+\}", "{}", told)
-    at = 0
-    for part in parts:
-        at = told.find(part, at)
-        if at < 0:
-            return False
-        at += len(part)
-    return True
-
-
-SAID = {
-    "There is no parameter `x`; `text` is missing": "没有参数 `x`；缺少 `text`",
-    "`text` must be a text, not a number; `n` must be at most 5": (
-        "`text` 必须是文本，不能是数字；`n` 不能大于 5"
-    ),
-    "`text` has 12 characters; at most 10 are taken; `n` is missing": (
-        "`text` 有 12 个字符，最多接受 10 个；缺少 `n`"
-    ),
-    "`text` is empty": "`text` 为空",
-    "The parameters are `text`, `path`": "可用的参数：`text`, `path`",
-    "The arguments are a list, not an object": "参数是列表，而不是对象",
-    "The tool `t` failed: its program took too long and was ended (there was no reply within 1 s; "
-    "it had written nothing)": (
-        "工具 `t` 失败：程序超时，已被终止（1 秒内没有响应；尚未写出任何内容）"
-    ),
-    "The tool `t` failed: its program failed (it exited with status 1 without a reply)": (
-        "工具 `t` 失败：程序出错退出（没有响应，以状态码 1 退出）"
-    ),
-    "The tool `t` failed: its program crashed (it was ended by SIGXFSZ (a file grew past its "
-    "limit) without a reply)": (
-        "工具 `t` 失败：程序崩溃（没有响应，被 SIGXFSZ（文件超过大小上限） 终止）"
-    ),
-    "The tool `t` failed: its program's answer is not JSON (it wrote something that is not its "
-    "reply: `a (b)`; send it to stderr)": (
-        "工具 `t` 失败：程序的响应不是 JSON（写出了不是响应的内容：`a (b)`；请改写到 stderr）"
-    ),
-    "The tool `t` failed: its program crashed": "工具 `t` 失败：程序崩溃",
-    "The tool `t` needs a secret. Not set: `A`": "工具 `t` 需要密钥。未设置：`A`",
-    "Only a person can change that (Put `A=…` into `s.env`, or set `A` in the environment). Tell "
-    "the user": "请把 `A=…` 写入 `s.env`，或在环境变量中设置 `A`",
-    "There is no such file: a.txt — Call ReadFile on its folder to see what is there": (
-        "文件不存在: a.txt — 请检查路径；它相对于项目文件夹"
-    ),
-    "exit-code (it exited with status 1 without a reply): ValueError: x (y)": (
-        "exit-code（没有响应，以状态码 1 退出）：ValueError: x (y)"
-    ),
-    "Something new (with a remark)": "Something new (with a remark)",
-    "Something new; and something else": "Something new; and something else",
-}
-
-
-@pytest.mark.parametrize("told", SAID)
-def test_a_failed_call_is_told_in_chinese(told, monkeypatch):
+def test_a_message_survives_copies_and_json(monkeypatch):
+    packed = json.loads(json.dumps(pack_messages({"message": FAILED, "notes": (STEP, "his own")})))
+    assert (packed["message"], packed["notes"]) == (FAILED, [STEP, "his own"])
+    found = unpack_messages(packed)
+    other = {**packed, "message": "Something else", "said": {**packed["said"], "notes": 5}}
+    assert unpack_messages(other) == {"message": "Something else", "notes": [STEP, "his own"]}
     monkeypatch.setenv("SATCHEL_LANG", "zh")
-    assert retell(told) == SAID[told]
+    for one in (found["message"], copy.deepcopy(FAILED), pickle.loads(pickle.dumps(FAILED))):
+        assert render(one) == render(FAILED) != FAILED
+    assert list(map(render, found["notes"])) == ["Mend it", "his own"]
+    note = pickle.loads(pickle.dumps(Note("both", name="a")))
+    assert (note.code, render(note)) == ("both", render(Note("both", name="a")))
 
 
 def test_a_broken_skill_is_told_in_chinese_down_to_its_problem(monkeypatch):
-    problem = Problem("tool-not-yaml", line=9, values={"reason": "it is binary"})
-    wrong, fix = problem.for_model()
+    problem = Problem("description-not-text", line=9, values={"kind": "a number"})
+    wrong, _ = problem.for_model()
+    assert "a number" in wrong
     monkeypatch.setenv("SATCHEL_LANG", "zh")
-    said = retell(f"The skill of the tool `t` cannot be read: line 9: {wrong}")
-    assert said == f"无法读取工具 `t` 所属的技能：第 9 行：{problem.message}"
-    assert problem.message != wrong
-    assert retell(f"Go on without it. The user can repair it: {fix}") == problem.fix
-
-
-def test_a_file_that_cannot_be_used_is_told_in_the_readers_language(monkeypatch):
-    monkeypatch.setenv("SATCHEL_LANG", "en")
-    assert retell("路径超出工作区: ../a — 请使用相对工作区的路径") == (
-        "The path leads outside the project: ../a — Give a path relative to the project"
-    )
-    assert retell("The file cannot be read: a — Ask the user to check its permissions") == (
-        "The file cannot be read: a — Check its permissions"
-    )
+    assert problem.for_model()[0] == wrong
+    assert render(wrong) == problem.message != wrong
 
 
 def test_problems_speak_chinese_down_to_their_phrases(monkeypatch):
@@ -344,9 +227,13 @@ def test_problems_speak_chinese_down_to_their_phrases(monkeypatch):
     problem = Problem("description-not-text", values={"kind": "a number"})
     assert "a number" not in problem.message
     assert "数字" in problem.message
-    late = Problem("no-frontmatter", values={"found": "it comes only at line 7"})
+    late = Problem(
+        "no-frontmatter", values={"found": Message("it comes only at line {part}", part=7)}
+    )
     assert "它到第 7 行才出现" in late.message
-    mark = Problem("repaired-value", values={"key": "a", "why": "it begins with `@`"})
+    mark = Problem(
+        "repaired-value", values={"key": "a", "why": Message("it begins with {part}", part="`@`")}
+    )
     assert "以 `@` 开头" in mark.message
     # Words of a skill are not ours to translate.
     mine = Problem("name-mismatch", values={"name": "active", "folder": "note"})

@@ -59,8 +59,8 @@ AT_START = ("PYTHON", "LC_", "LANG", "LD_")
 HARMLESS = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 """Those that change nothing here, or are taken care of."""
 PARTS = {
-    "small": ("authoring", "catalogue", "detect", "library", "retelling", "runners", "security",
-              "skill", "store", "tools"),
+    "small": ("authoring", "catalogue", "detect", "library", "runners", "security", "skill",
+              "store", "tools"),
     "small-english": ("cli",),
     "large": ("agent", "goals", "integrations/mcp", "remote"),
     "large-english": ("cli",),

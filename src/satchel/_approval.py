@@ -82,7 +82,7 @@ def take(library: Library, skills: Iterable[Skill]) -> tuple[list[Taken], list[P
         try:
             taken.append(library.seals.take(skill))
         except SatchelError as exc:
-            values = {"name": skill.typed, "reason": exc.message.partition(": ")[2]}
+            values = {"name": skill.typed, "reason": exc.why}
             refused.append(Problem("not-approvable", skill.path, values=values))
     return taken, refused
 

@@ -13,6 +13,7 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from satchel._language import Message
 from satchel.errors import AccessDenied
 
 if TYPE_CHECKING:
@@ -187,7 +188,9 @@ def _error(code: int, path: str) -> OSError:
 
 
 def _outside(path: str) -> AccessDenied:
-    return AccessDenied(f"`{path}` leads outside the project", "Give a path inside the project")
+    return AccessDenied(
+        Message("`{path}` leads outside the project", path=path), "Give a path inside the project"
+    )
 
 
 def is_inside(path: str, folder: str) -> bool:

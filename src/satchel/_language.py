@@ -2,6 +2,10 @@
 
 English sentences are the keys; `locale/<language>.json` holds the others. A sentence without a
 translation is shown in English: that is visible, and a test lists it.
+
+    say       a sentence in the reader's language, made where it is shown
+    Message   a sentence in English that keeps its template and values, made where it is not known
+              who reads it: a model gets the English, `render` says it to a person
 """
 
 from __future__ import annotations
@@ -11,10 +15,13 @@ from contextvars import ContextVar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any, Self
 
 LANGUAGES = ("en", "zh")
 
+_LISTS = (list, tuple)
+_KEPT = (str, int, float, list, tuple)
 _tables: dict[str, dict[str, str]] = {"en": {}}
 _reader: ContextVar[str] = ContextVar("satchel-language", default="")
 
@@ -44,6 +51,124 @@ def say(sentence: str, /, **values: object) -> str:
     if chosen != "en":
         sentence = table(chosen).get(sentence, sentence)
     return sentence.format(**values) if values else sentence
+
+
+class Message(str):
+    """An English sentence that keeps what it is made of, so that `render` can translate it."""
+
+    __slots__ = ("people", "template", "values")
+    template: str
+    values: dict[str, Any]
+    people: str
+    """What a person is told in its place, where a model gets another step; a template too."""
+
+    def __new__(cls, template: str, /, *, people: str = "", **values: Any) -> Self:
+        """Fill a template. Values are texts, numbers, messages, or lists of words."""
+        values = {
+            name: value if isinstance(value, _KEPT) else str(value)
+            for name, value in values.items()
+        }
+        made = super().__new__(cls, _fill(template, values, ", ".join, str))
+        made.template, made.values, made.people = template, values, people
+        return made
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]:
+        """How it is copied and pickled."""
+        return (self.template,), {"people": self.people, **self.values}
+
+
+def edited(text: str, change: Callable[[str], str]) -> str:
+    """A text changed; of a message the texts among its values."""
+    if not isinstance(text, Message):
+        return change(text)
+    values = {
+        name: [edited(one, change) for one in value]
+        if type(value) in _LISTS
+        else edited(value, change)
+        if isinstance(value, str)
+        else value
+        for name, value in text.values.items()
+    }
+    return Message(text.template, people=text.people, **values)
+
+
+def render(text: str) -> str:
+    """A message in the reader's language and for people; any other text as it is."""
+    if not isinstance(text, Message):
+        return text
+    sentence = table(language()).get(sentence := text.people or text.template, sentence)
+    return _fill(sentence, text.values, listed, render)
+
+
+def several(messages: Iterable[str]) -> str:
+    """Several sentences in one, with semicolons between them."""
+    first, *rest = [one for one in messages if one] or [""]
+    return Message("{first}; {rest}", first=first, rest=several(rest)) if rest else first
+
+
+def pack_messages(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values for JSON: messages become texts, and `said` keeps what they are made of."""
+    said = {name: found for name, value in values.items() if (found := _packed(value))}
+    return (
+        {**values, **{name: _plain(values[name]) for name in said}, "said": said}
+        if said
+        else {**values}
+    )
+
+
+def unpack_messages(packed: Mapping[str, Any]) -> dict[str, Any]:
+    """What `pack_messages` was given; a text that `said` does not make stays as it is."""
+    values = dict(packed)
+    said: Any = values.pop("said", None) or {}
+    try:
+        for name, one in said.items():
+            made = _unpacked(values[name], one)
+            values[name] = made if _plain(made) == values[name] else values[name]
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        pass  # another version wrote it: the texts are shown as they are
+    return values
+
+
+def _packed(value: Any) -> Any:
+    """What a message, or a list with messages in it, is made of; None for anything else."""
+    if type(value) in _LISTS:
+        found = [_packed(one) for one in value]
+        return found if any(found) else None
+    if not isinstance(value, Message):
+        return None
+    values = {name: _packed(one) or one for name, one in value.values.items()}
+    return {"template": value.template, "values": values, "people": value.people}
+
+
+def _unpacked(text: Any, said: Any) -> Any:
+    """A value from what `_packed` made of it, and for what is no message from its text."""
+    if type(said) in _LISTS:
+        return [_unpacked(*pair) for pair in zip(text, said, strict=True)]
+    if said is None:
+        return text
+    values = {
+        name: _unpacked(one, one if isinstance(one, dict) else None)
+        for name, one in said["values"].items()
+    }
+    return Message(said["template"], people=said["people"], **values)
+
+
+def _plain(value: Any) -> Any:
+    return [str(one) for one in value] if type(value) in _LISTS else str(value)
+
+
+def _fill(
+    template: str,
+    values: Mapping[str, Any],
+    join: Callable[[Iterable[str]], str],
+    read: Callable[[str], str],
+) -> str:
+    filled: dict[str, Any] = {}
+    for name, value in values.items():
+        filled[name] = read(value) if isinstance(value, str) else value
+        if type(value) in _LISTS:
+            filled[name] = join(map(read, value))
+    return template.format(**filled) if filled else template
 
 
 def listed(words: Iterable[str]) -> str:

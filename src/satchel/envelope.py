@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
+from satchel._language import Message
+
 Status = Literal["success", "partial", "error"]
 ErrorCode = Literal[
     "NOT_FOUND",
@@ -28,6 +30,10 @@ class ErrorInfo(NamedTuple):
 
     code: ErrorCode
     message: str
+    hint: str = ""
+    """The next step, which also stands in `text`; not in the wire form."""
+    bug: bool = False
+    """A tool raised what nobody foresaw; not in the wire form."""
 
 
 class Envelope(NamedTuple):
@@ -101,8 +107,10 @@ def failure(
     return Envelope(
         "error",
         data or {},
-        f"{message}. {next_step}" if next_step else message,
-        ErrorInfo(code, message),
+        Message("{message}. {step}", people="{message}", message=message, step=next_step)
+        if next_step
+        else message,
+        ErrorInfo(code, message, next_step),
         {"time_ms": time_ms},
         {"cwd": ".", "params_input": params, **(context or {})},
     )

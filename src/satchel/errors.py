@@ -29,6 +29,8 @@ script, a person and a model read the same thing. `hint` is the next step, in th
 
 from __future__ import annotations
 
+from satchel._language import Message
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,6 +51,12 @@ class SatchelError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    @property
+    def why(self) -> str:
+        """The `reason` that its message was made with; without one, the whole message."""
+        values = self.message.values if isinstance(self.message, Message) else {}
+        return values.get("reason", self.message)
 
     def __str__(self) -> str:
         return f"{self.message}\n\nhint: {self.hint}" if self.hint else self.message

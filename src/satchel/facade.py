@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from satchel._approval import Approved, approve, how_to_ask, meant, take, trust, untrust
 from satchel._first_skill import FIRST, write_first_skill
+from satchel._language import Message
 from satchel._project import library_for
 from satchel.errors import AccessDenied
 from satchel.settings import load_settings
@@ -560,7 +561,12 @@ class Satchel:
             from satchel.errors import Refused
 
             raise Refused(
-                f"`{skill.base_dir}` cannot be read: {exc.strerror or exc}", "Check its permissions"
+                Message(
+                    "`{path}` cannot be read: {reason}",
+                    path=skill.base_dir,
+                    reason=exc.strerror or exc,
+                ),
+                Message("Check its permissions"),
             ) from exc
 
     def _allowances(self, scope: Scope | None) -> list[Allowance]:

@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from satchel._fs import is_really_inside, read_small
-from satchel._language import listed, say
+from satchel._language import Message, listed, say
 from satchel.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -329,7 +329,10 @@ def _read_file(path: str, *, stranger: bool) -> bytes:
     try:
         return read_small(descriptor, _MAX_FILE)
     except OSError as exc:
-        raise SettingsError(f"`{path}` cannot be used: {exc.strerror}", "Correct the file") from exc
+        raise SettingsError(
+            Message("`{path}` cannot be used: {reason}", path=path, reason=exc.strerror),
+            "Correct the file",
+        ) from exc
     finally:
         os.close(descriptor)
 
@@ -400,7 +403,7 @@ def _convert(setting: Setting, value: Any, where: str) -> Any:
                 say("Write a list of texts"),
             )
         if any("\0" in str(item) for item in value):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-            raise SettingsError(f"`{where}` contains a NUL character", "Remove it")
+            raise SettingsError(f"`{where}` contains a NUL character", Message("Remove it"))
         return tuple(str(item) for item in value if str(item))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if setting.kind == "table":
         return _table(value, where, setting.name)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel._language import language, listed, say
-from satchel.retelling import retell_reason
+from satchel._language import language, listed, render, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -158,7 +157,7 @@ def told_more(match: Match, theirs: Mapping[str, float], own: Mapping[str, float
 
 def told_reason(match: Match) -> str:
     """Why a skill fits, for a person; nothing when its detector gave no reason."""
-    return " ".join(retell_reason(match.reason).split()) if match.reason.strip() else ""
+    return " ".join(render(match.reason).split()) if match.reason.strip() else ""
 
 
 def decider(match: Match, answer: Answer) -> str:

@@ -13,6 +13,7 @@ from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from satchel._language import pack_messages, unpack_messages
 from satchel._optional import available
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class Trace:
                 self._last_offer = digest
         else:
             row["skills"] = list(event.skills)
-            row.update(event.values)
+            row.update(pack_messages(event.values) if event.kind == "failed" else event.values)
         line = (json.dumps(row) + "\n").encode()
         try:
             descriptor = _open_to_append(file)
@@ -161,7 +162,7 @@ class Trace:
                             rows.append(row)  # pyright: ignore[reportUnknownArgumentType]
             except OSError:
                 continue
-        yield from reversed(rows)
+        yield from map(unpack_messages, reversed(rows))
 
     @property
     def enabled(self) -> bool:

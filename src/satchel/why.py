@@ -10,7 +10,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel._language import listed, say
+from satchel._language import listed, render, say
 from satchel.errors import SatchelError
 from satchel.skill.fields import FIELDS
 
@@ -176,7 +176,7 @@ def _binding(skill: Skill, seals: Seals | None) -> tuple[Chapter | None, Satchel
         if seals.check(skill, clean=False) is None:
             return None, None
     except SatchelError as exc:
-        return Chapter(title, (exc.message,), "bad"), exc
+        return Chapter(title, (render(exc.message),), "bad"), exc
     told = say("its content, which is as it was locked or approved")
     return Chapter(title, (told,), "good"), None
 
@@ -249,7 +249,7 @@ def _health(skill: Skill) -> Chapter:
     try:
         document = skill.read()
     except SatchelError as exc:
-        return Chapter(say("How it was read"), (exc.message,), "bad")
+        return Chapter(say("How it was read"), (render(exc.message),), "bad")
     for problem in skill.problems:
         lines.append(_told(problem))
         if not _is_advised(skill, problem):
@@ -429,7 +429,7 @@ def _use(skill: Skill, past: _Past) -> Chapter:
         told = say(
             "last failure: {when}, {message}",
             when=_when(failed["time"]),
-            message=" ".join(str(failed["message"]).split()),
+            message=" ".join(render(failed["message"] or "").split()),
         )
         if past.loaded is not None and failed["time"] < past.loaded:
             told += say(" (before the last load)")
@@ -465,10 +465,10 @@ def _advice(
     if skill.state == "excluded":
         return [say("Change `include`, `exclude` or `tags` in `satchel.toml`")]
     if refusal is not None:
-        return [refusal.hint]
+        return [render(refusal.hint)]
     advice = [problem.fix for problem in skill.problems if _is_advised(skill, problem)]
     if failed is not None and failed.get("fix"):
-        advice.insert(0, str(failed["fix"]))
+        advice.insert(0, render(failed["fix"]))
     if skill.is_tool and source is not None and not advice:
         tool = source.tools[0]
         advice.append(

@@ -73,7 +73,7 @@ def test_a_slip_in_the_manifest_is_said_and_not_that_there_is_no_tool(desk, old,
             READ + "def inner():\n    raise ValueError('x')\n\n\ninner()\n",
             "stderr:\n  Traceback (most recent call last):\n    File ",
             "it exited with status 1 without a reply",
-            "hint: Read stderr above, then mend `.agents/skills/words/main.py`",
+            "hint: Read what it wrote to stderr, then mend `.agents/skills/words/main.py`",
         ),
     ],
 )  # fmt: skip

@@ -114,10 +114,9 @@ def no_model() -> StepFailed:
 def refused(reply: Envelope) -> StepFailed:
     """A call that came to nothing, as the step's failure."""
     assert reply.error is not None  # noqa: S101 - only those come here
-    code, message = reply.error
-    hint = reply.text.removeprefix(message).removeprefix(". ") if reply.text != message else ""
+    code, message, hint, _ = reply.error
     fixed = reply.data.get("failure") in _UNPREPARED or code in _PERMANENT
-    return StepFailed(code, message, "" if hint.startswith("<") else hint, retryable=not fixed)
+    return StepFailed(code, message, hint, retryable=not fixed)
 
 
 def _is_cut(reply: Envelope) -> bool:

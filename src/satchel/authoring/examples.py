@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from satchel._language import language, say
+from satchel._language import Message, language, say
 from satchel.authoring.error_words import inside_shown, slip_in
 from satchel.errors import SatchelError
 
@@ -326,6 +326,8 @@ def _judge_error(result: RunResult) -> tuple[State, str]:
 def _fault(result: RunResult) -> str:
     from satchel.tools.frame import one_line
 
-    detail = f" ({one_line(result.detail, 300)})" if result.detail else ""
+    said = str(result.fault)
+    if result.detail:
+        said = Message("{code} ({known})", code=said, known=one_line(result.detail, 300))
     last = result.stderr.strip().splitlines()[-1:] if result.stderr else []
-    return f"{result.fault}{detail}" + (f": {last[0]}" if last else "")
+    return Message("{said}: {answer}", said=said, answer=last[0]) if last else said

@@ -3,8 +3,7 @@
 Reading order: `main` (the entry, and the fast lane around click), `app` (the commands and global
 options), `session` (what every command shares), `output` (how words reach a terminal), `helping`
 (how `--help` looks), `values` (what may follow an option), then the groups: `listing`, `showing`,
-`inspecting`, `explaining`, `validating`, `places`, `trusting`. What tools say to models is said to
-people by `satchel.retelling`.
+`inspecting`, `explaining`, `validating`, `places`, `trusting`.
 """
 
 COMPLETE = "_SATCHEL_COMPLETE"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from satchel import standing
-from satchel._language import listed, say
+from satchel._language import listed, render, say
 from satchel.cli.asking import offered, overruled, read_goal, repeated
 from satchel.cli.bars import EMPTY, bar, bar_width, share_of
 from satchel.cli.output import cut, one_line, width_of, write_json
@@ -15,7 +15,6 @@ from satchel.cli.session import command, complete_names
 from satchel.cli.values import AnyPath, WholeNumber
 from satchel.detect.notes import code_of
 from satchel.errors import NotFound
-from satchel.retelling import retell
 from satchel.standing import EXPLICIT
 
 if TYPE_CHECKING:
@@ -302,7 +301,7 @@ def _show_block(session: Session, made: Shortlist) -> None:
     err = session.err
     notes = made.answer.notes if made.answer is not None else ()
     if not made.text:
-        reason = one_line(retell(made.reason))
+        reason = one_line(render(made.reason))
         reason = reason[:1].lower() + reason[1:]
         err.line(say("There is no block: {reason}", reason=reason))
         show_notes(err, [note for note in notes if note not in made.reason])
@@ -314,7 +313,7 @@ def _show_block(session: Session, made: Shortlist) -> None:
         name = one_line(made.explored)
         err.line(say("`{name}` is there because it was never used yet", name=name), "dim")
     if made.reason:
-        err.line(one_line(retell(made.reason)), "dim")
+        err.line(one_line(render(made.reason)), "dim")
     show_notes(err, notes)
 
 
@@ -329,7 +328,7 @@ def _summary(answer: Answer, total: int) -> str:
 def show_notes(err: Screen, notes: Iterable[str], style: str = "dim") -> None:
     """What a person should know about the search itself."""
     for note in notes:
-        err.line(one_line(retell(note)), style)
+        err.line(one_line(render(note)), style)
 
 
 def told_reason(match: Match) -> str:

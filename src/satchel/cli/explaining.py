@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -16,7 +16,6 @@ from satchel.cli.session import command, complete_names
 from satchel.cli.showing import show_problems
 from satchel.cli.values import WholeNumber
 from satchel.library.broken import find_broken
-from satchel.retelling import retell
 from satchel.settings import Settings
 
 if TYPE_CHECKING:
@@ -106,14 +105,11 @@ def tell_story(session: Session, story: Story, standing: Standing | None = None)
         from satchel.cli.placing import show_standing
 
         show_standing(out, standing)
-    failed: dict[str, Any] = story.facts.get("last_failure") or {}
-    message = " ".join(str(failed.get("message", "")).split())  # as a tool told a model
     for chapter in story.chapters:
         mark, colour = _MOODS[chapter.mood]
         out.write(f"\n{out.paint(mark, colour)} {out.paint(chapter.title, 'bold')}\n")
         for line in chapter.lines:
-            told = line.replace(message, retell(message)) if message else line
-            text = clean(retell(told), keep="")
+            text = clean(line, keep="")
             deeper = len(text) - len(text.lstrip(" "))
             out.line(text.lstrip(" "), "", "  " + " " * deeper)
     if standing is None:
@@ -134,7 +130,7 @@ def _advise(out: Screen, steps: Sequence[str]) -> None:
     if steps:
         out.title(say("What to do next"))
     for line in steps:
-        out.line(clean(retell(line), keep=""), "", "  → ")
+        out.line(clean(line, keep=""), "", "  → ")
 
 
 # --- doctor -------------------------------------------------------------------------------

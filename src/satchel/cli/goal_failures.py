@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel._language import say
+from satchel._language import render, say
 from satchel.cli.output import told_error, write_json
 from satchel.errors import InternalError, SatchelError
 
@@ -72,14 +72,12 @@ def with_options(text: str, options: Sequence[str]) -> str:
 
 def _complete(exc: SatchelError, options: dict[str, Any]) -> None:
     """Give the commands that an error names the options of the command that failed."""
-    from satchel.retelling import retell
-
     given = ["--engine", options["engine"]] if options.get("engine") else []
     if options.get("yes") and "model" in options:  # where it allows tools, and no removal
         given.append("--yes")
     if given:
-        exc.message = with_options(retell(exc.message), given)
-        exc.hint = with_options(retell(exc.hint), given)
+        exc.message = with_options(render(exc.message), given)
+        exc.hint = with_options(render(exc.hint), given)
 
 
 def _told_failure(exc: Exception) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from satchel._language import listed, say
+from satchel._language import listed, render, say
 from satchel.cli.output import cut, one_line, pad, width_of
 from satchel.goals.drawing.words import MARKS, kind_of, seconds, took
 from satchel.goals.wiring import needs_of
@@ -191,19 +191,13 @@ def told_end(screen: Screen, report: GoalReport, *, already: bool = False) -> No
         "cancelled": say("{id} was cancelled: {words}", **given),
     }[report.state]
     screen.line(line, lead=((f"{mark} ", style if style == "dim" else f"bold {style}"),))
-    # That it was cancelled is said; engines may know more than that.
-    told = report.state == "cancelled" and report.reason == say("It was cancelled")
-    if report.reason and report.state != "asking" and not told:
-        from satchel.retelling import retell
-
-        screen.line(one_line(retell(report.reason)), style, "  ")
+    if report.reason and report.state != "asking":
+        screen.line(one_line(render(report.reason)), style, "  ")
 
 
 def told_error(error: StepError) -> str:
     """Why a step ended, in the reader's language where the sentence is ours."""
-    from satchel.retelling import retell
-
-    return one_line(retell(error.message))
+    return one_line(render(error.message))
 
 
 def told_unbegun(report: GoalReport) -> str:
@@ -224,15 +218,7 @@ def told_unbegun(report: GoalReport) -> str:
 
 def told_note(note: str) -> str:
     """A note about a step, in the reader's language where the words are ours."""
-    import re
-
-    from satchel.retelling import retell
-
-    tried = re.fullmatch(r"try (\d+): (?:[A-Z_]+: )?(.*)", note, re.DOTALL)
-    if tried is None:
-        return one_line(retell(note))
-    # The code of a failed try is for scripts.
-    return say("try {count}: {why}", count=tried[1], why=one_line(retell(tried[2])))
+    return one_line(render(note))
 
 
 def told_step(screen: Screen, report: GoalReport, step: str) -> None:
@@ -246,9 +232,7 @@ def told_step(screen: Screen, report: GoalReport, step: str) -> None:
     if result.error is not None:
         words.append(told_error(result.error))
     elif report.reason and report.state in {"failed", "cancelled"}:
-        from satchel.retelling import retell
-
-        words.append(one_line(retell(report.reason)))
+        words.append(one_line(render(report.reason)))
     elif result.state == "cancelled":
         words.append(say("the goal was stopped before it ended"))
     given = {"step": step, "words": ": ".join(words)}
@@ -257,13 +241,11 @@ def told_step(screen: Screen, report: GoalReport, step: str) -> None:
 
 def told_hint(error: StepError, *, shared: bool = False) -> str:
     """What a person can do about a step's error; tools tell what a model can do."""
-    from satchel.retelling import retell
-
     if _is_unallowed(error):
         if shared:
             return say("Start the worker with `--yes` to allow that")
         return say("Give `--yes` to allow that")
-    return one_line(retell(error.hint))
+    return one_line(render(error.hint))
 
 
 def told_advice(session: Session, report: GoalReport, suffix: str, *, shared: bool) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel._language import say
+from satchel._language import render, say
 from satchel.cli.output import one_line
 from satchel.cli.session import answer_with, command, complete_names
 from satchel.cli.values import AnyPath, OneOf, WholeNumber
@@ -46,16 +46,15 @@ def load(session: Session, name: str, arguments: str, as_json: bool) -> int:
         reason = _why_not(session, name)
         if reason is not None:
             from satchel.cli.output import complain
-            from satchel.retelling import retell
 
-            complain(retell(reason.message), retell(reason.hint), session.colour)
+            complain(render(reason.message), render(reason.hint), session.colour)
             return reason.exit_code
     return answer_with(session, reply, as_json=as_json)
 
 
 def _why_not(session: Session, name: str) -> SatchelError | None:
     """Why a skill cannot be loaded, for a person; None when the tool said it best."""
-    from satchel.errors import Changed, LockBroken, NotFound, Refused
+    from satchel.errors import NotFound, Refused
     from satchel.tools.naming import find_skill
 
     satchel = session.satchel
@@ -64,32 +63,16 @@ def _why_not(session: Session, name: str) -> SatchelError | None:
     if skill is None:
         return _nothing_to_load(session, name)
     shown = one_line(skill.name)
-    if skill.state == "untrusted":
-        place = one_line(skill.origin.label)
-        if satchel.settings.trust == "none":
-            return Refused(
-                say(
-                    "The skill `{name}` is not offered: your setting `trust` is `none`", name=shown
-                ),
-                satchel.how_to_ask(),
-            )
-        if skill.ref in look.asking:
-            problem = look.asking[skill.ref]
-            return Refused(one_line(problem.message), one_line(problem.fix))
+    if skill.state == "untrusted" and satchel.settings.trust == "none":
         return Refused(
-            say("The skill `{name}` came with `{place}` and is not trusted yet",
-                name=shown, place=place),
-            say("Read it with `satchel show {name}`, then run `satchel trust {name}`", name=shown),
-        )  # fmt: skip
+            say("The skill `{name}` is not offered: your setting `trust` is `none`", name=shown),
+            satchel.how_to_ask(),
+        )
     if skill.state == "excluded":
         return NotFound(
             say("The skill `{name}` is left out by a filter", name=shown),
             say("Change `include`, `exclude` or `tags` in `satchel.toml`"),
         )
-    try:
-        satchel.library.seals.check(skill)
-    except (Changed, LockBroken) as exc:
-        return exc
     return None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from satchel._language import say
+from satchel._language import render, say
 from satchel.cli import Run
 
 TYPE_CHECKING = False
@@ -289,9 +289,7 @@ def write_json(value: Any) -> None:
 
 def told_error(exc: SatchelError) -> dict[str, str]:
     """A failure for scripts, in the words that people get."""
-    from satchel.retelling import retell
-
-    return {"code": exc.code, "message": retell(exc.message), "hint": retell(exc.hint)}
+    return {"code": exc.code, "message": render(exc.message), "hint": render(exc.hint)}
 
 
 def with_error(made: dict[str, Any], failed: SatchelError | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from satchel._language import listed, say
+from satchel._language import listed, render, say
 from satchel.cli.output import SEVERITIES, one_line, told_error, write_json
 from satchel.cli.session import yes_or_no
 from satchel.errors import Incomplete, Refused, SatchelError
@@ -345,7 +345,9 @@ def _show_scan(err: Screen, step: Step) -> None:
         err.line(f"{where}  {say(finding.about.what)}", "", "      ", "        ",
                  [(mark, colour), (" ", ""), (finding.rule, "bold"), ("  ", "")])  # fmt: skip
     for path, reason in report.unscanned:
-        what = say("not scanned: {path} ({reason})", path=one_line(path), reason=one_line(reason))
+        what = say(
+            "not scanned: {path} ({reason})", path=one_line(path), reason=one_line(render(reason))
+        )
         err.line(what, "dim", "      ")
 
 

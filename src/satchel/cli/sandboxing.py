@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from satchel._language import say
+from satchel._language import render, say
 from satchel.cli.output import one_line, write_json
 from satchel.cli.session import command
 from satchel.cli.values import OneOf
@@ -88,8 +88,6 @@ def _verdict(session: Session, settings: Settings, chosen: str, *, asked: bool) 
 
 def _sum_up(session: Session, control: Standing, found: list[Standing], chosen: str) -> None:
     """How each tier did."""
-    from satchel.retelling import retell
-
     err = session.err
     count = sum(outcome == _OUT for outcome in control.rows.values())
     for standing in found:
@@ -101,7 +99,7 @@ def _sum_up(session: Session, control: Standing, found: list[Standing], chosen: 
             if gap := _gap(standing):
                 err.line(gap, "yellow", "! ")
         else:
-            why = one_line(retell(standing.why))
+            why = one_line(render(standing.why))
             err.line(why, "", "✗ ", None, [(standing.tier, "bold red"), (say(": "), "bold red")])
     if not chosen:
         err.line(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel._language import listed, say
+from satchel._language import listed, render, say
 from satchel.cli.output import one_line, write_json
 from satchel.cli.session import command, complete_names, short_path
 from satchel.cli.values import AnyPath, OneOf
@@ -270,7 +270,7 @@ def _show(out: Screen, folder: str, report: Report) -> None:
     for old in report.expired:
         out.line(say("The acceptance has expired: {what}", what=one_line(old)), indent="  ▲ ")
     for path, reason in report.unscanned[:_MOST]:
-        text = say("Not looked at: {path}: {reason}", path=one_line(path), reason=say(reason))
+        text = say("Not looked at: {path}: {reason}", path=one_line(path), reason=render(reason))
         out.line(text, indent="  ? ")
     more = len(report.unscanned) - _MOST
     if more > 0:

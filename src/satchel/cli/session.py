@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel._language import listed, say
+from satchel._language import listed, render, say
 from satchel.cli.helping import Command, Commands, help_text
 from satchel.cli.output import Screen, one_line
 from satchel.cli.values import AnyPath
@@ -37,8 +36,6 @@ _EXIT_CODES = {
 """Error code of an envelope -> exit code; the others are 1. The exceptions carry the same."""
 PATIENCE = 3.0
 """Seconds that a command waits for an index: it ends right after, and its work would be lost."""
-_BUG = re.compile(r"\w+ in the tool `")
-"""How an envelope begins that tells of an exception nobody foresaw."""
 
 
 class Session:
@@ -176,11 +173,7 @@ def answer_with(session: Session, reply: Envelope, *, as_json: bool) -> int:
     if as_json:
         write_json(reply.to_dict())
     elif reply.error is not None:
-        from satchel.retelling import retell
-
-        # The text is the message and then the next step.
-        hint = reply.text.removeprefix(reply.error.message).lstrip(". ").rstrip(".")
-        complain(retell(reply.error.message), retell(hint), session.colour)
+        complain(render(reply.error.message), render(reply.error.hint), session.colour)
     else:
         session.out.data(reply.text)
     return exit_code(reply)
@@ -190,10 +183,7 @@ def exit_code(reply: Envelope) -> int:
     """What the terminal exits with after a tool's answer."""
     if reply.error is None:
         return 0
-    code, message = reply.error
-    if code == "INTERNAL_ERROR" and _BUG.match(message):
-        return InternalError.exit_code
-    return _EXIT_CODES.get(code, 1)
+    return InternalError.exit_code if reply.error.bug else _EXIT_CODES.get(reply.error.code, 1)
 
 
 def command(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel._language import listed, say
+from satchel._language import listed, render, say
 from satchel.cli.output import clean, one_line, write_json
 from satchel.cli.session import command, complete_names, completions, exit_code
 from satchel.cli.values import Share
@@ -172,13 +172,11 @@ def _show_trial(session: Session, trial: Trial) -> None:
 
 
 def _complain(session: Session, trial: Trial) -> None:
-    from satchel.cli.mending import next_step
     from satchel.cli.output import complain
-    from satchel.retelling import retell
 
-    if trial.reply.error is not None:
-        hint = next_step(session.satchel, trial.tool, trial.reply)
-        complain(retell(trial.reply.error.message), hint, session.colour)
+    error = trial.reply.error
+    if error is not None:
+        complain(render(error.message), render(error.hint), session.colour)
 
 
 def _row(err: Screen, title: str, text: str) -> None:
@@ -371,8 +369,6 @@ def _test_calls(session: Session, name: str, *, as_json: bool) -> int:
 
 
 def _show_cases(out: Screen, outcomes: list[Outcome]) -> None:
-    from satchel.retelling import retell
-
     several = len({one.case.tool for one in outcomes}) > 1
     rows: list[list[str]] = []
     styles: list[list[str]] = []
@@ -385,7 +381,7 @@ def _show_cases(out: Screen, outcomes: list[Outcome]) -> None:
             say(_KINDS[one.case.kind]),
             one_line(title),
             _duration(round(one.ms)) if one.state != "not-run" else "",
-            one_line(retell(one.said)),
+            one_line(render(one.said)),
         ])  # fmt: skip
         styles.append([style, "dim", "", "dim", "red" if one.state == "fail" else "dim"])
     head = ["", say("checked"), say("case"), say("time"), say("answer")]

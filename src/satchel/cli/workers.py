@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel._language import say
+from satchel._language import render, say
 from satchel.cli.goal_engines import LateSteps, make_runner, open_engine
 from satchel.cli.goal_failures import json_failures
 from satchel.cli.output import one_line
@@ -147,13 +147,12 @@ class _Ends:
 
     def _tell(self, report: GoalReport) -> None:
         from satchel.cli.goal_words import STYLES, goal_state
-        from satchel.retelling import retell
 
         if self._as_json:
             _json_line({"event": "goal", "goal": report.id, "state": report.state,
                         "seconds": round(report.seconds, 3), "reason": report.reason})  # fmt: skip
             return
-        why = f": {one_line(retell(report.reason))}" if report.reason else ""
+        why = f": {one_line(render(report.reason))}" if report.reason else ""
         when = time.strftime("%Y-%m-%d %H:%M:%S")
         words = f"{report.id} {goal_state(report.state)}{why}"
         self._session.err.line(words, STYLES[report.state], f"{when}  ", "  ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from satchel._language import Message, several
 from satchel.detect.stems import stem
 from satchel.detect.terms import (
     SIGNED,
@@ -31,7 +32,14 @@ _HEADS = 4_000
 _MEANING = ("about", "name", "clauses")
 """The legs of a model."""
 _LETTERS = frozenset(SIGNED.values())
-_LABELS = {"when": "when_to_use", "triggers": "triggers"}
+_LABELS = {"when": "when_to_use"}
+HAS = {
+    "name": "name has {words}",
+    "description": "description has {words}",
+    "when": "when_to_use has {words}",
+    "triggers": "triggers has {words}",
+}
+"""Field -> what is said of words in it."""
 _SHORT_E = 4
 """Letters of a stem that may have got its last one back."""
 _REST = re.compile(r"[^\W_]*").match
@@ -106,7 +114,7 @@ def explain(
         parts: What each leg gave to the score.
         called: The goal is the skill's name and nothing else.
     """
-    reasons = ["called by its name"] if called else []
+    reasons: list[str] = [Message("called by its name")] if called else []
     evidence: list[str] = []
     seen: set[str] = set()
     if sought.signed:
@@ -120,19 +128,23 @@ def explain(
                 text = head_texts(skill)[field]
                 words = [_as_written(word, text) for word in words]
             label = _LABELS.get(field, field)
-            reasons.append(f"{label} has {_listed(words)}")
+            reasons.append(Message(HAS[field], words=_listed(words)))
             evidence += [f"{label}: {word}" for word in words]
     if parts.get("body", 0.0) > 0:
         # Who is found by the head needs no look at the file; who is not deserves one.
         words = [] if reasons else _body_words(skill, sought, seen)
-        told = f"instructions have {_listed(words)}" if words else "instructions match too"
+        told = (
+            Message("instructions have {words}", words=_listed(words))
+            if words
+            else Message("instructions match too")
+        )
         reasons.append(told)
         evidence += [f"body: {word}" for word in words] or [f"body: {parts['body']:.2f}"]
     meaning = sum([parts[leg] for leg in _MEANING if leg in parts])
     if meaning > 0:
-        reasons.append("its meaning is near")
+        reasons.append(Message("its meaning is near"))
         evidence.append(f"meaning: {meaning:.2f}")
-    return "; ".join(reasons) or "a part of a word matches", tuple(evidence)
+    return several(reasons) or Message("a part of a word matches"), tuple(evidence)
 
 
 def _words(low: str, sought: Sought, seen: set[str]) -> list[str]:
@@ -200,8 +212,8 @@ def _as_written(word: str, text: str) -> str:
     return next(signed for signed, letters in SIGNED.items() if letters == word)
 
 
-def _listed(words: Sequence[str]) -> str:
-    return ", ".join(f"`{word}`" for word in words[:_SHOWN])
+def _listed(words: Sequence[str]) -> list[str]:
+    return [f"`{word}`" for word in words[:_SHOWN]]
 
 
 def having_all(heads: Heads, skills: Sequence[Skill], sought: Sought, most: int) -> list[int]:

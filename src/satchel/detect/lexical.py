@@ -12,6 +12,7 @@ from bisect import bisect_right
 from heapq import nsmallest
 from typing import TYPE_CHECKING, NamedTuple
 
+from satchel._language import Message, several
 from satchel.detect.base import BaseDetector, Match
 from satchel.detect.words import BORDER, even, lower, query_bytes, spaced, words_of
 
@@ -173,17 +174,17 @@ def _explain(skill: Skill, score: float, words: list[Word]) -> Match:
     in_text = [word.shown for word in words if word.data in text and word.data not in name]
     parts: list[str] = []
     if score > _CALLED:
-        parts.append("called by its name")
+        parts.append(Message("called by its name"))
     if in_name:
-        parts.append(f"name has {_listed(in_name)}")
+        parts.append(Message("name has {words}", words=_listed(in_name)))
     if in_text:
-        parts.append(f"description has {_listed(in_text)}")
+        parts.append(Message("description has {words}", words=_listed(in_text)))
     evidence = (
         *(f"name: {word}" for word in in_name),
         *(f"description: {word}" for word in in_text),
     )
-    return Match(skill.name, round(score, 3), "; ".join(parts), evidence, skill)
+    return Match(skill.name, round(score, 3), several(parts), evidence, skill)
 
 
-def _listed(words: list[str]) -> str:
-    return ", ".join(f"`{word}`" for word in words[:8])
+def _listed(words: list[str]) -> list[str]:
+    return [f"`{word}`" for word in words[:8]]

@@ -12,6 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
+from satchel._language import Message, several
 from satchel.detect.base import EXPLICIT, BaseDetector, as_base, checked_answer, name_of
 from satchel.detect.notes import Note
 
@@ -200,7 +201,7 @@ class ModelDetector(BaseDetector):
         places = verdict.chosen[: self._limit]
         chosen = [
             listed[at]._replace(
-                reason=f"chosen by the model; {listed[at].reason}",
+                reason=several((Message("chosen by the model"), listed[at].reason)),
                 evidence=(*listed[at].evidence, f"model: {at + 1} of {len(listed)}"),
                 detector=self.name,
             )

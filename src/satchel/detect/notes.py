@@ -1,10 +1,10 @@
-"""Notes of a detector: a code with values, and the sentences they are rendered to."""
+"""Notes of a detector: messages with a code."""
 
 from __future__ import annotations
 
 from typing import Any, Self
 
-from satchel._language import say
+from satchel._language import Message
 
 TEMPLATES = {
     "unknown-skill": "There is no skill `{name}`",
@@ -47,23 +47,21 @@ TEMPLATES = {
 """Code -> sentence. The codes with `-step` name the commands that change it."""
 
 
-class Note(str):
-    """A note of ours: its English sentence, which goes into traces, with its code and values."""
+class Note(Message):
+    """A message with a code of `TEMPLATES`."""
 
-    __slots__ = ("code", "values")
+    __slots__ = ("code",)
     code: str
-    values: dict[str, Any]
 
     def __new__(cls, code: str, **values: Any) -> Self:
-        """Make the note with this code of `TEMPLATES`."""
-        made = super().__new__(cls, TEMPLATES[code].format(**values))
-        made.code, made.values = code, values
+        """Make the note with this code."""
+        made = super().__new__(cls, TEMPLATES[code], **values)
+        made.code = code
         return made
 
-
-def render(note: Note) -> str:
-    """The note in the reader's language."""
-    return say(TEMPLATES[note.code], **note.values)
+    def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]:
+        """How it is copied and pickled."""
+        return (self.code,), self.values
 
 
 def code_of(note: str) -> str:

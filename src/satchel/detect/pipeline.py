@@ -17,6 +17,7 @@ from itertools import repeat
 from operator import is_
 from typing import TYPE_CHECKING
 
+from satchel._language import Message
 from satchel.detect.base import (
     EXPLICIT,
     RIVALS,
@@ -205,7 +206,7 @@ class SelectionPipeline(BaseDetector):
             if skill is None:
                 notes.append(Note("use-missing", name=_name(one)))
             else:
-                match = Match(skill.name, 1.0, "set to be chosen", (), skill, EXPLICIT)
+                match = Match(skill.name, 1.0, Message("set to be chosen"), (), skill, EXPLICIT)
                 found.setdefault(skill.name, match)
         return list(found.values()), notes
 
@@ -249,7 +250,7 @@ def _as_matches(found: Mentions) -> list[Match]:
         Match(
             one.skill.name,
             1.0,
-            f"called by name: `{one.said}`",
+            Message("called by name: `{said}`", said=one.said),
             (f"goal: {one.said}",),
             one.skill,
             EXPLICIT,
@@ -263,7 +264,12 @@ def _suggested(found: Mentions, barred: Iterable[str]) -> list[Match]:
     out = found.ruled_out.union(barred)
     matches = {
         skill.name: Match(
-            skill.name, 0.0, f"its name is written almost like `{one.name}`", (), skill, EXPLICIT
+            skill.name,
+            0.0,
+            Message("its name is written almost like `{said}`", said=one.name),
+            (),
+            skill,
+            EXPLICIT,
         )
         for one in found.unknown
         for skill in one.near

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
 
+from satchel._language import Message
 from satchel.errors import StepFailed
 
 if TYPE_CHECKING:
@@ -83,15 +84,15 @@ def checked(data: bytes | None, digest: str) -> bytes:
     if data is None:
         raise StepFailed(
             "ARTEFACT_MISSING",
-            f"The output `{digest[:12]}` is not there",
-            "Do the step that made it again, with `satchel goal retry --from`",
+            Message("The output `{digest}` is not there", digest=digest[:12]),
+            Message("Do the step that made it again, with `satchel goal retry --from`"),
             retryable=False,
         )
     if digest_of(data) != digest:
         raise StepFailed(
             "ARTEFACT_DAMAGED",
-            f"The output `{digest[:12]}` is not what was written",
-            "Do the step that made it again, with `satchel goal retry --from`",
+            Message("The output `{digest}` is not what was written", digest=digest[:12]),
+            Message("Do the step that made it again, with `satchel goal retry --from`"),
             retryable=False,
         )
     return data

@@ -6,6 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from satchel._language import Message
 from satchel.goals import schema
 from satchel.goals.model import Budget, Retry
 from satchel.goals.problems import MAX_ATTEMPTS, MAX_PROMPT, MAX_TIMEOUT, Problem
@@ -69,7 +70,9 @@ def problems(step: Step, around: Around) -> Iterator[Problem]:
 def _fields(step: Step, around: Around) -> Iterator[Problem]:
     kind = step.action_type
     if kind not in ACTIONS:
-        yield _choice("action_type", kind, f"step `{step.id}`", ACTIONS, step.id)
+        yield _choice(
+            "action_type", kind, Message("step {part}", part=f"`{step.id}`"), ACTIONS, step.id
+        )
         return
     allowed = _ALLOWED[kind]
     for field in _FIELDS:
@@ -103,7 +106,7 @@ def _reference(step: Step, around: Around, field: str, reference: Reference) -> 
     name = reference.name
     if reference.kind == "inputs":
         if name not in around.plan.inputs:
-            otherwise = f"Give it under `inputs`: `{name}: …`"
+            otherwise = Message("Give it under {part}", part=f"`inputs`: `{name}: …`")
             near = _near(name, around.plan.inputs, guess=around.guess, otherwise=otherwise)
             yield Problem("missing-input", step.id, values={"field": field, **near})
     elif reference.kind == "steps":
@@ -151,7 +154,7 @@ def _output(step: Step) -> Iterator[Problem]:
 
 
 def _numbers(step: Step) -> Iterator[Problem]:
-    where = f"step `{step.id}`"
+    where = Message("step {part}", part=f"`{step.id}`")
     if step.timeout is not None:
         yield from _seconds("timeout", step.timeout, where, step.id)
     if step.retry is not None:
@@ -213,10 +216,13 @@ def _near(name: str, there: Iterable[str], *, guess: bool, otherwise: str = "") 
         from difflib import get_close_matches
 
         near = get_close_matches(name, names, n=2, cutoff=0.6)
-    meant = " or ".join(f"`{one}`" for one in near)
-    few = ", ".join(f"`{one}`" for one in names[:5])
-    others = f"There are {few}" if few else "There are none"
-    better = f"Did you mean {meant}?" if near else otherwise or others
+    few = [f"`{one}`" for one in names[:5]]
+    better = otherwise or (Message("There are {part}", part=few) if few else "There are none")
+    if near:
+        meant = f"`{near[0]}`"
+        if len(near) > 1:
+            meant = Message("{one} or {other}", one=meant, other=f"`{near[1]}`")
+        better = Message("Did you mean {part}?", part=meant)
     return {"name": _short(name), "better": better}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from satchel._language import Message
 from satchel.errors import StepFailed
 from satchel.goals import schema
 from satchel.goals.model import StepError, StepResult
@@ -33,22 +34,17 @@ def broken(step: Step, exc: Exception) -> StepResult:
 
 def answered(step: Step, answer: Answer, since: float, now: float) -> StepResult:
     """What a person's word makes of a step."""
-    notes = tuple(
-        note for note in (f"answered by {answer.by}" if answer.by else "", answer.note) if note
-    )
+    by = Message("answered by {name}", name=answer.by) if answer.by else ""
+    notes = tuple(note for note in (by, answer.note) if note)
     result = StepResult(
         step.id, "done", attempts=1, started=since, seconds=max(0.0, now - since), notes=notes
     )
     if not answer.approved:
-        said = f"{answer.by} said no" if answer.by else "A person said no"
+        said = Message("{name} said no", name=answer.by) if answer.by else None
+        said = said or Message("A person said no")
         if answer.note:
-            said = (
-                f"{answer.by} said no: {answer.note}"
-                if answer.by
-                else (f"A person said no: {answer.note}")
-            )
-        error = final("REJECTED", said)
-        return result._replace(state="failed", error=error)
+            said = Message("{said}: {answer}", said=said, answer=answer.note)
+        return result._replace(state="failed", error=final("REJECTED", said))
     value = "approved" if answer.value is None else answer.value
     slips = schema.slips(value, step.output) if step.output else []
     if slips:
@@ -60,8 +56,12 @@ def skipped(step: Step, cause: StepResult) -> StepResult:
     """A step that is left out because of one that it needs."""
     if cause.error is not None and cause.state == "skipped":
         return StepResult(step.id, "skipped", error=cause.error)  # the first culprit, not the last
-    error = final("SKIPPED", f"It needs step `{cause.step}`, which {_did(cause)}")
-    return StepResult(step.id, "skipped", error=error)
+    why = Message("It needs step `{name}`, which failed", name=cause.step)
+    if cause.state == "skipped":
+        why = Message("It needs step `{name}`, which was skipped", name=cause.step)
+    elif cause.state == "cancelled":
+        why = Message("It needs step `{name}`, which was cancelled", name=cause.step)
+    return StepResult(step.id, "skipped", error=final("SKIPPED", why))
 
 
 def ending(
@@ -93,9 +93,9 @@ def ending(
     return ("partial" if "done" in states else "failed"), _why(first)
 
 
-def _did(result: StepResult) -> str:
-    return "failed" if result.state == "failed" else f"was {result.state}"
-
-
 def _why(result: StepResult) -> str:
-    return f"Step `{result.step}`: {result.error.message if result.error else result.state}"
+    return Message(
+        "Step `{name}`: {why}",
+        name=result.step,
+        why=result.error.message if result.error else result.state,
+    )

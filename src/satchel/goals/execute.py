@@ -11,6 +11,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from satchel._language import Message
 from satchel.errors import InternalError
 from satchel.goals import artefacts
 from satchel.goals.clock import carried
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _NOTHING: Mapping[str, Any] = {}
 _UNLIMITED = Budget()
-_MORE = "Give the goal a larger `budget`, with `satchel goal retry --plan`: all its tries count"
+_MORE = Message(
+    "Give the goal a larger `budget`, with `satchel goal retry --plan`: all its tries count"
+)
 _REST = frozenset(("asking", "waiting"))
 _QUESTION = 20_000
 """Characters that a person is asked with: it is in every report, and nobody reads more."""
@@ -212,7 +215,9 @@ class _Run:
     def stopped(self, step: Step) -> StepResult:
         """A step that ends because another one failed. What it took is spent all the same."""
         culprit = self.culprit.step if self.culprit else ""
-        error = final("CANCELLED", f"Step `{culprit}` failed, which stops the goal")
+        error = final(
+            "CANCELLED", Message("Step `{name}` failed, which stops the goal", name=culprit)
+        )
         usage = self.lost.get(step.id, NO_USAGE)
         return StepResult(step.id, "cancelled", error=error, usage=usage)
 

@@ -13,6 +13,8 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from satchel._language import Message
+
 MAX_TEXT_CHARS = 100_000
 MAX_PATTERN_CHARS = 1_000
 _MAX_TRIES = 50_000_000
@@ -49,11 +51,11 @@ def fits(pattern: str, text: str) -> str:
 def _analysed(pattern: str) -> tuple[str, int]:
     """Return why a pattern is refused, and the power of a text's length that bounds its work."""
     if len(pattern) > MAX_PATTERN_CHARS:
-        return f"it has more than {MAX_PATTERN_CHARS} characters", 0
+        return Message("it has more than {count} characters", count=MAX_PATTERN_CHARS), 0
     try:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as exc:
-        return f"it cannot be read: {exc}", 0
+        return Message("it cannot be read: {reason}", reason=exc), 0
     repeats = 0 if pattern.startswith("^") else 1
     open_groups = [""]
     closed = ""  # what a repeat of the group that has just been closed would multiply

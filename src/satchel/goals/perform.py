@@ -13,6 +13,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from satchel._language import Message
 from satchel.errors import ModelFailed, SatchelError, ServerFailed, StepFailed
 from satchel.goals import artefacts, schema
 from satchel.goals.clock import Clock, carry, make_current
@@ -102,7 +103,10 @@ async def perform(
                 time.perf_counter() - clock,
                 notes=tuple(notes),
             )
-        notes.append(f"try {attempt}: {error.code}: {error.message[:_NOTE]}")
+        why = _cut(error.message, _NOTE)
+        told = {"count": attempt, "code": error.code, "why": why}
+        # The code of a failed try is for scripts.
+        notes.append(Message("try {count}: {code}: {why}", people="try {count}: {why}", **told))
         if tell is not None:
             tell(StepEvent(call.goal, step.id, "retrying", time.time(), notes[-1]))
         with _counting(usage):
@@ -135,6 +139,11 @@ def pause_before(attempt: int, retry: Retry) -> float:
     return max(0.0, pause * (1 + random.uniform(-retry.jitter, retry.jitter)))  # noqa: S311
 
 
+def _cut(message: str, most: int) -> str:
+    """A message that is not too long; a text otherwise."""
+    return message if len(message) <= most else message[:most]
+
+
 def error_of(exc: BaseException) -> StepError:
     """An exception as what is kept of it.
 
@@ -146,12 +155,12 @@ def error_of(exc: BaseException) -> StepError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise exc
-        return StepError("CANCELLED", "What it called was cancelled")
+        return StepError("CANCELLED", Message("What it called was cancelled"))
     if isinstance(exc, StepFailed):
-        return StepError(exc.code, exc.message[:_MESSAGE], exc.hint, exc.retryable)
+        return StepError(exc.code, _cut(exc.message, _MESSAGE), exc.hint, exc.retryable)
     if isinstance(exc, SatchelError):
         retryable = isinstance(exc, ModelFailed | ServerFailed)
-        return StepError(exc.code, exc.message[:_MESSAGE], exc.hint, retryable)
+        return StepError(exc.code, _cut(exc.message, _MESSAGE), exc.hint, retryable)
     said = str(exc)
     name = type(exc).__name__
     return StepError("EXECUTION_ERROR", (f"{name}: {said}" if said else name)[:_MESSAGE])
@@ -210,15 +219,15 @@ async def _in_time(work: Awaitable[Done], call: StepCall, clock: Clock) -> Done:
         if latest is not None and asyncio.get_running_loop().time() >= latest:
             raise StepFailed(
                 "BUDGET",
-                "The goal's budget of `seconds` ran out meanwhile",
-                "Give the goal more of them, with `satchel goal retry --plan`",
+                Message("The goal's budget of `seconds` ran out meanwhile"),
+                Message("Give the goal more of them, with `satchel goal retry --plan`"),
                 retryable=False,
                 usage=clock.spent,
             ) from None
         raise StepFailed(
             "TIMEOUT",
-            f"It took longer than {seconds:g} seconds",
-            "Give the step a longer `timeout`, or less to do",
+            Message("It took longer than {count} seconds", count=f"{seconds:g}"),
+            Message("Give the step a longer `timeout`, or less to do"),
             usage=clock.spent,
         ) from None
 
@@ -236,7 +245,7 @@ async def _kept(output: Any, call: StepCall, bench: Workbench, notes: list[str])
             raise StepFailed(
                 "INVALID_OUTPUT",
                 "; ".join(slips),
-                "Say in the prompt what the output must look like",
+                Message("Say in the prompt what the output must look like"),
             )
     try:
         text = json.dumps(output, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -16,12 +16,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, cast
 
-from satchel._language import say
+from satchel._language import Message, say
 from satchel.errors import InvalidInput, NotFound
 from satchel.goals.graph import check
 from satchel.goals.model import Budget, Plan, Retry, Step
 from satchel.goals.plan_schema import BUDGET, PLAN, RETRY, STEP, plan_schema
-from satchel.goals.problems import Problem
+from satchel.goals.problems import Problem, phrase
 from satchel.goals.yaml_text import to_yaml
 
 if TYPE_CHECKING:
@@ -143,12 +143,12 @@ class _Reading:
 
     def _where(self, path: Path) -> str:
         if path[:1] == ("steps",) and len(path) > 2:
-            return f"step {int(path[1]) + 1}"
+            return Message("step {part}", part=int(path[1]) + 1)
         return "the plan"
 
     def step(self, value: Any, path: Path) -> Step:
         """One step."""
-        where = f"step {int(path[1]) + 1}"
+        where = Message("step {part}", part=int(path[1]) + 1)
         if not isinstance(value, dict):
             self.add("wrong-type", path, key=where, where="`steps`", kind=_kind(value),
                      wanted="a mapping")  # fmt: skip
@@ -156,7 +156,7 @@ class _Reading:
         table = cast("dict[str, Any]", value)
         name = table.get("id")
         name = name if isinstance(name, str) else ""
-        where = f"step `{name}`" if name else where
+        where = Message("step {part}", part=f"`{name}`") if name else where
         values = self.fields(table, STEP, path, where, name)
         values.setdefault("id", "")
         if "retry" in values:
@@ -170,7 +170,8 @@ class _Reading:
         """How often; a number alone is the number of tries."""
         if isinstance(value, int):
             return Retry(attempts=value)
-        return Retry(**self.fields(value, RETRY, path, f"`retry` of {where}", step))
+        where = Message("{name} of {where}", name="`retry`", where=phrase(where))
+        return Retry(**self.fields(value, RETRY, path, where, step))
 
     def fields(
         self,
@@ -240,7 +241,7 @@ def _better(key: str, known: Mapping[str, Field]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(key.lower().replace("-", "_"), list(known), n=1, cutoff=0.6)
-    return f"`{near[0]}`" if near else "one of " + ", ".join(f"`{name}`" for name in known)
+    return f"`{near[0]}`" if near else Message("one of {part}", part=[f"`{one}`" for one in known])
 
 
 def write_plan(plan: Plan) -> str:

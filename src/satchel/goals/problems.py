@@ -6,11 +6,9 @@ that they can be translated, and so that a model that repairs a plan reads them 
 
 from __future__ import annotations
 
-import re
-from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from satchel._language import say
+from satchel._language import Message, render
 
 MAX_STEPS = 2_000
 """Steps of one plan: what every engine can hold."""
@@ -18,6 +16,15 @@ MAX_PROMPT = 200_000
 """Characters of one prompt before anything is put in."""
 MAX_ATTEMPTS = 100
 MAX_TIMEOUT = 7 * 24 * 3600.0
+
+
+_OURS = ("kind", "wanted", "where", "better")
+"""Values that are phrases from this package, never text of a plan."""
+
+
+def phrase(text: str) -> Message:
+    """A phrase of ours; one without values may be a plain text."""
+    return text if isinstance(text, Message) else Message(text)
 
 
 class Rule(NamedTuple):
@@ -140,18 +147,20 @@ class Problem(NamedTuple):
     @property
     def message(self) -> str:
         """What is wrong, in the reader's language."""
-        return say(RULES[self.code].message, step=self.step, **self._said())
+        return render(self.for_model()[0])
 
     @property
     def hint(self) -> str:
         """What to do next, in the reader's language."""
-        return say(RULES[self.code].hint, step=self.step, **self._said())
+        return render(self.for_model()[1])
 
-    def for_model(self) -> tuple[str, str]:
+    def for_model(self) -> tuple[Message, Message]:
         """The same in English: a model's text must not follow the locale."""
         rule = RULES[self.code]
+        ours = (*_OURS, "reason") if self.code == "bad-schema" else _OURS
         values = {"step": self.step, **self.values}
-        return rule.message.format(**values), rule.hint.format(**values)
+        values |= {key: phrase(values[key]) for key in ours if key in values}
+        return Message(rule.message, **values), Message(rule.hint, **values)
 
     def to_dict(self) -> dict[str, Any]:
         """The form for `--json`."""
@@ -163,61 +172,3 @@ class Problem(NamedTuple):
             "message": self.message,
             "hint": self.hint,
         }
-
-    def _said(self) -> dict[str, str]:
-        """The values, those that are phrases of ours in the reader's language."""
-        phrases = {**_OURS, **_REASONS} if self.code == "bad-schema" else _OURS
-        return {
-            key: _phrase(value, phrases[key]) if key in phrases else value
-            for key, value in self.values.items()
-        }
-
-
-_FIELDS = {"part": r"`.*`|\d+", "name": "`[^`]*`", "count": r"\d+", "one": "`.*?`", "other": "`.*`"}
-"""What stands in a phrase: names and numbers; anything else is one line or more."""
-_PHRASES = (
-    "Did you mean {part}?",
-    "Give it under {part}",
-    "There are {part}",
-    "one of {part}",
-    "step {part}",
-    "{name} of step {part}",
-    "{name} of the plan",
-    "{one} or {other}",
-)
-"""Phrases with names or a number in them, which stay as they are in every language."""
-_FAULTS = (
-    "its `pattern` is refused: {why}",
-    "it cannot be read: {reason}",
-    "it has more than {count} characters",
-    "{name} is no type",
-    "{name} is no number",
-    "{name} is no list",
-)
-"""Why an output's schema cannot be used, where that has more than words in it."""
-_OURS: dict[str, tuple[str, ...]] = dict.fromkeys(("kind", "wanted", "where", "better"), _PHRASES)
-"""Values that are phrases from this package, never text of a plan."""
-_REASONS: dict[str, tuple[str, ...]] = {"reason": _FAULTS}
-
-
-def _phrase(value: str, phrases: tuple[str, ...]) -> str:
-    """A phrase of ours in the reader's language."""
-    for phrase in phrases:
-        found = re.fullmatch(_pattern(phrase), value, re.DOTALL)
-        if found is not None:
-            values = found.groupdict()
-            for inner in values.keys() & {"part", "why"}:
-                values[inner] = _phrase(values[inner], phrases)
-            return say(phrase, **values)
-    return say(value)
-
-
-@cache
-def _pattern(phrase: str) -> str:
-    """What recognises a phrase."""
-    from string import Formatter
-
-    return "".join(
-        re.escape(text) + (f"(?P<{name}>{_FIELDS.get(name, '.*')})" if name else "")
-        for text, name, _, _ in Formatter().parse(phrase)
-    )

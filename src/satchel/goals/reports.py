@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from satchel._language import pack_messages, unpack_messages
 from satchel.errors import InvalidInput
 from satchel.goals.model import (
     ENDS,
@@ -78,7 +79,7 @@ def pack(record: Any) -> dict[str, Any]:
             packed[name] = _pack_inside(value)
         else:
             packed[name] = list(cast("Any", value)) if isinstance(value, tuple) else value
-    return packed
+    return pack_messages(packed)
 
 
 def _pack_inside(value: Any) -> Any:
@@ -99,7 +100,7 @@ def unpack(kind: type[Record], packed: Any) -> Record:
     """
     if not isinstance(packed, dict):
         raise InvalidInput(f"A `{kind.__name__}` is an object, and this is none")
-    table = cast("dict[str, Any]", packed)
+    table = unpack_messages(cast("dict[str, Any]", packed))
     inside = _INSIDE.get(kind)
     values: dict[str, Any] = {}
     for name in kind._fields:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, cast
 
+from satchel._language import Message
 from satchel.goals import patterns
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def _no_type(rules: Mapping[str, Any]) -> str:
         return "`type` is no text"
     for kind in [kinds] if isinstance(kinds, str) else cast("list[Any]", kinds):
         if kind not in TYPES:
-            return f"`{kind}` is no type"
+            return Message("{name} is no type", name=f"`{kind}`")
     return ""
 
 
@@ -210,7 +211,7 @@ def _no_number(rules: Mapping[str, Any]) -> str:
             or not isinstance(value, int | float)
             or (isinstance(value, float) and not math.isfinite(value))
         ):
-            return f"`{key}` is no number"
+            return Message("{name} is no number", name=f"`{key}`")
     return ""
 
 
@@ -226,7 +227,9 @@ def fault(schema: Any, depth: int = 0) -> str:
     slip = _no_type(rules) or _no_number(rules)
     if not slip and "pattern" in rules:
         reason = patterns.fault(rules["pattern"])
-        slip = f"its `pattern` is refused: {reason}" if reason else ""
+        if reason:
+            why = reason if isinstance(reason, Message) else Message(reason)
+            slip = Message("its `pattern` is refused: {why}", why=why)
     if slip:
         return slip
     inner: list[Any] = [rules[key] for key in ("items", "additionalProperties") if key in rules]
@@ -237,7 +240,7 @@ def fault(schema: Any, depth: int = 0) -> str:
     for key in ("anyOf", "oneOf", "allOf", "enum", "required"):
         rows = rules.get(key, [])
         if not isinstance(rows, list):
-            return f"`{key}` is no list"
+            return Message("{name} is no list", name=f"`{key}`")
         if key == "required" and not all(isinstance(row, str) for row in cast("Any", rows)):
             return "`required` has something that is no text"
         inner += cast("list[Any]", rows) if key.endswith("Of") else []

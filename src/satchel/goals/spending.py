@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from satchel._language import Message, several
 from satchel.goals.model import NO_USAGE, Budget, StepResult
 from satchel.goals.reports import NOTHING, Spent, at_work, total
 
@@ -54,11 +55,14 @@ class Spending:
         left = self.left(results, running, now)
         before = self._earlier
         if left.tokens is not None and left.tokens <= 0:
-            return _said(f"{tokens} tokens", f"{_tokens(before)}" if _tokens(before) else "")
+            used = Message("The budget of {count} tokens is used up", count=tokens)
+            return _with(used, str(_tokens(before) or ""))
         if left.cost is not None and left.cost <= 0:
-            return _said(f"${cost:g}", f"${before.usage.cost:g}" if before.usage.cost else "")
+            used = Message("The budget of ${cost} is used up", cost=f"{cost:g}")
+            return _with(used, f"${before.usage.cost:g}" if before.usage.cost else "")
         if left.seconds is not None and left.seconds <= 0:
-            return _said(f"{seconds:g} seconds", f"{before.seconds:g}" if before.seconds else "")
+            used = Message("The budget of {count} seconds is used up", count=f"{seconds:g}")
+            return _with(used, f"{before.seconds:g}" if before.seconds else "")
         return ""
 
     def left(
@@ -83,9 +87,11 @@ def _tokens(earlier: Spent) -> int:
     return earlier.usage.input_tokens + earlier.usage.output_tokens
 
 
-def _said(what: str, before: str) -> str:
-    earlier = f"; before it was tried again it took {before}" if before else ""
-    return f"The budget of {what} is used up{earlier}"
+def _with(used: Message, before: str) -> str:
+    """Which budget is used up, and what of it earlier runs took."""
+    if not before:
+        return used
+    return several((used, Message("before it was tried again it took {amount}", amount=before)))
 
 
 def spent(

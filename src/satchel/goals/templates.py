@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from satchel._language import Message
 from satchel.errors import StepFailed
 from satchel.goals.artefacts import Shown
 
@@ -266,6 +267,6 @@ def _missing(what: str) -> StepFailed:
     return StepFailed(
         "MISSING_INPUT",
         f"There is nothing for `{{{{{what}}}}}`",
-        "Look at what the step before it gave",
+        Message("Look at what the step before it gave"),
         retryable=False,
     )

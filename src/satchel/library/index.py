@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import adler32, crc32
 
 from satchel._fs import write_atomic
+from satchel._language import pack_messages, unpack_messages
 from satchel.library.shelf import Broken, Shelf
 from satchel.skill.model import Head
 from satchel.skill.problems import NO_PROBLEMS, Problem
@@ -63,17 +64,16 @@ class Index:
     def save(self, shelf: Shelf) -> str:
         """Save a shelf; returns why it could not be, or nothing."""
         rows = [
-            (*head[:8], tuple(tuple(problem) for problem in head.problems))
-            if head.problems
-            else tuple(head)
+            (*head[:8], tuple(map(_packed, head.problems))) if head.problems else tuple(head)
             for head in shelf.heads.values()
         ]
         broken = [
-            (item.id, item.file, item.stamp, tuple(tuple(problem) for problem in item.problems))
+            (item.id, item.file, item.stamp, tuple(map(_packed, item.problems)))
             for item in shelf.broken.values()
         ]
         notes = [
-            (folder, [tuple(problem) for problem in notes]) for folder, notes in shelf.notes.items()
+            (folder, [_packed(problem) for problem in notes])
+            for folder, notes in shelf.notes.items()
         ]
         key = _key(shelf.location, shelf.bounds)
         body = marshal.dumps((key, shelf.folders, rows, broken, notes, shelf.followed))
@@ -159,5 +159,10 @@ def _restore(
     return shelf
 
 
+def _packed(problem: Problem) -> tuple[Any, ...]:
+    return (*problem[:3], pack_messages(problem.values))
+
+
 def _problems(rows: Any) -> tuple[Problem, ...]:
-    return tuple(Problem(*row) for row in rows) or NO_PROBLEMS
+    found = (Problem(*row) for row in rows)
+    return tuple(one._replace(values=unpack_messages(one.values)) for one in found) or NO_PROBLEMS

@@ -14,6 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from satchel._fs import is_inside
+from satchel._language import Message
 from satchel.errors import Changed, NotFound, SatchelError
 from satchel.library.filters import Filter
 from satchel.library.index import WORTH_IT
@@ -279,7 +280,10 @@ class Library:
         """
         skill = self.get_skill(name)
         if skill is None:
-            raise NotFound(f"There is no skill `{name}`", "Run `satchel list` to see what there is")
+            raise NotFound(
+                Message("There is no skill `{name}`", name=name),
+                "Run `satchel list` to see what there is",
+            )
         return self.seals.read(skill).body
 
     @property

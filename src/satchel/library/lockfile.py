@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel._fs import read_small
-from satchel._language import say
+from satchel._language import Message, say
 from satchel.errors import InvalidInput, LockBroken
 from satchel.library.marks import RECORD, is_sealed
 from satchel.skill.tree import digest_of
@@ -327,7 +327,9 @@ def _is_plain(path: str) -> bool:
 
 def _broken(path: str, reason: str) -> LockBroken:
     return LockBroken(
-        f"The lockfile `{path}` cannot be used: {reason}",
-        "Take it from version control again, or run `satchel lock --rebuild` to write it anew "
-        "from what is installed",
+        Message("The lockfile `{path}` cannot be used: {reason}", path=path, reason=reason),
+        Message(
+            "Take it from version control again, or run `satchel lock "
+            "--rebuild` to write it anew from what is installed"
+        ),
     )

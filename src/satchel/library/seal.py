@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import RACY_NS, open_beneath
+from satchel._language import Message
 from satchel.errors import Changed, LockBroken, NotFound, Refused, SatchelError
 from satchel.library.lockfile import pending, read_lock
 from satchel.library.sealed import Sealed, Taken
@@ -214,8 +215,8 @@ class Seals:
         supply = self._supplies.get(skill.origin.root)
         if supply is None:
             raise NotFound(
-                f"The server of the skill `{skill.name}` is not set any more",
-                "Run `satchel mcp list` to see which are",
+                Message("The server of the skill `{name}` is not set any more", name=skill.name),
+                Message("Run `satchel mcp list` to see which are"),
             )
         return supply
 
@@ -288,9 +289,16 @@ class Seals:
                     os.rmdir(os.path.join(sealed.real, path))
         except (OSError, SatchelError) as exc:
             raise Changed(
-                f"The skill `{demand.skill.name}` has `{extra[0]}`, which nobody approved and "
-                f"which cannot be deleted: {_reason(exc)}",
-                "Delete the `__pycache__` folders of the skill, and what your desktop put there",
+                Message(
+                    "The skill `{name}` has `{path}`, which nobody approved and which "
+                    "cannot be deleted: {reason}",
+                    name=demand.skill.name,
+                    path=extra[0],
+                    reason=_reason(exc),
+                ),
+                Message(
+                    "Delete the `__pycache__` folders of the skill, and what your desktop put there"
+                ),
             ) from exc
         skill = demand.skill
         self._trace.record("cleaned", (skill.name,), ref=skill.ref, files=len(extra))
@@ -340,9 +348,15 @@ class Seals:
             if isinstance(exc, FileNotFoundError) and not os.path.exists(skill.path):
                 raise _gone(skill) from exc
             raise Refused(
-                f"The skill `{skill.name}` cannot be approved as it is: {_reason(exc)}",
-                "Mend that, or trust the project's folder whatever it holds: "
-                "`satchel trust --always`",
+                Message(
+                    "The skill `{name}` cannot be approved as it is: {reason}",
+                    name=skill.name,
+                    reason=_reason(exc),
+                ),
+                Message(
+                    "Mend that, or trust the project's folder whatever it holds: "
+                    "`satchel trust --always`"
+                ),
             ) from exc
         sealed = Sealed(skill.base_dir, os.path.realpath(skill.base_dir), None, found, [])
         read: list[bytes] = []
@@ -363,8 +377,7 @@ class Seals:
         try:
             self._lock_at(path)
         except LockBroken as exc:
-            reason = exc.message.partition(": ")[2]
-            return Problem("lock-broken", path, values={"reason": reason})
+            return Problem("lock-broken", path, values={"reason": exc.why})
         return None
 
     def _lock(self, origin: Origin) -> Lock:
@@ -529,27 +542,36 @@ def _changed(demand: _Demand, found: Seal | None, book: TrustBook) -> Changed:
     files = found.files if found is not None else {}
     if entry is None:
         return Changed(
-            f"The skill `{name}` changed since it was approved",
-            f"Read it with `satchel show {typed}`, then run `satchel trust {typed}`",
+            Message("The skill `{name}` changed since it was approved", name=name),
+            Message(
+                "Read it with `satchel show {name}`, then run `satchel trust {name}`", name=typed
+            ),
             kind="approval",
             files=_since_approved(demand, files, book),
         )
-    hint = (
-        f"See what changed with `satchel lock {typed} --dry-run`. Yours? Run `satchel lock {typed}`"
-        ". Not yours? Run `satchel install --frozen`"
+    hint = Message(
+        "See what changed with `satchel lock {name} --dry-run`. Yours? Run "
+        "`satchel lock {name}`. Not yours? Run `satchel install --frozen`",
+        name=typed,
     )
     differing = _differing(entry.files, files)
     if not differing:
         return Changed(
-            f"The skill `{name}` is locked, but not approved as it is",
-            f"Read it with `satchel show {typed}`, then run `satchel trust {typed}`",
+            Message("The skill `{name}` is locked, but not approved as it is", name=name),
+            Message(
+                "Read it with `satchel show {name}`, then run `satchel trust {name}`", name=typed
+            ),
             kind="approval",
             files=_since_approved(demand, files, book),
         )
-    shown = ", ".join(f"`{path}`" for path in differing[:_SHOWN])
-    more = ", …" if len(differing) > _SHOWN else ""
+    shown = [f"`{path}`" for path in differing[:_SHOWN]]
+    shown += ["…"] if len(differing) > _SHOWN else []
     return Changed(
-        f"The skill `{name}` is not what was locked; these files differ: {shown}{more}",
+        Message(
+            "The skill `{name}` is not what was locked; these files differ: {files}",
+            name=name,
+            files=shown,
+        ),
         hint,
         kind="lock",
         files=differing,
@@ -574,15 +596,22 @@ def _unsealable(demand: _Demand, exc: OSError | SatchelError) -> SatchelError:
     if isinstance(exc, FileNotFoundError) and not os.path.exists(skill.path):
         return _gone(skill)
     return Changed(
-        f"Whether the skill `{skill.name}` is what was approved cannot be told: {_reason(exc)}",
-        f"Look at it with `satchel show {skill.typed}`",
+        Message(
+            "Whether the skill `{name}` is what was approved cannot be told: {reason}",
+            name=skill.name,
+            reason=_reason(exc),
+        ),
+        Message("Look at it with `satchel show {name}`", name=skill.typed),
         kind="untold",
         reason=_reason(exc),
     )
 
 
 def _gone(skill: Skill) -> NotFound:
-    return NotFound(f"`{skill.path}` is not there", "Run `satchel list` to see what is")
+    return NotFound(
+        Message("`{path}` is not there", path=skill.path),
+        Message("Run `satchel list` to see what is"),
+    )
 
 
 def _reason(exc: OSError | SatchelError) -> str:
@@ -597,6 +626,9 @@ def _verifier(skill: Skill, sealed: Sealed) -> Callable[[bytes], None]:
 
     def verify(data: bytes) -> None:
         if not sealed.has(path, sha256(data).hexdigest()):
-            raise Changed(f"The skill `{skill.name}` changed while it was read", "Try again")
+            raise Changed(
+                Message("The skill `{name}` changed while it was read", name=skill.name),
+                Message("Try again"),
+            )
 
     return verify

@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import read_plain, write_atomic
+from satchel._language import Message
 from satchel.errors import Refused
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ class Shown(NamedTuple):
         Raises:
             Refused: it is something else, or nobody looked at it.
         """
-        hint = f"Read it with `satchel show {skill.typed}`, then run `satchel trust {skill.typed}`"
+        hint = Message(
+            "Read it with `satchel show {name}`, then run `satchel trust {name}`", name=skill.typed
+        )
         try:
             mark = read_plain(self._path(skill), _LONGEST).decode("ascii", "replace")
         except OSError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from satchel._language import Message
 from satchel.errors import Refused
 
 if TYPE_CHECKING:
@@ -113,8 +114,11 @@ def refuse_always(skill: Skill) -> None:
     """
     if skill.origin.remote:
         raise Refused(
-            f"The skill `{skill.name}` lies on a server, which may change it at any time",
-            f"Approve it as it is now: `satchel trust {skill.typed}`",
+            Message(
+                "The skill `{name}` lies on a server, which may change it at any time",
+                name=skill.name,
+            ),
+            Message("Approve it as it is now: `satchel trust {name}`", name=skill.typed),
         )
 
 
@@ -126,8 +130,11 @@ def folder_of(skill: Skill) -> str:
     """
     if skill.origin.remote:
         raise Refused(
-            f"The skill `{skill.name}` lies on a server ({skill.origin.remote}): there is no "
-            "folder to work on",
-            f"Make a copy of your own first: `satchel mcp copy {skill.typed}`",
+            Message(
+                "The skill `{name}` lies on a server ({origin}): there is no folder to work on",
+                name=skill.name,
+                origin=skill.origin.remote,
+            ),
+            Message("Make a copy of your own first: `satchel mcp copy {name}`", name=skill.typed),
         )
     return skill.base_dir

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from satchel._fs import open_beneath, write_atomic
+from satchel._language import Message
 from satchel.errors import Changed, NotFound, SatchelError
 from satchel.library.sealed import Sealed, Taken
 from satchel.library.supplier import OWN
@@ -103,7 +104,11 @@ class Supply:
         known = self._known.get(skill.head.id)
         if known is None:
             raise NotFound(
-                f"The server `{self.supplier.label}` lists the skill `{skill.name}` no more",
+                Message(
+                    "The server `{server}` lists the skill `{name}` no more",
+                    server=self.supplier.label,
+                    name=skill.name,
+                ),
                 "Run `satchel list` to see what there is",
             )
         if known[1] is not skill.head and known[1] != skill.head:
@@ -167,7 +172,7 @@ class Supply:
             raise Changed(
                 f"The frontmatter of the skill `{skill.name}` is not what the server "
                 f"`{self.supplier.label}` listed",
-                "Do not use it. Tell whoever runs the server",
+                Message("Do not use it. Tell whoever runs the server"),
             )
         return document._replace(
             problems=tuple(problem.at(skill.path) for problem in document.problems),
@@ -185,9 +190,14 @@ class Supply:
         file = served.files.get(path)
         if file is None:
             raise Changed(
-                f"`{path}` is not among the files that the server `{self.supplier.label}` listed "
-                f"for the skill `{skill.name}`",
-                "Read one of the listed files",
+                Message(
+                    "`{file}` is not among the files that the server `{server}` listed "
+                    "for the skill `{name}`",
+                    file=path,
+                    server=self.supplier.label,
+                    name=skill.name,
+                ),
+                Message("Read one of the listed files"),
             )
         data = _right(_read(self._blobs, file.digest, file.size), file)
         cached = os.path.join(self._blobs, file.digest)
@@ -212,8 +222,13 @@ class Supply:
             else "its digest is another"
         )
         raise Changed(
-            f"`{file.path}` of the skill `{skill.name}` is not what the server "
-            f"`{self.supplier.label}` listed: {what}",
+            Message(
+                "`{file}` of the skill `{name}` is not what the server `{server}` listed: {reason}",
+                file=file.path,
+                name=skill.name,
+                server=self.supplier.label,
+                reason=what,
+            ),
             f"It may have changed there: see it with `satchel list`, then run "
             f"`satchel trust {skill.typed}`",
         )
@@ -266,8 +281,14 @@ def _seal(served: Served) -> Seal:
 
 def _changed(skill: Skill) -> Changed:
     return Changed(
-        f"The skill `{skill.name}` of the server `{skill.origin.label}` is not as it was approved",
-        f"Read it with `satchel show {skill.typed}`, then run `satchel trust {skill.typed}`",
+        Message(
+            "The skill `{name}` of the server `{server}` is not as it was approved",
+            name=skill.name,
+            server=skill.origin.label,
+        ),
+        Message(
+            "Read it with `satchel show {name}`, then run `satchel trust {name}`", name=skill.typed
+        ),
         kind="approval",
     )
 

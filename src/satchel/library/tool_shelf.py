@@ -14,6 +14,7 @@ import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._fs import is_really_inside
+from satchel._language import Message
 from satchel.errors import Changed, SatchelError
 from satchel.library.tool_snapshot import ToolSkill, ToolSnapshot
 from satchel.skill.model import MANIFEST as FILE
@@ -264,7 +265,8 @@ class _Sorting:
                 rest = skill.base_dir[len(sealed.path) :].strip(os.sep).replace(os.sep, "/")
                 if not sealed.has(f"{rest}/{FILE}" if rest else FILE, one.digest):
                     raise Changed(
-                        f"The skill `{skill.name}` changed while it was read", "Try again"
+                        Message("The skill `{name}` changed while it was read", name=skill.name),
+                        Message("Try again"),
                     )
         except SatchelError as exc:
             self._refused[skill.ref] = exc

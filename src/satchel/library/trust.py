@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
 from satchel._fs import RACY_NS, is_inside, locked, write_atomic
+from satchel._language import Message
 from satchel.errors import InternalError, Refused, SettingsError
 from satchel.library.marks import key_path
 
@@ -88,7 +89,9 @@ class TrustBook:
             return _NOTHING
         except OSError as exc:  # a disk that fails for a moment is no book without pages
             raise SettingsError(
-                f"`{self._path}` cannot be read: {exc.strerror or exc}",
+                Message(
+                    "`{path}` cannot be read: {reason}", path=self._path, reason=exc.strerror or exc
+                ),
                 "Look after the disk, then run the command again",
             ) from exc
         stamp = (info.st_ctime_ns, info.st_size, info.st_ino)
@@ -326,8 +329,8 @@ def _read(path: str) -> Approvals:
         found = _NOTHING
     if reason:
         raise SettingsError(
-            f"The trust file `{path}` cannot be read: {reason}",
-            "Correct it, or delete it and trust again",
+            Message("The trust file `{path}` cannot be read: {reason}", path=path, reason=reason),
+            Message("Correct it, or delete it and trust again"),
         )
     return found
 

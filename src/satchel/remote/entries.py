@@ -13,6 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
+from satchel._language import Message
 from satchel.library.supplier import OWN, Served, ServedFile, mark_of
 from satchel.skill.problems import Problem
 
@@ -50,7 +51,7 @@ def read_entries(
             served = _entry(row, taken)
             taken[served.id.casefold()] = (served, row)
         except Unusable as exc:
-            values = {"server": label, "name": _shown(row), "why": str(exc)}
+            values = {"server": label, "name": _shown(row), "why": exc.args[0]}
             problems.append(Problem("served-refused", values=values))
     found = _with_names([served for served, _ in taken.values()], label, problems)
     return found, problems[:_MAX_PROBLEMS], [row for _, row in taken.values()]
@@ -112,7 +113,7 @@ def _name(fields: dict[str, Any]) -> str:
 
 def _files(rows: list[Any], scheme: str, base: list[str]) -> dict[str, ServedFile]:
     if len(rows) > MAX_FILES:
-        raise Unusable(f"it has more than {MAX_FILES} files")
+        raise Unusable(Message("it has more than {part} files", part=MAX_FILES))
     files: dict[str, ServedFile] = {}
     seen: set[str] = set()
     for row in rows:
@@ -123,7 +124,7 @@ def _files(rows: list[Any], scheme: str, base: list[str]) -> dict[str, ServedFil
         seen.add(alike)
         files[file.path] = file
     if sum(file.size for file in files.values()) > MAX_SKILL_BYTES:
-        raise Unusable(f"it has more than {MAX_SKILL_BYTES} bytes")
+        raise Unusable(Message("it has more than {part} bytes", part=MAX_SKILL_BYTES))
     folders = {one[:at] for one in seen for at, sign in enumerate(one) if sign == "/"}
     if folders & seen:
         raise Unusable("one of its files is also a folder")

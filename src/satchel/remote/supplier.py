@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from satchel._fs import read_plain, write_atomic
+from satchel._language import Message
 from satchel.errors import SatchelError, ServerFailed
 from satchel.library.locations import Location, policy
 from satchel.library.supplier import Listing
@@ -161,8 +162,13 @@ class McpSupplier:
         except SatchelError as exc:
             reason = exc.message
         raise ServerFailed(
-            f"`{file.path}` of the skill `{served.name}` cannot be had from the server "
-            f"`{self.label}`: {reason}",
+            Message(
+                "`{file}` of the skill `{name}` cannot be had from the server `{server}`: {reason}",
+                file=file.path,
+                name=served.name,
+                server=self.label,
+                reason=reason,
+            ),
             "Go on without it, or try again later",
         )
 

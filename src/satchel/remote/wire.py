@@ -24,7 +24,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
 
-from satchel._language import say
+from satchel._language import Message, say
 from satchel.errors import ServerFailed
 from satchel.remote.servers import DEPTH, Notes, without_secrets
 
@@ -123,18 +123,18 @@ async def list_skills(client: Client, server: Server) -> Listed:
             raise ServerFailed("its list of skills is none")
         size += len(json.dumps(found))
         if size > MAX_LIST_BYTES:
-            why = f"it has more than {MAX_LIST_BYTES} bytes"
+            why = Message("it has more than {part} bytes", part=MAX_LIST_BYTES)
             break
         rows += cast("list[Any]", found)
         ttl = min(ttl, _seconds(answer.get("ttlMs")))
         if len(rows) > MAX_SKILLS:
-            why = f"there are more than {MAX_SKILLS}"
+            why = Message("there are more than {part}", part=MAX_SKILLS)
             break
         cursor = answer.get("nextCursor")
         if not isinstance(cursor, str):
             break
     else:
-        why = f"there are more than {MAX_PAGES} pages"
+        why = Message("there are more than {part} pages", part=MAX_PAGES)
     del rows[MAX_SKILLS:]
     listed = {cast("dict[str, Any]", row).get("uri") for row in rows if isinstance(row, dict)}
     rows += [await _get(client, uri) for uri in server.skills if uri not in listed]

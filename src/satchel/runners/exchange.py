@@ -29,6 +29,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from satchel._language import Message
 from satchel.runners.base import RunResult
 from satchel.runners.reply import is_whole, misplaced, quote, read_reply
 
@@ -151,7 +152,9 @@ class _Talk:
         self._read(self.process.stderr)
         if self._read(self.process.stdout):
             early = quote(bytes(self.answer).strip())
-            return self._fail("early-reply", f"it had written {early} before it was asked")
+            return self._fail(
+                "early-reply", Message("it had written {quote} before it was asked", quote=early)
+            )
         self._write()
         fault, detail = self._converse()
         if fault is not None:
@@ -159,7 +162,9 @@ class _Talk:
         if self.length < 0:
             return self._without_line()
         if self.request:
-            return self._fail("early-reply", "it answered before it had read the whole request")
+            return self._fail(
+                "early-reply", Message("it answered before it had read the whole request")
+            )
         if len(self.answer) > self.length + 1:
             return self._fail(*self._too_much())
         self._read(self.process.stderr)
@@ -176,7 +181,7 @@ class _Talk:
                 return "timeout", self._late()
             for descriptor, _ in self.poll.poll(left * 1000 + 0.5):
                 if descriptor == self.cancel:
-                    return "cancelled", "the call was taken back"
+                    return "cancelled", Message("the call was taken back")
                 if descriptor == self.process.stdin:
                     self._write()
                 else:
@@ -286,14 +291,14 @@ class _Talk:
         rest = bytes(self.answer[self.length + 1 :])
         if self.length < 0 or not rest.strip():
             return ""
-        return f"it wrote more after its reply: {quote(rest.strip())}"
+        return Message("it wrote more after its reply: {quote}", quote=quote(rest.strip()))
 
     # --- faults ------------------------------------------------------------------------------
 
     def _too_much(self) -> tuple[Fault, str]:
         """The fault of more than one line: was the first of them a reply?"""
         wrong = misplaced(bytes(self.answer[: self.length])) if self._more() else None
-        return wrong or ("two-replies", self._more() or "it wrote a blank line too many")
+        return wrong or ("two-replies", self._more() or Message("it wrote a blank line too many"))
 
     def _without_line(self) -> Exchanged:
         """The output is closed and there is no whole line."""
@@ -316,9 +321,9 @@ class _Talk:
     def _by_exit(self, exit_: Exit | None) -> tuple[Fault, str]:
         """The fault of a program that ended, or will not go on, without an answer."""
         if exit_ is None and self._unread():
-            return "closed-input", "it closed its input before it had read the request"
+            return "closed-input", Message("it closed its input before it had read the request")
         if exit_ is None:
-            return "no-reply", "it closed its output without a reply"
+            return "no-reply", Message("it closed its output without a reply")
         if exit_.reason in {"", "killed"}:
             return self._by_status(exit_.code)
         match exit_.reason:
@@ -326,26 +331,38 @@ class _Talk:
                 return "cannot-start", exit_.detail
             case "memory":
                 size = self.limits.memory // (1024 * 1024)
-                return "memory", f"it and its children held more than {size:,} MB together"
+                return "memory", Message(
+                    "it and its children held more than {size} MB together", size=f"{size:,}"
+                )
             case "processes":
-                return "processes", f"it started more than {self.limits.processes:,} processes"
+                return "processes", Message(
+                    "it started more than {count} processes", count=f"{self.limits.processes:,}"
+                )
             case _:
-                return "crashed", "whoever watched over it was killed"
+                return "crashed", Message("whoever watched over it was killed")
 
     def _by_status(self, code: int) -> tuple[Fault, str]:
+        wrote = Message("without a reply")
         if self.answer:
-            wrote = f" after {len(self.answer):,} bytes of an unfinished line"
-        else:
-            wrote = " without a reply"
+            count = f"{len(self.answer):,}"
+            wrote = Message("after {count} bytes of an unfinished line", count=count)
         if code < 0:
-            return "crashed", f"it was ended by {name_of(-code)}{wrote}"
+            signal_ = name_of(-code)
+            return "crashed", Message(
+                "it was ended by {signal} {wrote}", signal=signal_, wrote=wrote
+            )
         if code > 0:
-            return "exit-code", f"it exited with status {code}{wrote}"
+            return "exit-code", Message(
+                "it exited with status {status} {wrote}", status=code, wrote=wrote
+            )
         if self._unread():
-            return "closed-input", f"it did not read the whole request, and ended{wrote}"
+            return "closed-input", Message(
+                "it did not read the whole request, and ended {wrote}", wrote=wrote
+            )
         if self.answer:
-            return "partial-reply", f"it ended{wrote}: {quote(bytes(self.answer))}"
-        return "no-reply", "it ended without a reply"
+            cut = quote(bytes(self.answer))
+            return "partial-reply", Message("it ended {wrote}: {quote}", wrote=wrote, quote=cut)
+        return "no-reply", Message("it ended without a reply")
 
     def _unread(self) -> bool:
         """Whether it certainly did not take the whole request.
@@ -356,16 +373,27 @@ class _Talk:
         return bool(self.request) and (self.keep or self.length_of_request > _PIPE)
 
     def _too_long(self) -> tuple[Fault, str]:
-        return "too-long", f"its reply is longer than {self.limits.reply:,} bytes"
+        return "too-long", Message(
+            "its reply is longer than {count} bytes", count=f"{self.limits.reply:,}"
+        )
 
     def _late(self) -> str:
         if self.answer:
-            so_far = f"it had written {len(self.answer):,} bytes of an unfinished line"
+            so_far = Message(
+                "it had written {count} bytes of an unfinished line", count=f"{len(self.answer):,}"
+            )
         elif self.request and self.process.stdin >= 0:
-            so_far = f"it had not read the last {len(self.request):,} bytes of the request"
+            so_far = Message(
+                "it had not read the last {count} bytes of the request",
+                count=f"{len(self.request):,}",
+            )
         else:
-            so_far = "it had written nothing"
-        return f"there was no reply within {self.limits.timeout:g} s; {so_far}"
+            so_far = Message("it had written nothing")
+        return Message(
+            "there was no reply within {seconds} s; {so_far}",
+            seconds=f"{self.limits.timeout:g}",
+            so_far=so_far,
+        )
 
     def _fail(self, fault: Fault, detail: str) -> Exchanged:
         exit_ = self._end()
@@ -422,7 +450,7 @@ def result_of(
     if fault == "cannot-start" and not detail:
         # bwrap's own voice: the minder knows that the program was never reached.
         said = exchanged.stderr.strip().splitlines()
-        detail = said[0] if said else "bubblewrap failed"
+        detail = said[0] if said else Message("bubblewrap failed")
     about = RunResult(
         fault=fault,
         detail=detail,
@@ -456,5 +484,5 @@ def name_of(number: int) -> str:
     try:
         name = signal.Signals(number).name
     except ValueError:
-        return f"signal {number}"
-    return f"{name} (a file grew past its limit)" if number == _SIGXFSZ else name
+        return Message("signal {number}", number=number)
+    return Message("{name} (a file grew past its limit)", name=name) if number == _SIGXFSZ else name

@@ -28,6 +28,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, Literal
 
+from satchel._language import Message
 from satchel.runners.base import CannotStart, Exit
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class LaunchedProcess:
         """
         while not self.pid and self._exit is None:
             if not self._hear(deadline):
-                raise CannotStart("the launcher did not answer in time")
+                raise CannotStart(Message("the launcher did not answer in time"))
         if self._exit is not None and self._exit.reason == "lost":
             return "again" if self._again else "lost"
         return "started"
@@ -179,7 +180,9 @@ class Launcher:
             try:
                 process, generation = self._ask(packet, launch.tier)
             except OSError as error:
-                raise CannotStart(f"the program cannot be started: {error.strerror}") from error
+                raise CannotStart(
+                    Message("the program cannot be started: {reason}", reason=error.strerror)
+                ) from error
             if process is not None:
                 try:
                     answer = process.await_start(time.monotonic() + _PATIENCE)
@@ -193,7 +196,7 @@ class Launcher:
                     continue
             deaths += 1
             self._forget(generation)
-        raise CannotStart("the launcher dies whenever it is asked for something")
+        raise CannotStart(Message("the launcher dies whenever it is asked for something"))
 
     @property
     def pid(self) -> int:
@@ -234,7 +237,9 @@ class Launcher:
             )
         except OSError as error:
             near.close()
-            raise CannotStart(f"the launcher cannot be started: {error}") from error
+            raise CannotStart(
+                Message("the launcher cannot be started: {reason}", reason=str(error))
+            ) from error
         finally:
             far.close()
         self._socket = near

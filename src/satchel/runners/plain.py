@@ -15,6 +15,7 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING
 
+from satchel._language import Message
 from satchel.runners.base import CannotStart, Exit
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class PlainLauncher:
         """
         if launch.tier != "none":
             launch.give_up()
-            raise CannotStart("there is no sandbox on this system")
+            raise CannotStart(Message("there is no sandbox on this system"))
         try:
             process = subprocess.Popen(  # noqa: S603
                 _limited(launch.argv, launch.limits),
@@ -97,7 +98,9 @@ class PlainLauncher:
             )
         except OSError as error:
             launch.give_up()
-            raise CannotStart(f"the program cannot be started: {error}") from error
+            raise CannotStart(
+                Message("the program cannot be started: {reason}", reason=str(error))
+            ) from error
         return PlainProcess(process, launch.scratch)
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING
 
+from satchel._language import Message
 from satchel.runners.base import RunResult
 from satchel.runners.exchange import exchange, result_of
 from satchel.runners.guards import put_right, settle
@@ -42,9 +43,8 @@ KEPT = 4
 _TICK = 5.0
 _HOSTS = {"timeout": 0.0, "reply": 0, "output": 0, "stderr": 0}
 _REFUSED = {
-    "timeout": "its turn did not come within {wait:g} s: {running} calls were running",
-    "cancelled": "the call was taken back before its turn came",
-    "closed": "the pool is closed",
+    "cancelled": Message("the call was taken back before its turn came"),
+    "closed": Message("the pool is closed"),
 }
 
 
@@ -127,14 +127,18 @@ class Pool:
         try:
             line = request_line(request)
         except (ValueError, TypeError, RecursionError) as exc:
-            return RunResult(fault="cannot-start", detail=f"the arguments are no JSON: {exc}")
+            detail = Message("the arguments are no JSON: {reason}", reason=str(exc))
+            return RunResult(fault="cannot-start", detail=detail)
         wait = request.limits.timeout
         came = time.monotonic()
         ticket = self._queue.enter(request.skill, wait, request.cancel, request.workers)
         if not isinstance(ticket, Ticket):
             fault = "timeout" if ticket == "timeout" else "cancelled"
-            running = self._queue.counts()[0]
-            detail = _REFUSED[ticket].format(wait=wait, running=running)
+            detail = _REFUSED.get(ticket) or Message(
+                "its turn did not come within {seconds} s: {count} calls were running",
+                seconds=f"{wait:g}",
+                count=self._queue.counts()[0],
+            )
             waited = (time.monotonic() - came) * 1000
             return RunResult(fault=fault, detail=detail, tier=tier, waited_ms=waited)
         waited = ticket.waited * 1000
@@ -147,7 +151,7 @@ class Pool:
             else:
                 result = self._cold(request, line, tier, waited)
         except CannotStart as exc:
-            return RunResult(fault="cannot-start", detail=str(exc), tier=tier, waited_ms=waited)
+            return RunResult(fault="cannot-start", detail=exc.args[0], tier=tier, waited_ms=waited)
         finally:
             try:
                 told = put_right(before) if before is not None else ()

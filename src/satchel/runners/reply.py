@@ -25,7 +25,7 @@ from itertools import accumulate
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel._language import say
+from satchel._language import Message, say
 
 if TYPE_CHECKING:
     from satchel.runners.base import Fault, RunRequest
@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 DEPTH = 64
 """How deep a reply may nest, its own braces counted."""
 FIELDS = ("output", "error", "data")
+_KINDS = {
+    dict: Message("an object"),
+    list: Message("an array"),
+    str: Message("a string"),
+    bool: Message("a boolean"),
+}
 
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
@@ -63,9 +69,10 @@ class Reply(NamedTuple):
 
 
 class _Wrong(Exception):
-    def __init__(self, fault: Fault, detail: str) -> None:
-        super().__init__(detail)
+    def __init__(self, fault: Fault, detail: str, **values: Any) -> None:
         self.fault: Fault = fault
+        self.detail = detail if isinstance(detail, Message) else Message(detail, **values)
+        super().__init__(self.detail)
 
 
 def request_line(request: RunRequest) -> bytes:
@@ -101,7 +108,7 @@ def read_reply(line: bytes, limit: int) -> Reply:
         fields = _parse(line)
         output, error = _text(fields, "output"), _text(fields, "error")
     except _Wrong as wrong:
-        return Reply(fault=wrong.fault, detail=str(wrong))
+        return Reply(fault=wrong.fault, detail=wrong.detail)
     data = cast("dict[str, Any] | None", fields.get("data"))
     output, cut = shorten(output, limit)
     error, also = shorten(error, limit)
@@ -129,7 +136,7 @@ def misplaced(line: bytes) -> tuple[Fault, str] | None:
             return None  # an object, if a wrong one: it was meant as a reply
         if wrong.fault == "not-an-object":
             return "not-json", _stray(line)
-        return wrong.fault, str(wrong)
+        return wrong.fault, wrong.detail
     return None
 
 
@@ -148,7 +155,12 @@ def _parse(line: bytes) -> dict[str, Any]:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
         raise _Wrong(
-            "bad-utf8", f"byte {error.start + 1:,} of its reply is not UTF-8 ({error.reason})"
+            "bad-utf8",
+            Message(
+                "byte {count} of its reply is not UTF-8 ({reason})",
+                count=f"{error.start + 1:,}",
+                reason=error.reason,
+            ),
         ) from None
     text = text.removeprefix("\ufeff")
     if not text.strip():
@@ -161,15 +173,17 @@ def _parse(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise _Wrong("not-json", "its reply holds a number with too many digits") from None
     if not isinstance(value, dict):
-        raise _Wrong("not-an-object", f"its reply is {_kind(value)}, not an object")
+        raise _Wrong("not-an-object", "its reply is {kind}, not an object", kind=_kind(value))
     fields = cast("dict[str, Any]", value)
     unknown = [name for name in fields if name not in FIELDS]
     if unknown:
-        raise _Wrong("wrong-fields", f"its reply has the unknown field `{_plain(unknown[0])}`")
+        raise _Wrong(
+            "wrong-fields", "its reply has the unknown field `{name}`", name=_plain(unknown[0])
+        )
     if "output" not in fields and "error" not in fields:
         raise _Wrong("wrong-fields", "its reply has neither `output` nor `error`")
     if not isinstance(fields.get("data"), (dict, NoneType)):
-        raise _Wrong("wrong-fields", f"`data` is {_kind(fields['data'])}, not an object")
+        raise _Wrong("wrong-fields", "`data` is {kind}, not an object", kind=_kind(fields["data"]))
     if _HALF.search(text):
         fields = cast("dict[str, Any]", _mend(fields))
     return fields
@@ -180,7 +194,9 @@ def _text(fields: dict[str, Any], name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise _Wrong("wrong-fields", f"`{name}` is {_kind(value)}, not a string")
+        raise _Wrong(
+            "wrong-fields", "`{name}` is {kind}, not a string", name=name, kind=_kind(value)
+        )
     return value
 
 
@@ -189,18 +205,22 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise _Wrong("wrong-fields", f"its reply has the key `{_plain(twice)}` twice")
+        raise _Wrong("wrong-fields", "its reply has the key `{name}` twice", name=_plain(twice))
     return found
 
 
 def _constant(name: str) -> None:
-    raise _Wrong("not-json", f"its reply holds `{name}`, which is not JSON")
+    raise _Wrong("not-json", "its reply holds `{word}`, which is not JSON", word=name)
 
 
 def _float(digits: str) -> float:
     value = float(digits)
     if math.isinf(value):
-        raise _Wrong("not-json", f"its reply holds the number `{digits[:40]}`, which is too large")
+        raise _Wrong(
+            "not-json",
+            "its reply holds the number `{digits}`, which is too large",
+            digits=digits[:40],
+        )
     return value
 
 
@@ -213,7 +233,7 @@ def _check_depth(text: str) -> None:
         outside = _STRING.sub("", part).partition('"')[0]  # a string cut in two is no matter
         steps = array("b", outside.encode().translate(_STEPS, _OTHERS))
         if max(accumulate(steps), default=0) > DEPTH:
-            raise _Wrong("not-json", f"its reply is nested deeper than {DEPTH}")
+            raise _Wrong("not-json", "its reply is nested deeper than {count}", count=DEPTH)
 
 
 def _mend(value: object) -> object:
@@ -232,15 +252,21 @@ def _where(text: str, error: json.JSONDecodeError) -> str:
     if not text.lstrip().startswith(("{", "[")):
         return _stray(text.encode())
     if text.lstrip().startswith("{") and error.pos >= len(text.rstrip()):
-        return "its reply is spread over several lines; write it in one"
+        return Message("its reply is spread over several lines; write it in one")
     near = text[max(0, error.pos - 20) : error.pos + 20]
-    return (
-        f"its reply is not JSON: {error.msg} at character {error.pos + 1:,}: {quote(near.encode())}"
+    return Message(
+        "its reply is not JSON: {reason} at character {count}: {quote}",
+        reason=error.msg,
+        count=f"{error.pos + 1:,}",
+        quote=quote(near.encode()),
     )
 
 
 def _stray(line: bytes) -> str:
-    return f"it wrote something that is not its reply: {quote(line.strip())}; send it to stderr"
+    return Message(
+        "it wrote something that is not its reply: {quote}; send it to stderr",
+        quote=quote(line.strip()),
+    )
 
 
 def quote(data: bytes) -> str:
@@ -256,10 +282,9 @@ def quote(data: bytes) -> str:
 
 
 def _kind(value: object) -> str:
-    names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean"}
     if value is None:
         return "null"
-    return names.get(cast("type[Any]", type(value)), "a number")
+    return _KINDS.get(cast("type[Any]", type(value)), Message("a number"))
 
 
 def _plain(name: str) -> str:

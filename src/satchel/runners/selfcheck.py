@@ -143,7 +143,7 @@ def run(launch: Launch) -> tuple[str, str]:
     try:
         process = launcher().start(launch)
     except CannotStart as exc:
-        return "", str(exc)
+        return "", exc.args[0]
     try:
         os.close(process.stdin)
         process.stdin = -1

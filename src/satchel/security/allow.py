@@ -19,6 +19,7 @@ import os
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from satchel._language import Message
 from satchel.errors import SettingsError
 from satchel.security.report import Allowed
 
@@ -101,7 +102,7 @@ def _entry(path: str, row: Any) -> Allowance:
 
 def _wrong(path: str, why: str) -> SettingsError:
     return SettingsError(
-        f"`{os.path.basename(path)}` cannot be used: {why}",
+        Message("`{path}` cannot be used: {reason}", path=os.path.basename(path), reason=why),
         "Each entry has `rule`, `reason` and `expires`; `skill`, `path` and `digest` are optional",
     )
 

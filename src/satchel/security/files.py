@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from satchel._language import Message
 from satchel.security.report import Finding
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def look_at_binary(path: str, data: bytes) -> Binary | None:
     """What a file of bytes is; None when it may be text."""
     suffix = os.path.splitext(path)[1].lower()
     if suffix in _BYTECODE:
-        return Binary((Finding("bytecode", path),), "bytecode is not read")
+        return Binary((Finding("bytecode", path),), Message("bytecode is not read"))
     kind = _kind(data)
     if kind == "":
         if suffix == ".tar" or data[257:262] == b"ustar":
@@ -147,11 +148,11 @@ def _zip(path: str, suffix: str, data: bytes) -> Iterator[Finding]:
 
 def _unread(suffix: str, kind: str) -> str:
     if kind == "program":
-        return "a compiled program is not read"
+        return Message("a compiled program is not read")
     if kind == "archive" or (kind == "zip" and suffix not in _OFFICE):
-        return "an archive inside a skill is not opened"
+        return Message("an archive inside a skill is not opened")
     if kind == "" and suffix not in _MEDIA:
-        return "it is neither text nor a kind of file that is known"
+        return Message("it is neither text nor a kind of file that is known")
     return ""
 
 

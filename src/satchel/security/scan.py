@@ -11,6 +11,7 @@ import os
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from satchel._language import Message
 from satchel.errors import SatchelError
 from satchel.security import decode, flows, orders, python, secrets, shelldeeds, unseen
 from satchel.security.allow import apply
@@ -94,10 +95,12 @@ def scan_tree(
             skill.budget.check()
             _file(skill, tree, file, yara)
         except OutOfTime:
-            skill.unscanned.append((file.path, "there was no time left"))
+            skill.unscanned.append((file.path, Message("there was no time left")))
         except (OSError, SatchelError) as exc:
             reason = exc.message if isinstance(exc, SatchelError) else exc.strerror or str(exc)
-            skill.unscanned.append((file.path, f"it cannot be read: {reason}"))
+            skill.unscanned.append(
+                (file.path, Message("it cannot be read: {reason}", reason=reason))
+            )
     skill.findings += _linked(skill)
     found = _sorted(skill.findings)
     left, accepted, old = apply(
@@ -138,7 +141,9 @@ def _linked(skill: _Skill) -> Iterator[Finding]:
 def _file(skill: _Skill, tree: Tree, file: File, yara: Yara | None) -> None:
     data = _read(tree, file.path)
     if len(data) > _BYTES:
-        skill.unscanned.append((file.path, f"it is larger than {_BYTES >> 20} MiB"))
+        skill.unscanned.append(
+            (file.path, Message("it is larger than {size} MiB", size=_BYTES >> 20))
+        )
         data = data[:_BYTES]
     seen = [*yara.look(file.path, data)] if yara is not None else []
     binary = look_at_binary(file.path, data)
@@ -151,11 +156,13 @@ def _file(skill: _Skill, tree: Tree, file: File, yara: Yara | None) -> None:
             skill.inventory.programs.add(file.path)
         return
     if len(data) > _TEXT:
-        skill.unscanned.append((file.path, f"only its first {_TEXT >> 20} MiB are read as text"))
+        skill.unscanned.append(
+            (file.path, Message("only its first {size} MiB are read as text", size=_TEXT >> 20))
+        )
         data = data[:_TEXT]
     text, whole = _decoded(data)
     if not whole:
-        skill.unscanned.append((file.path, "it is not all text"))
+        skill.unscanned.append((file.path, Message("it is not all text")))
     kind = kind_of(file.path, text[:200])
     if is_program(file.path, kind) or (file.mode == "program" and kind != "markdown"):
         skill.inventory.programs.add(file.path)
@@ -193,7 +200,7 @@ def _text(skill: _Skill, path: str, text: str, kind: str, seen: list[Finding]) -
     try:
         findings += find_patterns(path, (*regions, *inner), lowered, skill.budget)
     except TooDense:
-        skill.unscanned.append((path, "one word is repeated too often"))
+        skill.unscanned.append((path, Message("one word is repeated too often")))
     skill.findings += _few(findings)
 
 
@@ -211,16 +218,16 @@ def _in_context(findings: list[Finding], regions: list[Region], path: str) -> li
 def _python(skill: _Skill, path: str, region: Region, findings: list[Finding]) -> Iterator[Region]:
     """Look at a piece of Python; yield what it hands to a shell."""
     if len(region.text) > python.LONGEST:
-        skill.unscanned.append((path, "it is too long to be read as Python"))
+        skill.unscanned.append((path, Message("it is too long to be read as Python")))
         return
     try:
         module = python.read_python(path, region, skill.budget)
     except (RecursionError, MemoryError):
-        skill.unscanned.append((path, "it is nested too deeply to be read as Python"))
+        skill.unscanned.append((path, Message("it is nested too deeply to be read as Python")))
         return
     if module is None:
         if region.script:
-            skill.unscanned.append((path, "it is not Python that can be read"))
+            skill.unscanned.append((path, Message("it is not Python that can be read")))
         yield region._replace(kind="plain")
         return
     for found in module.findings:

@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from satchel._language import Message
 from satchel._optional import available, require
 from satchel.errors import InvalidInput
 from satchel.security.report import Finding
@@ -159,7 +160,8 @@ def _compiled(module: Any, files: tuple[str, ...]) -> Callable[[], Any]:
                 compiler.add_source(file.read(_LIMIT), origin=path)
         except OSError as exc:
             raise InvalidInput(
-                f"`{path}` cannot be read: {exc.strerror or exc}", "Give a file of YARA rules"
+                Message("`{path}` cannot be read: {reason}", path=path, reason=exc.strerror or exc),
+                "Give a file of YARA rules",
             ) from exc
         except (module.CompileError, UnicodeDecodeError) as exc:
             first = str(exc).strip().splitlines()[0]

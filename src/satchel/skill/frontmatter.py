@@ -112,7 +112,7 @@ def _take(fields: Fields, name: str, item: Node, source: str, line: int) -> None
         fields.problems.append(Problem("bad-value", line=line, values=values))
         value = fold(source) if not isinstance(item, Scalar) else item.text
     except Refusal as exc:
-        values = {"key": name, "what": str(exc)}
+        values = {"key": name, "what": exc.what}
         fields.problems.append(Problem("yaml-refused", line=line, values=values))
         value = fold(source)
     if not isinstance(value, str):

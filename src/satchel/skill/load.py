@@ -10,6 +10,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any
 
+from satchel._language import Message
 from satchel.errors import NotFound, Refused, SkillBroken
 from satchel.skill.fields import LISTED, with_spellings
 from satchel.skill.file_kind import kind_of_mode
@@ -137,19 +138,28 @@ def load_document(
             path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
         )
     except FileNotFoundError as exc:
-        raise NotFound(f"`{path}` is not there", "Run `satchel list` to see what is") from exc
+        raise NotFound(
+            Message("`{path}` is not there", path=path),
+            Message("Run `satchel list` to see what is"),
+        ) from exc
     except OSError as exc:
         raise _refused(path, exc) from exc
     try:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
             raise SkillBroken(
-                f"`{path}` is {kind_of_mode(info.st_mode)}", "Replace it with a regular file"
+                f"`{path}` is {kind_of_mode(info.st_mode)}",
+                Message("Replace it with a regular file"),
             )
         if info.st_size > MAX_FILE:
             raise SkillBroken(
-                f"`{path}` has {info.st_size} bytes; at most {MAX_FILE} are read",
-                "Move detail into files under `references/`",
+                Message(
+                    "`{path}` has {size} bytes; at most {limit} are read",
+                    path=path,
+                    size=info.st_size,
+                    limit=MAX_FILE,
+                ),
+                Message("Move detail into files under `references/`"),
             )
         data = _read_all(descriptor, info.st_size)
     except OSError as exc:
@@ -176,4 +186,7 @@ def _read_all(descriptor: int, size: int) -> bytes:
 
 
 def _refused(path: str, exc: OSError) -> Refused:
-    return Refused(f"`{path}` cannot be read: {exc.strerror}", "Check its permissions")
+    return Refused(
+        Message("`{path}` cannot be read: {reason}", path=path, reason=exc.strerror),
+        Message("Check its permissions"),
+    )

@@ -154,7 +154,7 @@ def _top(data: bytes, slips: Slips) -> Pairs | None:
     try:
         node = compose(text)
     except Refusal as exc:
-        slips.add("tool-yaml-refused", exc.line + 1, what=str(exc))
+        slips.add("tool-yaml-refused", exc.line + 1, what=exc.what)
         return None
     except yaml.YAMLError as exc:
         mark: Any = getattr(exc, "problem_mark", None)

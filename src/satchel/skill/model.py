@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from satchel._language import Message
 from satchel.skill.problems import NO_PROBLEMS
 
 if TYPE_CHECKING:
@@ -197,9 +198,12 @@ class Skill(NamedTuple):
             from satchel.errors import Refused
 
             raise Refused(
-                f"The skill `{self.name}` lies on a server ({self.origin.remote}) and is read when "
-                "it is loaded",
-                f"Run `satchel show {self.typed}` to read it",
+                Message(
+                    "The skill `{name}` lies on a server ({origin}) and is read when it is loaded",
+                    name=self.name,
+                    origin=self.origin.remote,
+                ),
+                Message("Run `satchel show {name}` to read it", name=self.typed),
             )
 
         return load_document(self.base_dir, self.head.file, self.head.id, verify)

@@ -9,26 +9,13 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from satchel._language import say
+from satchel._language import Message, render
 
 Severity = Literal["error", "warning", "note"]
 _OURS = frozenset((
     "before", "done", "found", "kind", "meaning", "wanted", "what", "where", "why",
 ))  # fmt: skip
-"""Values that are phrases from this package, never text of a skill."""
-_PHRASES = (
-    "it begins with {part}",
-    "it comes only at line {part}",
-    "it has more than {part} bytes",
-    "it has more than {part} files",
-    "it takes longer than {part} seconds",
-    "line {part}",
-    "more than {part} levels of nesting",
-    "text follows the {part} on its line",
-    "there are more than {part}",
-    "there are more than {part} pages",
-)
-"""Phrases with a number or a piece of code in them, which stays as it is in every language."""
+"""Values that are phrases from this package, never text of a skill. One with fields is a message."""
 
 
 class Rule(NamedTuple):
@@ -61,23 +48,21 @@ class Problem(NamedTuple):
     @property
     def message(self) -> str:
         """What is wrong, in the reader's language."""
-        return say(PROBLEMS[self.code].message, **self._said())
+        return render(self.for_model()[0])
 
     @property
     def fix(self) -> str:
         """What to do next, in the reader's language."""
-        return say(PROBLEMS[self.code].fix, **self._said())
+        return render(self.for_model()[1])
 
-    def for_model(self) -> tuple[str, str]:
+    def for_model(self) -> tuple[Message, Message]:
         """What is wrong and what to do, in English: a model's text must not follow the locale."""
         rule = PROBLEMS[self.code]
-        return rule.message.format(**self.values), rule.fix.format(**self.values)
-
-    def _said(self) -> dict[str, str]:
-        """The values, those that are words of ours in the reader's language."""
-        return {
-            key: _phrase(value) if key in _OURS else value for key, value in self.values.items()
+        values = {
+            key: Message(value) if key in _OURS and not isinstance(value, Message) else value
+            for key, value in self.values.items()
         }
+        return Message(rule.message, **values), Message(rule.fix, **values)
 
     def at(self, path: str) -> Problem:
         """The same problem in the file `path`."""
@@ -93,18 +78,6 @@ class Problem(NamedTuple):
             "message": self.message,
             "fix": self.fix,
         }
-
-
-def _phrase(value: str) -> str:
-    """A phrase of ours in the reader's language."""
-    import re
-
-    part = re.search(r"`[^`]*`|\d+", value)
-    if part is not None:
-        phrase = f"{value[: part.start()]}{{part}}{value[part.end() :]}"
-        if phrase in _PHRASES:
-            return say(phrase, part=part.group())
-    return say(value)
 
 
 _RULES = (

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from satchel._language import Message
 from satchel.skill.fields import FIELDS, meant
 from satchel.skill.problems import Problem
 from satchel.skill.yaml_block import BadValue, Pairs, Refusal, compose, value_of
@@ -62,7 +63,7 @@ def recover(block: str, refused: Refusal | None) -> tuple[list[Part], list[Probl
     if refused is not None and not problems:
         # Alone every key is harmless, together they are not: say what was refused.
         key = parts[-1].key if parts else ""
-        values = {"key": key, "what": str(refused)}
+        values = {"key": key, "what": refused.what}
         problems.append(Problem("yaml-refused", line=refused.line, values=values))
     return parts, problems
 
@@ -123,7 +124,7 @@ def _one(key: str, chunk: str, line: int) -> tuple[Part, Problem | None]:
         why, code = "it holds more than one value", "repaired-value"
     except Refusal as exc:
         text = fold(chunk)
-        values = {"key": key, "what": str(exc)}
+        values = {"key": key, "what": exc.what}
         return Part(key, text, text, line), Problem(
             "yaml-refused", line=line + exc.line, values=values
         )
@@ -162,11 +163,11 @@ def _why(chunk: str, exc: yaml.YAMLError) -> tuple[str, str]:
             "it has text outside the quotes" if closed else "a quote is never closed"
         ), "unclear-value"
     if _BLOCK_HEADER.match(first):
-        return f"text follows the `{quote}` on its line", "repaired-value"
+        return Message("text follows the {part} on its line", part=f"`{quote}`"), "repaired-value"
     if quote and quote in "[{":
         return "brackets do not close, or text follows them", "repaired-value"
     if quote and quote in "@`%*&!|>":
-        return f"it begins with `{quote}`", "repaired-value"
+        return Message("it begins with {part}", part=f"`{quote}`"), "repaired-value"
     if re.search(r":[ \t]|:$", first) or re.search(r":[ \t]|:$", rest, re.MULTILINE):
         return "it contains an unquoted colon", "repaired-value"
     if re.search(r"^\S", rest, re.MULTILINE):

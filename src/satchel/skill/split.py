@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from satchel._language import Message
 from satchel.skill.problems import Problem
 
 MAX_FRONTMATTER = 64 * 1024
@@ -129,7 +130,7 @@ def _unclosed(text: str, start: int, start_line: int) -> tuple[str, str, Problem
     stop = min(stop, start + MAX_FRONTMATTER)
     block = text[start:stop]
     line = start_line + 1 + block.count("\n")
-    before = f"line {line}" if end else "the end of the file"
+    before = Message("line {part}", part=line) if end else "the end of the file"
     return block, text[stop:], Problem("unclosed-frontmatter", line=line, values={"before": before})
 
 
@@ -149,7 +150,7 @@ def _not_a_skill(text: str) -> Problem:
     later = _LATER.search(text)
     if later:
         line = text.count("\n", 0, later.start()) + 1
-        found = f"it comes only at line {line}"
+        found = Message("it comes only at line {part}", part=line)
     elif first.startswith(("<<<<<<<", ">>>>>>>")):
         found = "an unresolved merge conflict comes first"
     elif first.startswith("#"):

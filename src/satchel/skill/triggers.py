@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 
 from satchel._fs import open_beneath, read_small
+from satchel._language import Message
 from satchel.errors import AccessDenied
 from satchel.skill.manifest_nodes import Slips, plain
 from satchel.skill.split import decode
@@ -157,7 +158,7 @@ def _top(data: bytes, path: str, slips: Slips) -> Node | None:
     try:
         return compose(text)
     except Refusal as exc:
-        slips.add("triggers-refused", exc.line + 1, what=str(exc))
+        slips.add("triggers-refused", exc.line + 1, what=exc.what)
     except yaml.YAMLError as exc:
         mark: Any = getattr(exc, "problem_mark", None)
         reason = str(getattr(exc, "problem", "") or getattr(exc, "reason", "") or "it is damaged")
@@ -261,7 +262,7 @@ def _said_twice(prompts: list[Prompt], slips: Slips) -> None:
     for one in prompts:
         first = seen.setdefault(" ".join(one.text.lower().split()), one)
         if first is not one:
-            where = f"line {first.line}"
+            where = Message("line {part}", part=first.line)
             slips.add("triggers-twice", one.line, text=_short(one.text), where=where)
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import yaml
 from yaml.constructor import ConstructorError, SafeConstructor
 
+from satchel._language import Message
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
@@ -39,6 +41,7 @@ class Refusal(Exception):
 
     def __init__(self, what: str, line: int) -> None:
         super().__init__(what)
+        self.what = what
         self.line = line
 
 
@@ -137,7 +140,8 @@ def _build(  # noqa: C901, PLR0912, PLR0915 - one loop, one branch an event
             if event.anchor is not None or event.tag is not None:
                 raise Refusal(_what(event), event.start_mark.line)
             if depth >= MAX_DEPTH:
-                raise Refusal(f"more than {MAX_DEPTH} levels of nesting", event.start_mark.line)
+                deep = Message("more than {part} levels of nesting", part=MAX_DEPTH)
+                raise Refusal(deep, event.start_mark.line)
             depth += 1
             if not unread:
                 if depth == 2 and only is not None and len(into) & 1 and _unwanted(into[-1], only):

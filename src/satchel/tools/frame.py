@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from satchel._language import Message, edited
+
 TAGS = ("skill-loaded", "skill-files", "file-read", "available-skills", "skills", "tool-output")
 """What only we may write."""
 
@@ -86,7 +88,14 @@ def attribute(text: str) -> str:
 
 
 def one_line(text: str, limit: int = 0) -> str:
-    """A text from a file as part of one of our lines, shortened at a word's end."""
+    """A text from a file as part of one of our lines, shortened at a word's end.
+
+    A message that is short enough stays one.
+    """
+    if isinstance(text, Message):
+        text = edited(text, one_line)
+        if (not limit or len(text) <= limit) and not disarm(text)[1]:
+            return text
     text = printable(" ".join(text.split()))
     if limit and len(text) > limit:
         cut = text[: limit - 1]

@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
-from satchel._language import listed, say
+from satchel._language import Message, listed, say
 from satchel.envelope import failure
 from satchel.tools.covering import NOWHERE
 from satchel.tools.frame import one_line
@@ -309,7 +309,9 @@ class Gate:
             step = "Do not call it again this way: ask what is wanted, or go on without"
         else:
             code = "PERMISSION_DENIED"
-            message = f"`{shown}` needs a person's approval, and nobody can be asked here"
+            message = Message(
+                "`{tool}` needs a person's approval, and nobody can be asked here", tool=shown
+            )
             step = "Go on without it, and tell the user what you wanted to do with it"
         who = tuple(name for name in (verdict.by or ask.skill,) if name)
         self.trace.record("refused", who, tool=ask.tool, reason=message)

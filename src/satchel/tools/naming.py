@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, cast
 
+from satchel._language import Message
 from satchel.skill.interpret import NAME
 from satchel.tools.frame import one_line, plural, printable
 
@@ -51,26 +52,42 @@ def not_offered(call: Call, look: Snapshot, skill: Skill) -> Envelope:
     name = one_line(skill.name, 100)
     if skill.state == "untrusted":
         where = one_line(skill.origin.label, 200)
-        # A name is a stranger's word: it enters a command only when it is harmless in one.
-        command = f"satchel trust {name}" if NAME.fullmatch(skill.name) else "satchel trust"
-        asked = f"The skill `{name}` came with `{where}` and is not trusted yet"
-        if skill.origin.remote:
-            asked = f"The skill `{name}` comes from a server (`{where}`) and is not approved yet"
-        if skill.ref in look.asking:
-            asked = f"The skill `{name}` changed since it was approved"
-        return call.fail(
-            "PERMISSION_DENIED",
-            asked,
-            f"Only a person can change that, by running `{command}`. Ask the user, and go on "
-            "without it meanwhile",
+        asked = Message(
+            "The skill `{name}` came with `{where}` and is not trusted yet", name=name, where=where
         )
+        if skill.origin.remote:
+            asked = Message(
+                "The skill `{name}` comes from a server (`{server}`) and is not approved yet",
+                name=name,
+                server=where,
+            )
+        if skill.ref in look.asking:
+            asked = Message("The skill `{name}` changed since it was approved", name=name)
+        # A name is a stranger's word: it enters a command only when it is harmless in one.
+        step = ask_for_trust(skill, f" {name}" if NAME.fullmatch(skill.name) else "")
+        return call.fail("PERMISSION_DENIED", asked, step)
     if skill.state == "shadowed":
         return call.fail(
             "NOT_FOUND",
-            f"The skill at `{one_line(skill.ref, 200)}` is shadowed",
-            f"Load `{name}`: that is the one at `{one_line(skill.winner, 200)}`",
+            Message("The skill at `{ref}` is shadowed", ref=one_line(skill.ref, 200)),
+            Message(
+                "Load `{name}`: that is the one at `{ref}`",
+                name=name,
+                ref=one_line(skill.winner, 200),
+            ),
         )
     return absent(call, look, skill.name)
+
+
+def ask_for_trust(skill: Skill, argument: str = "") -> Message:
+    """The step after a skill that is not trusted; `argument` goes with the command for a model."""
+    return Message(
+        "Only a person can change that, by running `satchel trust{argument}`. Ask the user, and go "
+        "on without it meanwhile",
+        people="Read it with `satchel show {name}`, then run `satchel trust {name}`",
+        argument=argument,
+        name=one_line(skill.typed, 100),
+    )
 
 
 def not_as_approved(call: Call, exc: SatchelError) -> Envelope:
@@ -78,8 +95,12 @@ def not_as_approved(call: Call, exc: SatchelError) -> Envelope:
     return call.fail(
         cast("ErrorCode", exc.code),
         one_line(exc.message, 600),
-        f"Only a person can decide about that ({one_line(exc.hint, 300)}). Tell the user, and go "
-        "on without it meanwhile",
+        Message(
+            "Only a person can decide about that ({step}). Tell the user, and "
+            "go on without it meanwhile",
+            people="{step}",
+            step=one_line(exc.hint, 300),
+        ),
     )
 
 
@@ -94,14 +115,19 @@ def absent(call: Call, look: Snapshot, wanted: str) -> Envelope:
     listed = [one_line(name, 100) for name in (*near, *rest)]
     data = {"available": listed, "available_total": len(names)}
     if not names:
-        return call.fail("NOT_FOUND", f"There is no skill `{shown}`", "There are none at all", data)
+        return call.fail(
+            "NOT_FOUND",
+            Message("There is no skill `{name}`", name=shown),
+            "There are none at all",
+            data,
+        )
     steps = f"Available: {', '.join(listed)}"
     if len(names) > len(listed):
         steps += f", and {plural(len(names) - len(listed), 'more skill')}"
         steps += ". Find others with SkillSearch"
     if near:
         steps = f"Nearest: {', '.join(listed[: len(near)])}. {steps}"
-    return call.fail("NOT_FOUND", f"There is no skill `{shown}`", steps, data)
+    return call.fail("NOT_FOUND", Message("There is no skill `{name}`", name=shown), steps, data)
 
 
 def nearest(wanted: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -141,10 +167,21 @@ def _broken_skill(call: Call, problem: Problem, shown: str) -> Envelope:
     if problem.code == "unreadable":
         denied = os.strerror(13) in reason or os.strerror(1) in reason
         code = "PERMISSION_DENIED" if denied else "EXECUTION_ERROR"
-    where = f"line {problem.line}: " if problem.line else ""
-    wrong, fix = (one_line(text, 300) for text in problem.for_model())
-    message = f"The skill `{shown}` cannot be read: {where}{wrong}"
     path = printable(problem.path)
-    return call.fail(
-        code, message, f"Go on without it. The user can repair it: {fix} (`{path}`)", path=path
+    wrong, fix = said_of(problem)
+    message = Message("The skill `{name}` cannot be read: {problem}", name=shown, problem=wrong)
+    step = Message(
+        "Go on without it. The user can repair it: {fix} (`{path}`)",
+        people="{fix} (`{path}`)",
+        fix=fix,
+        path=path,
     )
+    return call.fail(code, message, step, path=path)
+
+
+def said_of(problem: Problem) -> tuple[str, str]:
+    """What is wrong with a file, with its line, and what to do."""
+    wrong, fix = (one_line(text, 300) for text in problem.for_model())
+    if problem.line:
+        wrong = Message("line {line}: {problem}", line=problem.line, problem=wrong)
+    return wrong, fix

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, cast
 
+from satchel._language import Message, several
 from satchel.errors import InvalidInput
 from satchel.tools.frame import encodable
 
@@ -20,10 +21,10 @@ _BITS = 4_000  # beyond this Python refuses to write a number out
 _LARGEST = 1_024
 """Bits of a number that a tool is handed."""
 _KINDS = {
-    "string": "a text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
+    "string": Message("a text"),
+    "integer": Message("a whole number"),
+    "number": Message("a number"),
+    "boolean": Message("true or false"),
 }
 
 
@@ -43,12 +44,15 @@ def read_arguments(arguments: Any) -> dict[str, Any]:
         try:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError) as exc:
-            raise InvalidInput("The arguments are not valid JSON", "Send one JSON object") from exc
+            raise InvalidInput(
+                Message("The arguments are not valid JSON"), Message("Send one JSON object")
+            ) from exc
     try:
         return {str(key): value for key, value in arguments.items()}
     except (AttributeError, TypeError) as exc:
         raise InvalidInput(
-            f"The arguments are {_kind_of(arguments)}, not an object", "Send one JSON object"
+            Message("The arguments are {kind}, not an object", kind=_kind_of(arguments)),
+            Message("Send one JSON object"),
         ) from exc
 
 
@@ -87,26 +91,34 @@ def check(
     for given, value in arguments.items():
         name = aliases.get(given, given)
         if name not in properties:
-            slips.append(f"there is no parameter `{encodable(given)[:60]}`")
+            shown = encodable(given)[:60]
+            slips.append(
+                Message("there is no parameter `{name}`", name=shown)
+                if slips
+                else Message("There is no parameter `{name}`", name=shown)
+            )
         elif value is None:
             continue  # models write null for what they leave out
         elif name in found and found[name] != value:
-            slips.append(f"`{given}` and `{name}` are the same parameter and differ")
+            names = {"name": given, "other": name}
+            slips.append(
+                Message("`{name}` and `{other}` are the same parameter and differ", **names)
+            )
         else:
             found[name] = encodable(value) if isinstance(value, str) else value
     required: list[str] = schema.get("required", [])
-    slips += [f"`{name}` is missing" for name in required if name not in found]
+    slips += [Message("`{name}` is missing", name=name) for name in required if name not in found]
     for name, value in found.items():
         slip = _slip(value, properties[name])
         if slip:
-            slips.append(f"`{name}` {slip}")
+            slips.append(Message("`{name}` {slip}", name=name, slip=slip))
         elif isinstance(value, float) and properties[name]["type"] == "integer":
             found[name] = int(value)
     if slips:
-        known = ", ".join(f"`{name}`" for name in properties)
-        first = slips[0][0].upper() + slips[0][1:]
-        step = f"The parameters are {known}" if known else "It takes no parameters"
-        raise InvalidInput("; ".join((first, *slips[1:])), step)
+        step = Message("It takes no parameters")
+        if properties:
+            step = Message("The parameters are {names}", names=[f"`{one}`" for one in properties])
+        raise InvalidInput(several(slips), step)
     for name, rule in properties.items():
         if name not in found and "default" in rule:
             found[name] = rule["default"]
@@ -116,7 +128,9 @@ def check(
 def _slip(value: Any, rule: Mapping[str, Any]) -> str:
     """What is wrong with one value, or nothing."""
     kind = str(rule["type"])
-    wrong = f"must be {_KINDS[kind]}, not {_kind_of(value)}"
+    wrong = Message(
+        "must be {kind}, not {other_kind}", kind=_KINDS[kind], other_kind=_kind_of(value)
+    )
     if kind == "boolean":
         return "" if isinstance(value, bool) else wrong
     if kind in ("integer", "number"):
@@ -124,9 +138,13 @@ def _slip(value: Any, rule: Mapping[str, Any]) -> str:
     if not isinstance(value, str):
         return wrong
     if len(value.strip()) < rule.get("minLength", 0):
-        return "is empty"
+        return Message("is empty")
     if len(value) > rule.get("maxLength", len(value)):
-        return f"has {len(value):,} characters; at most {rule['maxLength']:,} are taken"
+        return Message(
+            "has {count} characters; at most {most} are taken",
+            count=f"{len(value):,}",
+            most=f"{rule['maxLength']:,}",
+        )
     return ""
 
 
@@ -135,21 +153,23 @@ def _number_slip(value: Any, rule: Mapping[str, Any], wrong: str) -> str:
         return wrong
     if isinstance(value, int):
         if value.bit_length() > _LARGEST:
-            return "is too large a number"
+            return Message("is too large a number")
     elif not math.isfinite(value) or (rule["type"] == "integer" and value % 1):
         return wrong
     if value < rule.get("minimum", value):
-        return f"must be at least {rule['minimum']}"
-    return f"must be at most {rule['maximum']}" if value > rule.get("maximum", value) else ""
+        return Message("must be at least {least}", least=rule["minimum"])
+    if value > rule.get("maximum", value):
+        return Message("must be at most {most}", most=rule["maximum"])
+    return ""
 
 
 def _kind_of(value: Any) -> str:
     if isinstance(value, bool):
-        return "true or false"
+        return Message("true or false")
     if isinstance(value, int | float):
-        return "a number"
+        return Message("a number")
     if isinstance(value, str):
-        return "a text"
+        return Message("a text")
     if isinstance(value, list | tuple):
-        return "a list"
-    return "an object" if isinstance(value, dict) else type(value).__name__
+        return Message("a list")
+    return Message("an object") if isinstance(value, dict) else type(value).__name__

@@ -16,9 +16,10 @@ import stat
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
 from satchel._fs import is_inside, open_beneath
+from satchel._language import Message
 from satchel.errors import AccessDenied, Changed, InvalidInput, NotFound, SatchelError
 from satchel.skill.tree import LIMITS
-from satchel.tools.frame import attribute, disarm, encodable, one_line, plural, printable
+from satchel.tools.frame import attribute, disarm, encodable, one_line, printable
 from satchel.tools.naming import not_as_approved
 from satchel.tools.pages import cut_page, decode
 
@@ -176,8 +177,11 @@ class ReadFileTool:
         except AccessDenied:
             return call.fail(
                 "ACCESS_DENIED",
-                f"`{shown}` leads outside the project",
-                "Give a path below the project or below a skill's base directory",
+                Message("`{path}` leads outside the project", path=shown),
+                Message(
+                    "Give a path below the project or below a skill's base directory",
+                    people="Give a path in the project or in the folder of a skill",
+                ),
             )
         except OSError as exc:
             return self._failed(call, exc, wanted, shown)
@@ -192,7 +196,7 @@ class ReadFileTool:
         try:
             found = addresses.find(wanted)
         except NotFound as exc:
-            return call.fail("NOT_FOUND", f"There is no `{shown}`", exc.hint)
+            return call.fail("NOT_FOUND", Message("There is no `{path}`", path=shown), exc.hint)
         uri = found.uri
         if found.entries is not None:
             return _told_folder(call, shown, uri, list(found.entries), len(found.entries))
@@ -203,7 +207,9 @@ class ReadFileTool:
         try:
             descriptor = open_beneath(found.root, found.path)
         except AccessDenied:
-            return call.fail("NOT_FOUND", f"There is no `{shown}`", addresses.hint)
+            return call.fail(
+                "NOT_FOUND", Message("There is no `{path}`", path=shown), addresses.hint
+            )
         except OSError as exc:
             return self._failed(call, exc, "/", shown, addresses.hint)
         try:
@@ -286,7 +292,10 @@ class ReadFileTool:
             return _folder(call, descriptor, shown, where)
         if not stat.S_ISREG(info.st_mode):
             return call.fail(
-                "ACCESS_DENIED", f"`{shown}` is not a regular file", "Give another path", path=where
+                "ACCESS_DENIED",
+                Message("`{path}` is not a regular file", path=shown),
+                Message("Give another path"),
+                path=where,
             )
         # Also by its real name: a link called `notes.md` may point at something else.
         real = os.path.realpath(full)
@@ -302,7 +311,12 @@ class ReadFileTool:
                 path=where,
             )
         if not _same(real, info):
-            return call.fail("CONFLICT", f"`{shown}` changed meanwhile", "Try again", path=where)
+            return call.fail(
+                "CONFLICT",
+                Message("`{path}` changed meanwhile", path=shown),
+                Message("Try again"),
+                path=where,
+            )
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
             data = stream.read(MAX_BYTES)
             refused = self._not_approved(real, data, stream)
@@ -314,8 +328,11 @@ class ReadFileTool:
         kinds = ", ".join(sorted(self._kinds)[:12])
         return call.fail(
             "ACCESS_DENIED",
-            f"`{shown}` is not of a kind that may be read",
-            f"Only text files may: {kinds} and others of the setting `read_extensions`",
+            Message("`{path}` is not of a kind that may be read", path=shown),
+            Message(
+                "Only text files may: {kinds} and others of the setting `read_extensions`",
+                kinds=kinds,
+            ),
             path=where,
         )
 
@@ -336,7 +353,10 @@ class ReadFileTool:
         text, fallback = decode(data, cut=size > MAX_BYTES)
         if text is None:
             return call.fail(
-                "BINARY_FILE", f"`{shown}` is not text", "Give the path of a text file", path=where
+                "BINARY_FILE",
+                Message("`{path}` is not text", path=shown),
+                Message("Give the path of a text file"),
+                path=where,
             )
         given = call.arguments
         page = cut_page(
@@ -347,9 +367,16 @@ class ReadFileTool:
             limit=max(self._settings.read_limit, 1),
         )
         if page.lines and page.first > page.lines:
+            lines = Message("{count} lines", count=f"{page.lines:,}")
             raise InvalidInput(
-                f"`{shown}` has {plural(page.lines, 'line')}; `offset` is {page.first}",
-                "Give a smaller offset",
+                Message(
+                    "`{path}` has {lines}; `offset` is {line}",
+                    people="`{path}` has {lines}; `--offset` is {line}",
+                    path=shown,
+                    lines=Message("1 line") if page.lines == 1 else lines,
+                    line=page.first,
+                ),
+                Message("Give a smaller offset", people="Give a smaller `--offset`"),
             )
         return _reply(call, page, where, size, fallback, origin)
 
@@ -373,9 +400,12 @@ class ReadFileTool:
             digest = digest or _digest(data, rest)
             if not sealed.holds(real, digest):
                 return Changed(
-                    f"`{os.path.basename(real)}` is not part of the skill `{skill.name}` as it was "
-                    "approved",
-                    f"Run `satchel show {skill.typed}` to see what is there",
+                    Message(
+                        "`{file}` is not part of the skill `{name}` as it was approved",
+                        file=os.path.basename(real),
+                        name=skill.name,
+                    ),
+                    Message("Run `satchel show {name}` to see what is there", name=skill.typed),
                 )
         return None
 
@@ -408,23 +438,31 @@ class ReadFileTool:
         self, call: Call, exc: OSError, wanted: str, shown: str, step: str = ""
     ) -> Envelope:
         if exc.errno in (errno.ENOENT, errno.ENOTDIR):
-            step = step or "Check the path; it is relative to the project"
+            step = step or Message("Check the path; it is relative to the project")
             meant = ""
             if not os.path.isabs(wanted):
                 meant = self._in_loaded(wanted, self._loaded_by(call))
             if meant:
-                step = f"Did you mean `{printable(meant)}`, in the skill's folder?"
-            return call.fail("NOT_FOUND", f"There is no `{shown}`", step)
+                step = Message(
+                    "Did you mean `{path}`, in the skill's folder?", path=printable(meant)
+                )
+            return call.fail("NOT_FOUND", Message("There is no `{path}`", path=shown), step)
         if exc.errno in (errno.EACCES, errno.EPERM):
             return call.fail(
                 "PERMISSION_DENIED",
-                f"`{shown}` may not be read: {exc.strerror}",
-                "Ask the user to change its permissions",
+                Message("`{path}` may not be read: {reason}", path=shown, reason=exc.strerror),
+                Message("Ask the user to change its permissions", people="Change its permissions"),
             )
         if exc.errno in (errno.ENAMETOOLONG, errno.EINVAL):
-            return call.fail("INVALID_PARAM", f"`{shown}` is no usable path", "Give another path")
+            return call.fail(
+                "INVALID_PARAM",
+                Message("`{path}` is no usable path", path=shown),
+                Message("Give another path"),
+            )
         return call.fail(
-            "EXECUTION_ERROR", f"`{shown}` cannot be read: {exc.strerror}", "Try another file"
+            "EXECUTION_ERROR",
+            Message("`{path}` cannot be read: {reason}", path=shown, reason=exc.strerror),
+            "Try another file",
         )
 
 
@@ -469,9 +507,13 @@ def _told_folder(
     del entries[_ENTRIES:]
     names = [entry["path"] + ("/" if entry["type"] == "dir" else "") for entry in entries]
     more = f" and {total - _ENTRIES} more" if total > _ENTRIES else ""
-    step = f"Read a file in it: {disarm(', '.join(names))[0]}{more}" if names else "It is empty"
+    step = Message("It is empty")
+    if names:
+        step = Message("Read a file in it: {names}", names=disarm(", ".join(names))[0] + more)
     data = {"entries": entries, "entries_total": total}
-    return call.fail("IS_DIRECTORY", f"`{shown}` is a folder", step, data, path=where)
+    return call.fail(
+        "IS_DIRECTORY", Message("`{path}` is a folder", path=shown), step, data, path=where
+    )
 
 
 def _reply(call: Call, page: Page, where: str, size: int, fallback: str, origin: str) -> Envelope:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, cast
 
+from satchel._fs import is_inside
+from satchel._language import Message, edited, language
 from satchel.errors import (
     BuildFailed,
     Changed,
@@ -48,26 +50,42 @@ MAX_DESCRIPTION = 1024
 MAX_SENTENCES = 6
 _SHOWN_STDERR = 2_000
 _LONGEST_ERROR = 2_000
-_FAULTS: dict[str, str] = {
-    "cannot-start": "its program cannot be started",
-    "timeout": "its program took too long and was ended",
-    "cancelled": "the call was taken back",
-    "crashed": "its program crashed",
-    "exit-code": "its program failed",
-    "memory": "its program took too much memory and was ended",
-    "processes": "its program started too many processes and was ended",
-    "no-reply": "its program said nothing",
-    "partial-reply": "its program stopped in the middle of its answer",
-    "too-long": "its program's answer is too long",
-    "bad-utf8": "its program's answer is not UTF-8",
-    "not-json": "its program's answer is not JSON",
-    "not-an-object": "its program's answer is not a JSON object",
-    "wrong-fields": "its program's answer has other fields than `output` and `error`",
-    "two-replies": "its program answered more than once",
-    "early-reply": "its program answered before it was asked",
-    "closed-input": "its program did not read what it was asked",
+_FAULTS: dict[str, Message] = {
+    "cannot-start": Message("its program cannot be started"),
+    "timeout": Message("its program took too long and was ended"),
+    "cancelled": Message("the call was taken back"),
+    "crashed": Message("its program crashed"),
+    "exit-code": Message("its program failed"),
+    "memory": Message("its program took too much memory and was ended"),
+    "processes": Message("its program started too many processes and was ended"),
+    "no-reply": Message("its program said nothing"),
+    "partial-reply": Message("its program stopped in the middle of its answer"),
+    "too-long": Message("its program's answer is too long"),
+    "bad-utf8": Message("its program's answer is not UTF-8"),
+    "not-json": Message("its program's answer is not JSON"),
+    "not-an-object": Message("its program's answer is not a JSON object"),
+    "wrong-fields": Message("its program's answer has other fields than `output` and `error`"),
+    "two-replies": Message("its program answered more than once"),
+    "early-reply": Message("its program answered before it was asked"),
+    "closed-input": Message("its program did not read what it was asked"),
 }
-
+_ONE_LINE = (
+    "Write one line to stdout, a JSON object with `output` and `error`, and all else to stderr: "
+    "mend `{path}`"
+)
+MENDS = {
+    "processes": "Start fewer processes at once in `{path}`",
+    "cannot-start": "Check that `{path}` can be run, and run `satchel sandbox check`",
+    "too-long": "Answer with less at once: mend `{path}`",
+    "not-json": _ONE_LINE,
+    "not-an-object": _ONE_LINE,
+    "wrong-fields": _ONE_LINE,
+    "bad-utf8": _ONE_LINE,
+    "two-replies": _ONE_LINE,
+    "stderr": "Read what it wrote to stderr, then mend `{path}`",
+    "": "Read one line from stdin, answer with one line on stdout: mend `{path}`",
+}
+"""Fault -> what its author does about it."""
 _OUR_WORDS = frozenset((
     "cannot-start", "timeout", "cancelled", "crashed", "exit-code", "memory", "processes",
     "no-reply", "too-long", "bad-utf8", "not-an-object", "closed-input",
@@ -124,7 +142,7 @@ class ScriptTool:
             if sealed is not None:
                 rest = skill.base_dir[len(sealed.path) :].strip(os.sep).replace(os.sep, "/")
                 if not sealed.has(f"{rest}/{FILE}" if rest else FILE, source.digest):
-                    raise Changed(f"The skill `{skill.name}` changed meanwhile", "Call it again")  # noqa: TRY301
+                    raise _changed(skill.name)
         except (Changed, LockBroken) as exc:
             return not_as_approved(call, exc)
         arguments = call.arguments
@@ -135,7 +153,8 @@ class ScriptTool:
             try:
                 arguments = check_files(files, arguments, self._settings.project)
             except ToolFailed as exc:
-                message = exc.failure.told(self._settings.tool_language, exc.values)
+                reader = language() if call.as_person else self._settings.tool_language
+                message = exc.failure.told(reader, exc.values)
                 return call.fail(exc.failure.code, message, "", {"failure": exc.failure.id})
         _check_size(arguments)
         try:
@@ -143,8 +162,12 @@ class ScriptTool:
         except SettingsError as exc:
             return call.fail(
                 "EXECUTION_ERROR",
-                f"The tool `{self.name}` needs a secret. {exc.message}",
-                f"Only a person can change that ({exc.hint}). Tell the user",
+                Message("The tool `{tool}` needs a secret. {why}", tool=self.name, why=exc.message),
+                Message(
+                    "Only a person can change that ({step}). Tell the user",
+                    people="{step}",
+                    step=exc.hint,
+                ),
                 {"failure": "missing-secret", "fix": exc.hint},
             )
         whole = sealed is not None and sealed.path == skill.base_dir
@@ -286,23 +309,46 @@ class ScriptTool:
         """The program did not do its part."""
         fault = str(result.fault)
         data["fault"] = fault
-        why = _FAULTS.get(fault, "its program failed")
+        why = _FAULTS.get(fault, _FAULTS["exit-code"])
         shown = _shortened(result.detail, fault)
-        detail = f" ({shown})" if shown else ""
-        code, step = "EXECUTION_ERROR", "This is a fault of the skill: tell the user, and go on"
-        if fault == "timeout":
-            code = "TIMEOUT"
-            step = f"It has {limits.timeout:g} seconds. Ask for less at once, or tell the user"
-        elif fault == "memory":
-            step = f"It may hold {limits.memory >> 20} MB. Ask for less at once, or tell the user"
-        elif fault == "cancelled":
-            step = "Call it again when it is wanted"
-        failed = f"The tool `{self.name}` failed: {why}"
-        reply = call.fail(cast("ErrorCode", code), failed + detail, step, data)
+        code = "TIMEOUT" if fault == "timeout" else "EXECUTION_ERROR"
+        step = self._after(fault, limits, complained=bool(result.stderr))
+        failed = whole = self._failed(why)
+        if shown:
+            values = {**failed.values, "detail": shown}
+            whole = Message("The tool `{tool}` failed: {fault} ({detail})", **values)
+        reply = call.fail(cast("ErrorCode", code), whole, step, data)
         if shown and fault not in _OUR_WORDS:  # it quotes: a model must see whose words they are
             plain = call.fail(cast("ErrorCode", code), failed, step).text
             reply = reply._replace(text=f"{plain}\n{self._framed(shown, 'fault')[0]}")
         return reply._replace(stats={**reply.stats, **stats})
+
+    def _after(self, fault: str, limits: Limits, *, complained: bool) -> Message:
+        """What to do after a fault; a person may well be who wrote the program."""
+        if fault == "cancelled":
+            return Message("Call it again when it is wanted")
+        if fault == "timeout":
+            people = "It had {seconds} seconds; make it faster, or raise `timeout:` in `skill.yaml`"
+            if limits.timeout == 1:
+                people = "It had 1 second; make it faster, or raise `timeout:` in `skill.yaml`"
+            told = "It has {seconds} seconds. Ask for less at once, or tell the user"
+            return Message(told, people=people, seconds=f"{limits.timeout:g}")
+        if fault == "memory":
+            return Message(
+                "It may hold {size} MB. Ask for less at once, or tell the user",
+                people="It may hold {size} MB; hold less at once, or raise the setting "
+                "`tool_memory`",
+                size=limits.memory >> 20,
+            )
+        path = os.path.join(self._source.skill.base_dir, self._source.manifest.entry)
+        if is_inside(path, self._settings.project):
+            path = os.path.relpath(path, self._settings.project)
+        people = MENDS.get(fault) or MENDS["stderr" if complained else ""]
+        told = "This is a fault of the skill: tell the user, and go on"
+        return Message(told, people=people, path=path)
+
+    def _failed(self, why: Message) -> Message:
+        return Message("The tool `{tool}` failed: {fault}", tool=self.name, fault=why)
 
     def _unprepared(self, call: Call, exc: MissingRuntime | BuildFailed) -> Envelope:
         """Nothing was run. What a person has to do about it is kept, for whoever asks why."""
@@ -313,13 +359,18 @@ class ScriptTool:
     def _stopped(self, call: Call, fault: str) -> Envelope:
         """Its first use was being prepared, and that was given up."""
         data = {"tool": self.name, "skill": self.owner, "fault": fault}
-        failed = f"The tool `{self.name}` failed: "
         if fault == "cancelled":
-            why, step = _FAULTS[fault], "Call it again when it is wanted"
-            return call.fail("EXECUTION_ERROR", f"{failed}{why}", step, data)
-        why = f"preparing it for its first use took longer than {BUILD_SECONDS:g} seconds"
-        step = "What was downloaded is kept: call it again later, or tell the user"
-        return call.fail("TIMEOUT", f"{failed}{why}", step, data)
+            why, step = _FAULTS[fault], Message("Call it again when it is wanted")
+            return call.fail("EXECUTION_ERROR", self._failed(why), step, data)
+        why = Message(
+            "preparing it for its first use took longer than {seconds} seconds",
+            seconds=f"{BUILD_SECONDS:g}",
+        )
+        step = Message(
+            "What was downloaded is kept: call it again later, or tell the user",
+            people="What was downloaded is kept: try it again later",
+        )
+        return call.fail("TIMEOUT", self._failed(why), step, data)
 
     def _tell(self, result: RunResult) -> None:
         """Record that it ran. Neither arguments nor answers: they are the user's."""
@@ -372,8 +423,12 @@ def _check_size(arguments: Mapping[str, Any]) -> None:
         size = len(json.dumps(dict(arguments), ensure_ascii=False).encode())
         if size > MAX_REQUEST:
             raise InvalidInput(
-                f"The arguments have {size:,} bytes; at most {MAX_REQUEST:,} are handed over",
-                "Write long text to a file and give its path",
+                Message(
+                    "The arguments have {size} bytes; at most {limit} are handed over",
+                    size=f"{size:,}",
+                    limit=f"{MAX_REQUEST:,}",
+                ),
+                Message("Write long text to a file and give its path"),
             )
 
 
@@ -385,7 +440,7 @@ def _redacted(result: RunResult, redactor: Redactor, limits: Limits) -> RunResul
         output=output[: limits.output],
         truncated=result.truncated + cut,
         error=encodable(redactor.text(result.error)),
-        detail=encodable(redactor.scraps(result.detail)),
+        detail=edited(result.detail, lambda text: encodable(redactor.scraps(text))),
         data=redactor.value(result.data),
         denied=tuple(encodable(redactor.scraps(one)) for one in result.denied),
         stderr=encodable(redactor.pieces(result.stderr)),
@@ -411,18 +466,28 @@ def _confirm(sealed: Sealed, name: str) -> None:
     except (OSError, SatchelError):
         same = False
     if not same:
-        raise Changed(f"The skill `{name}` changed meanwhile", "Call it again")
+        raise _changed(name)
+
+
+def _changed(name: str) -> Changed:
+    message = Message("The skill `{name}` changed meanwhile", name=name)
+    return Changed(message, Message("Call it again"))
 
 
 def _shortened(detail: str, fault: str) -> str:
     """What is said of a fault, fit to be shown: secrets are out of it, so it may be cut."""
     if fault not in _OUR_WORDS:
-        parts = detail.split("`")  # every second one is quoted
-        for at in range(1, len(parts), 2):
-            if len(parts[at]) > _LONGEST_QUOTE:
-                parts[at] = parts[at][:_LONGEST_QUOTE].rstrip("…") + "…"
-        detail = "`".join(parts)
+        detail = edited(detail, _cut)
     return one_line(detail, _LONGEST_DETAIL)
+
+
+def _cut(quoted: str) -> str:
+    """What a program wrote, shortened; backticks may stand around it."""
+    mark = "`" if quoted.startswith("`") else ""
+    text = quoted.strip("`")
+    if len(text) > _LONGEST_QUOTE:
+        text = text[:_LONGEST_QUOTE].rstrip("…") + "…"
+    return f"{mark}{text}{mark}"
 
 
 def limits_of(manifest: Manifest, settings: Settings) -> Limits:

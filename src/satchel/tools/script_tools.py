@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from satchel._language import Message
 from satchel.errors import NotFound, Refused, SkillBroken
 from satchel.tools.frame import one_line
+from satchel.tools.naming import ask_for_trust, said_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -95,23 +97,35 @@ class ScriptTools:
             return self._broken(look, name)
         skill = source.skill
         shown, whose = one_line(name, 64), one_line(skill.name, 100)
-        meanwhile = "Ask the user, and go on without it meanwhile"
         exc = look.refused.get(skill.ref)
         if exc is not None:
-            hint = f"Only a person can decide about that ({one_line(exc.hint, 300)}). {meanwhile}"
+            hint = Message(
+                "Only a person can decide about that ({step}). Ask the user, and go on without it "
+                "meanwhile",
+                people="{step}",
+                step=one_line(exc.hint, 300),
+            )
             return Refused(one_line(exc.message, 600), hint)
         if skill.state == "untrusted":
-            why = "changed since it was approved" if skill.ref in look.asking else (
-                f"came with `{one_line(skill.origin.label, 200)}` and is not trusted yet"
-            )  # fmt: skip
-            return Refused(
-                f"The tool `{shown}` belongs to the skill `{whose}`, which {why}",
-                f"Only a person can change that, by running `satchel trust`. {meanwhile}",
+            why = Message(
+                "The tool `{tool}` belongs to the skill `{name}`, which came with `{where}` and is "
+                "not trusted yet",
+                tool=shown,
+                name=whose,
+                where=one_line(skill.origin.label, 200),
             )
+            if skill.ref in look.asking:
+                why = Message(
+                    "The tool `{tool}` belongs to the skill `{name}`, which changed since it was "
+                    "approved",
+                    tool=shown,
+                    name=whose,
+                )
+            return Refused(why, ask_for_trust(skill))
         if skill.state == "shadowed":
             return NotFound(
-                f"The tool `{shown}` belongs to a skill that is shadowed",
-                f"Use those of `{one_line(skill.winner, 200)}`",
+                Message("The tool `{tool}` belongs to a skill that is shadowed", tool=shown),
+                Message("Use those of `{name}`", name=one_line(skill.winner, 200)),
             )
         return None
 
@@ -122,10 +136,13 @@ class ScriptTools:
         for problem in look.problems:
             folder = os.path.basename(os.path.dirname(problem.path)).replace("-", "_")
             if problem.severity == "error" and (name == folder or name.startswith(f"{folder}_")):
-                wrong, fix = (one_line(text, 300) for text in problem.for_model())
-                where = f"line {problem.line}: " if problem.line else ""
-                return SkillBroken(
-                    f"The skill of the tool `{one_line(name, 64)}` cannot be read: {where}{wrong}",
-                    f"Go on without it. The user can repair it: {fix}",
+                wrong, fix = said_of(problem)
+                shown = one_line(name, 64)
+                why = Message(
+                    "The skill of the tool `{tool}` cannot be read: {problem}",
+                    tool=shown,
+                    problem=wrong,
                 )
+                step = "Go on without it. The user can repair it: {fix}"
+                return SkillBroken(why, Message(step, people="{fix}", fix=fix))
         return None

@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any, cast
 
 from satchel._fs import read_plain
+from satchel._language import Message
 from satchel._optional import available
 from satchel.errors import SettingsError
 
@@ -70,17 +71,30 @@ class Secrets:
                 continue
             if len(value) < SHORTEST:
                 raise SettingsError(
-                    f"The secret `{name}` has fewer than {SHORTEST} characters, too few to be kept "
-                    "out of answers",
-                    "Use a longer one",
+                    Message(
+                        "The secret `{name}` has fewer than {count} characters, too few to "
+                        "be kept out of answers",
+                        name=name,
+                        count=SHORTEST,
+                    ),
+                    Message("Use a longer one"),
                 )
             if "\0" in value:
-                raise SettingsError(f"The secret `{name}` contains a NUL character", "Remove it")
+                raise SettingsError(
+                    Message("The secret `{name}` contains a NUL character", name=name),
+                    Message("Remove it"),
+                )
             found.append((name, value))
         if missing:
-            shown = ", ".join(f"`{name}`" for name in missing)
-            where = f"Put `{missing[0]}=…` into `{self.file}`, or set" if self.file else "Set"
-            raise SettingsError(f"Not set: {shown}", f"{where} `{missing[0]}` in the environment")
+            step = Message("Set `{name}` in the environment", name=missing[0])
+            if self.file:
+                step = Message(
+                    "Put `{name}=…` into `{path}`, or set `{name}` in the environment",
+                    name=missing[0],
+                    path=self.file,
+                )
+            shown = [f"`{name}`" for name in missing]
+            raise SettingsError(Message("Not set: {names}", names=shown), step)
         return tuple(found)
 
     def _read(self) -> dict[str, str]:
@@ -93,12 +107,19 @@ class Secrets:
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except (OSError, UnicodeDecodeError) as exc:
-            reason = exc.strerror or str(exc) if isinstance(exc, OSError) else "it is not UTF-8"
-            raise SettingsError(f"`{self.file}` cannot be used: {reason}", "Correct it") from exc
+            reason = (
+                exc.strerror or str(exc) if isinstance(exc, OSError) else Message("it is not UTF-8")
+            )
+            raise SettingsError(
+                Message("`{path}` cannot be used: {reason}", path=self.file, reason=reason),
+                Message("Correct it"),
+            ) from exc
         if not private:
             raise SettingsError(
-                f"Other users may read `{self.file}`, so no secret is taken from it",
-                f"Run `chmod 600 {self.file}`",
+                Message(
+                    "Other users may read `{path}`, so no secret is taken from it", path=self.file
+                ),
+                Message("Run `chmod 600 {path}`", path=self.file),
             )
         return dict(_lines(text))
 

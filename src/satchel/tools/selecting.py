@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from satchel._language import say
+from satchel._language import Message, say
 from satchel.errors import InvalidInput
 from satchel.trace import span
 
@@ -148,7 +148,9 @@ def search(
             from satchel.detect.base import EXPLICIT, Match
 
             evidence = (f"name: {called.name}",)
-            first = Match(called.name, 0.0, "called by its name", evidence, called, EXPLICIT)
+            first = Match(
+                called.name, 0.0, Message("called by its name"), evidence, called, EXPLICIT
+            )
         best = max([first.score, *(match.score for match in found)])
         found = [first._replace(score=best), *(one for one in found if one.name != called.name)]
     return found[:limit]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from satchel._language import Message
 from satchel.errors import Changed, SatchelError
 from satchel.tools.frame import disarm, one_line, printable
 from satchel.tools.naming import not_as_approved, not_offered
@@ -46,8 +47,10 @@ def served_bytes(
     if skill.base_dir not in loaded:
         return call.fail(
             "PERMISSION_DENIED",
-            f"The skill `{one_line(skill.name, 100)}` comes from a server: its files are read "
-            "while it is loaded",
+            Message(
+                "The skill `{name}` comes from a server: its files are read while it is loaded",
+                name=one_line(skill.name, 100),
+            ),
             "Load it first, with Skill and its name",
         )
     try:
@@ -60,7 +63,7 @@ def served_bytes(
         elif not allowed(path):
             return call.fail(
                 "ACCESS_DENIED",
-                f"`{one_line(path, 300)}` is not of a kind that may be read",
+                Message("`{path}` is not of a kind that may be read", path=one_line(path, 300)),
                 "Only text files may: see the setting `read_extensions`",
             )
         return supply.bring(skill, path)
@@ -82,7 +85,7 @@ def _folder(call: Call, skill: Skill, inside: str, files: Iterable[str]) -> Enve
     listed = disarm(", ".join(printable(name) for name in names[:_ENTRIES]))[0]
     return call.fail(
         "IS_DIRECTORY",
-        f"`{one_line(inside or skill.name, 300)}` is a folder",
-        f"Read a file in it: {listed}{more}",
+        Message("`{path}` is a folder", path=one_line(inside or skill.name, 300)),
+        Message("Read a file in it: {names}", names=listed + more),
         {"entries": entries, "entries_total": len(names)},
     )

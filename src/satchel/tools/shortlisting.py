@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from satchel._language import Message, several
 from satchel.catalogue.shortlist import Line, write_shortlist
 from satchel.detect.base import EXPLICIT
 from satchel.errors import InvalidInput
@@ -115,10 +116,10 @@ class Shortlister:
 
     def _make(self, goal_text: str, form: Form, *, record: bool) -> Shortlist:
         if not self._settings.shortlist:
-            return Shortlist("", reason="the setting `shortlist` is 0")
+            return Shortlist("", reason=Message("the setting `shortlist` is 0"))
         check_text(goal_text)
         if not goal_text.strip():
-            return Shortlist("", reason="the request is empty")
+            return Shortlist("", reason=Message("the request is empty"))
         fresh = self._settings.refresh_on_call
         look = self._library.refresh() if fresh else self._library.snapshot()
         skills = look.for_model
@@ -127,7 +128,7 @@ class Shortlister:
 
             empty = Made([], [], 0.0, 0.0, "", 0.0)
             told = self._waiting.put_right(empty, goal_text, self._detector(), look).notes
-            return Shortlist("", reason="; ".join(told) or "there are no skills")
+            return Shortlist("", reason=several(told) or Message("there are no skills"))
         block: Block | None = None
         explored = ""
         over: list[str] = []
@@ -248,13 +249,17 @@ def _lines(matches: Sequence[Match], look: Snapshot) -> list[Line]:
 
 def _reason(answer: Answer, block: Block, left_out: Sequence[str]) -> str:
     if left_out:
-        return "no room for " + ", ".join(f"`{name}`" for name in left_out)
+        return Message("no room for {names}", names=[f"`{name}`" for name in left_out])
     if block.text:
         return ""
     if answer.matches:
-        return "the chosen skills are not offered to models"
+        return Message("the chosen skills are not offered to models")
     if answer.detector == EXPLICIT and answer.notes:
-        return "; ".join(answer.notes)  # a name that no skill has, or the wish for none
+        return several(answer.notes)  # a name that no skill has, or the wish for none
     if answer.fit >= answer.threshold:
-        return "no skill fits"
-    return f"no skill fits: the best is {answer.fit:.2f} sure, below {answer.threshold:.2f}"
+        return Message("no skill fits")
+    return Message(
+        "no skill fits: the best is {fit} sure, below {threshold}",
+        fit=f"{answer.fit:.2f}",
+        threshold=f"{answer.threshold:.2f}",
+    )

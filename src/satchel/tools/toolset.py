@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from satchel.envelope import failure
+from satchel._language import Message
+from satchel.envelope import ErrorInfo, failure
 from satchel.errors import NotFound, SatchelError, SettingsError
 from satchel.tools.base import Call
 from satchel.tools.definitions import describe, tell_offer
@@ -192,9 +193,18 @@ class Toolset:
             except SatchelError as exc:
                 reply = _failure(exc.code, exc.message, exc.hint, given, started)
             except Exception as exc:  # noqa: BLE001 - a tool must answer, whatever happens
-                message = f"{type(exc).__name__} in the tool `{one_line(str(name), 60)}`"
-                hint = "This is a fault of the tool, not of the call: do not repeat it"
+                message = Message(
+                    "{error} in the tool `{name}`",
+                    error=type(exc).__name__,
+                    name=one_line(str(name), 60),
+                )
+                hint = Message(
+                    "This is a fault of the tool, not of the call: do not repeat it",
+                    people="This is a bug in Satchel: please report it with the command you ran",
+                )
                 reply = _failure("INTERNAL_ERROR", message, hint, given, started)
+                error = ErrorInfo("INTERNAL_ERROR", message, hint, bug=True)
+                reply = reply._replace(error=error)
             note("satchel.status", reply.status)
             if reply.error is not None:
                 note("satchel.error", reply.error.code)
@@ -220,9 +230,12 @@ class Toolset:
             refusal = self._scripts and self._scripts.refusal(str(name).removeprefix(self._prefix))
             if refusal:
                 raise refusal
-            known = ", ".join(f"`{item}`" for item in tools) or "none"
+            known = [f"`{item}`" for item in tools] or "none"
             shown = one_line(str(name), 60)
-            raise NotFound(f"There is no tool `{shown}`", f"The tools are {known}")
+            raise NotFound(
+                Message("There is no tool `{name}`", name=shown),
+                Message("The tools are {names}", names=known),
+            )
         return tool
 
     def _now(self, *, refresh: bool) -> dict[str, Tool]:

@@ -15,7 +15,7 @@ from prompt_toolkit.completion import Completer, Completion
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input.typeahead import clear_typeahead
 
-from satchel._language import say
+from satchel._language import render, say
 from satchel.agent.records import TurnReport
 from satchel.cli.chat.models import choose_model, make_agent
 from satchel.cli.chat.telling import STOPPED, Board, Teller, told_arguments, told_report, told_stop
@@ -25,7 +25,6 @@ from satchel.cli.output import clean, complain, one_line, pad, width_of
 from satchel.cli.session import exit_code
 from satchel.cli.tooling import tools
 from satchel.errors import InvalidInput, SatchelError
-from satchel.retelling import retell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -131,14 +130,13 @@ class Conversation:
     def _complain(self, message: str, hint: str, code: int) -> None:
         self._failed = self._failed or code
         self._out.stream.flush()
-        complain(retell(message), retell(hint), self._session.colour)
+        complain(render(message), render(hint), self._session.colour)
 
     def _load(self, name: str, args: str) -> None:
         """Load a skill for the person, and send the message."""
         reply = self._agent.load(name, args)
         if reply.error is not None:
-            hint = reply.text.removeprefix(reply.error.message).lstrip(". ").rstrip(".")
-            self._complain(reply.error.message, hint, exit_code(reply))
+            self._complain(reply.error.message, reply.error.hint, exit_code(reply))
             return
         loaded = str(reply.data.get("name", name))
         self._reports.append(TurnReport(skills=(loaded,)))

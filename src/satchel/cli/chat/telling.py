@@ -16,10 +16,9 @@ from rich.markdown import Markdown
 from rich.spinner import Spinner
 from rich.text import Text
 
-from satchel._language import listed, say
+from satchel._language import listed, render, say
 from satchel.agent.records import SkillLoaded, TextDelta, ToolEnded, ToolStarted, TurnDone
 from satchel.cli.output import clean, cut, one_line, width_of
-from satchel.retelling import retell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -162,9 +161,8 @@ class Teller:
         self.calls.append(call)
         name = f"{event.agent}/{event.name}" if event.agent else event.name
         if event.status == "error":
-            # The next step behind the reason is for the model.
-            why = event.text.partition("\n")[0].partition(". ")[0].rstrip(".")
-            self._write("✗", "red", name, "", one_line(retell(why)), event.seconds)
+            why = one_line(render(event.text).partition("\n")[0])
+            self._write("✗", "red", name, "", why, event.seconds)
         elif event.name == "Skill" and self._loaded:
             skill = self._loaded.pop(0)
             count = f"{skill.characters:,}"

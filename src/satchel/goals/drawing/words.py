@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel._language import say
+from satchel._language import render, say
 
 if TYPE_CHECKING:
     from satchel.goals.model import GoalReport, Plan, Step, StepResult
@@ -58,9 +58,7 @@ def label_of(step: Step, result: StepResult | None = None) -> Label:
         return Label(title, kind_of(step), person=step.action_type == "human")
     taken = ""
     if result.error is not None and result.state in {"failed", "skipped"}:
-        from satchel.retelling import retell  # only what failed needs its many sentences
-
-        taken = " ".join(retell(result.error.message).split())
+        taken = " ".join(render(result.error.message).split())
     elif result.state in {"done", "running"} and (result.seconds or result.usage.requests):
         taken = took(result) if step.action_type != "human" else waited(result)
     return Label(title, kind_of(step), result.state, taken, step.action_type == "human")

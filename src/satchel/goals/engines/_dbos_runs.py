@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel._language import say
+from satchel._language import pack_messages, say, unpack_messages
 from satchel.errors import NotFound
 from satchel.goals.engines._dbos_store import surely_dead
 from satchel.goals.engines.base import missing
@@ -165,14 +165,12 @@ class Run(NamedTuple):
     def reason(self) -> str:
         """Why it did not end as `done`."""
         if self.status == "SUCCESS":
-            return cast("Any", self.row.output or {}).get("reason", "")
+            return unpack_messages(cast("Any", self.row.output or {})).get("reason", "")
         if self.set_aside:
             return say(
                 "Its workers died {count} times; `satchel goal resume` tries again",
                 count=self.about.get("deaths") or self.row.recovery_attempts or 0,
             )
-        if self.status == "CANCELLED":
-            return say("It was cancelled")
         if self.status == "ERROR":
             return str(self.row.error)
         if self.status == "PENDING" and surely_dead(self.worker):
@@ -446,7 +444,7 @@ class Runs:
 
 def ending(report: GoalReport) -> dict[str, Any]:
     """What a run gives back: the results are with its steps already."""
-    return {
+    ended = {
         "state": report.state,
         "reason": report.reason,
         # As the whole goal says it: an earlier run of it may have begun before this one.
@@ -454,6 +452,7 @@ def ending(report: GoalReport) -> dict[str, Any]:
         "seconds": report.seconds,
         "done": sum(one.state == "done" for one in report.steps.values()),
     }
+    return pack_messages(ended)
 
 
 def about(order: Order) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import os
 from typing import TYPE_CHECKING, Any, cast
 
 from satchel._fs import check_lock_file, make_folders, sync_folder
+from satchel._language import pack_messages
 from satchel.goals.reports import pack
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class Journal:
 
     def add_end(self, state: GoalState, reason: str, at: float) -> None:
         """A run has ended."""
-        self._add({"end": state, "reason": reason, "at": at}, sync=True)
+        self._add(pack_messages({"end": state, "reason": reason, "at": at}), sync=True)
 
     def _add(self, line: dict[str, Any], *, sync: bool = False) -> None:
         if self._file < 0:

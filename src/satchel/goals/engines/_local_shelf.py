@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from satchel._language import say
+from satchel._language import say, unpack_messages
 from satchel.errors import InvalidInput
 from satchel.goals.engines._local_goal import AT_REST, Held
 from satchel.goals.engines._local_journal import Journal, last_state, lines_of
@@ -170,7 +170,7 @@ def _fold(held: Held, line: dict[str, Any]) -> None:
         held.revision, held.answers = int(line["revision"]), {}
         held.state, held.reason = "queued", ""
     elif "end" in line:
-        held.state, held.reason = line["end"], line.get("reason", "")
+        held.state, held.reason = line["end"], unpack_messages(line).get("reason", "")
         held.over_since = float(line.get("at", 0.0))  # an older Satchel did not write it
     elif "run" in line:
         held.state, held.reason = "running", ""

@@ -10,6 +10,7 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from satchel._language import Message, pack_messages
 from satchel._optional import require
 from satchel.goals.engines import _temporal_wire as wire
 from satchel.goals.execute import execute
@@ -171,7 +172,7 @@ class GoalWorkflow:
     def progress(self) -> dict[str, Any]:
         """Everything but the plan."""
         report = self.ended or self.report(self.state())
-        return {
+        progress = {
             "state": report.state,
             "reason": report.reason,
             "started": report.started,
@@ -179,6 +180,7 @@ class GoalWorkflow:
             "results": pack_results(report.steps),
             "answers": {name: wire.mark_of(one) for name, one in self.answers.items()},
         }
+        return pack_messages(progress)
 
     def report(self, state: GoalState) -> GoalReport:
         """How far it is."""
@@ -200,10 +202,11 @@ class GoalWorkflow:
 def _lost(call: StepCall, exc: ActivityError) -> StepResult:
     """The result of a step that no worker brought to an end."""
     cause = exc.cause or exc
+    why = str(getattr(cause, "message", None) or cause)
     error = StepError(
         "WORKER_LOST",
-        f"No worker brought it to an end: {getattr(cause, 'message', None) or cause}"[:2_000],
-        "Look at the workers' logs: the step may take their memory, or kill them",
+        Message("No worker brought it to an end: {why}", why=why[:1_900]),
+        Message("Look at the workers' logs: the step may take their memory, or kill them"),
         retryable=False,
     )
     return StepResult(call.step.id, "failed", error=error)

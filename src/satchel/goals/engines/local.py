@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from satchel._language import say
+from satchel._language import Message, say
 from satchel.errors import NotFound, Refused, StepFailed
 from satchel.goals import answers
 from satchel.goals.artefacts import FolderArtefacts, MemoryArtefacts
@@ -248,9 +248,8 @@ class LocalEngine:
             if task.cancelled():
                 # An engine that is closed leaves goals in a folder as they are, to be resumed.
                 if held.cancelled or held.journal is None:
-                    self._close(
-                        held, "cancelled", "" if held.cancelled else "The engine was closed"
-                    )
+                    why = "" if held.cancelled else Message("The engine was closed")
+                    self._close(held, "cancelled", why)
             elif (exc := task.exception()) is not None:
                 self._close(held, "failed", f"{type(exc).__name__}: {exc}")
         finally:

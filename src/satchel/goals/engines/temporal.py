@@ -23,7 +23,7 @@ from datetime import timedelta
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
-from satchel._language import say
+from satchel._language import say, unpack_messages
 from satchel._optional import require
 from satchel.errors import Conflict, NotFound, ServerFailed
 from satchel.goals import answers
@@ -584,12 +584,12 @@ class TemporalEngine:
             await self._handle(run).result(follow_runs=False)  # it ended just now
             return await self._look(goal_id)
         if ended:
-            reason = say("It was cancelled") if ended == "cancelled" else say("Its workflow failed")
+            reason = "" if ended == "cancelled" else say("Its workflow failed")
         report = report_of(
             task.goal,
             {**task.known, **unpack_results(progress["results"])},
             ended or progress["state"],
-            reason=reason if ended else progress["reason"],
+            reason=reason if ended else unpack_messages(progress)["reason"],
             engine=ENGINE,
             started=progress["started"],
             revision=progress["revision"],

@@ -73,7 +73,7 @@ class Outside:
         return reply._replace(
             data=cast("dict[str, Any]", self._clean(data)),
             text=self._without(reply.text),
-            error=error and error._replace(message=self._without(error.message)),
+            error=error and error._replace(message=self._without(error.message), hint=""),
             context=context,
         )
 

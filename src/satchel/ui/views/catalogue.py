@@ -8,10 +8,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from satchel._language import say
+from satchel._language import render, say
 from satchel.catalogue import Budget
 from satchel.errors import InvalidInput
-from satchel.retelling import retell
 from satchel.settings import SETTINGS
 from satchel.tools.frame import printable
 from satchel.ui.views.shelf import waiting_in
@@ -263,6 +262,6 @@ def show_shortlist(satchel: Satchel, goal: str, form: str = "") -> Beside:
         made.text,
         tuple(_named(name, look) for name in made.listed),
         printable(made.explored),
-        printable(retell(made.reason)) if made.reason else "",
-        tuple(printable(retell(note)) for note in notes if note not in made.reason),
+        printable(render(made.reason)) if made.reason else "",
+        tuple(printable(render(note)) for note in notes if note not in made.reason),
     )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from satchel._language import listed, say
+from satchel._language import listed, render, say
 from satchel.errors import NotFound, Refused
-from satchel.retelling import retell
 from satchel.skill.tree import FolderTree
 from satchel.store.plan_words import power_words, verdict_words
 from satchel.ui.views.differences import diff_lines
@@ -313,7 +312,7 @@ def show_step(plan: Plan, at: int) -> StepShown:
         MOODS[report.verdict] if report else "",
         tuple(_finding(one) for one in findings[:FINDINGS]),
         max(0, len(findings) - FINDINGS),
-        tuple((path, retell(say(why))) for path, why in report.unscanned) if report else (),
+        tuple((path, render(why)) for path, why in report.unscanned) if report else (),
         step.blocked and step.kind in ("add", "replace"),
         _warning(plan, step),
     )

@@ -6,14 +6,13 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel._language import say
+from satchel._language import render, say
 from satchel.errors import NotFound, StepFailed
 from satchel.goals.artefacts import is_reference, load, shown
 from satchel.goals.drawing.words import kind_of, seconds, waited
 from satchel.goals.model import OVER
 from satchel.goals.templates import Values, fill_value, pieces
 from satchel.goals.wiring import dependents_of, needs_in
-from satchel.retelling import retell
 from satchel.ui.views.goals import again_of, iso, moment, state_of, usage_words
 
 if TYPE_CHECKING:
@@ -152,9 +151,9 @@ def _view(
         usage_words(result.usage),
         tuple(_used(satchel, one) for one in result.skills),
         result.tools,
-        tuple(map(told_note, result.notes)),
-        "" if result.error is None else retell(result.error.message),
-        "" if result.error is None else retell(result.error.hint),
+        tuple(map(render, result.notes)),
+        "" if result.error is None else render(result.error.message),
+        "" if result.error is None else render(result.error.hint),
         needs[step.id],
         tuple(dependents_of(needs)[step.id]),
         tuple(_short(pieces(step.prompt, values))) if step.prompt else (),
@@ -170,14 +169,6 @@ def _taken(step: Step, result: StepResult) -> str:
     if step.action_type == "human":
         return waited(result)
     return seconds(result.seconds) if result.seconds else ""
-
-
-def told_note(note: str) -> str:
-    """A note about a step, in the reader's language where the words are ours."""
-    tried = _TRIED.fullmatch(note)
-    if tried is None:
-        return retell(note)
-    return say("try {count}: {why}", count=tried[1], why=retell(tried[2]))
 
 
 def _used(satchel: Satchel, name: str) -> Used:

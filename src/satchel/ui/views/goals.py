@@ -6,13 +6,12 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel._language import say
+from satchel._language import render, say
 from satchel.goals.drawing.words import MARKS, kind_of, seconds, state_word, took, waited
 from satchel.goals.model import OVER
 from satchel.goals.permission import done_again, not_done, unallowed
 from satchel.goals.reports import last_sign
 from satchel.goals.wiring import needs_in, order
-from satchel.retelling import retell
 from satchel.ui.views.answering import ask_of
 
 if TYPE_CHECKING:
@@ -245,7 +244,7 @@ def board_of(satchel: Satchel, report: GoalReport, *, shared: bool, on: bool = F
         iso(report.started),
         seconds(report.seconds) if report.seconds else "",
         usage_words(report.usage),
-        "" if report.state == "asking" else retell(report.reason),
+        "" if report.state == "asking" else render(report.reason),
         tuple(counts),
         sum(one.state == "done" for one in results.values()),
         tuple(_step_row(step, results[step.id], needs[step.id]) for step in steps),
@@ -271,7 +270,7 @@ def last_of(report: GoalReport) -> str:
 
 def _step_row(step: Step, result: StepResult, needs: tuple[str, ...]) -> StepRow:
     if result.error is not None and result.state in {"failed", "skipped"}:
-        taken = retell(result.error.message)
+        taken = render(result.error.message)
     elif result.state == "done":
         person = step.action_type == "human"
         known = result.seconds or result.attempts

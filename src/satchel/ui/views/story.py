@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from satchel._language import say
+from satchel._language import render, say
 from satchel.errors import InvalidInput, SatchelError
-from satchel.retelling import retell
 from satchel.standing import (
     WORDS,
     advise,
@@ -185,18 +184,14 @@ def pieces(text: str) -> tuple[Piece, ...]:
 
 
 def _parts(story: Story) -> Iterator[Part]:
-    failed: dict[str, Any] = story.facts.get("last_failure") or {}
-    message = " ".join(str(failed.get("message", "")).split())  # as a tool told a model
     for chapter in story.chapters:
         lines: list[tuple[int, tuple[Piece, ...]]] = []
         for line in chapter.lines:
-            told = line.replace(message, retell(message)) if message else line
-            text = retell(told)
-            deep = 1 if text.startswith(" ") else 0
+            deep = 1 if line.startswith(" ") else 0
             # A path is no sentence: what it has of backticks is its own.
-            whole = os.path.isabs(text)
+            whole = os.path.isabs(line)
             lines.append(
-                (deep, (Piece(printable(text), code=True),) if whole else pieces(text.strip()))
+                (deep, (Piece(printable(line), code=True),) if whole else pieces(line.strip()))
             )
         mood = MOODS[chapter.mood]
         yield Part(chapter.title, mood, MARKS[mood], tuple(lines))
@@ -205,7 +200,7 @@ def _parts(story: Story) -> Iterator[Part]:
 def _steps(skill: Skill, story: Story, *, editable: bool) -> Iterator[Step]:
     fixes = {problem.fix for problem in skill.problems}
     for line in story.advice:
-        yield Step(pieces(retell(line)), _door(skill, line, editable=editable, mend=line in fixes))
+        yield Step(pieces(line), _door(skill, line, editable=editable, mend=line in fixes))
 
 
 def _door(skill: Skill, line: str, *, editable: bool, mend: bool) -> Door | None:
@@ -234,8 +229,8 @@ def _troubles(satchel: Satchel, skill: Skill) -> Iterator[Trouble]:
     try:
         document = library.seals.inspect(skill)
     except SatchelError as exc:
-        yield Trouble(exc.code, say("error"), "bad", 0, pieces(retell(exc.message)),
-                      pieces(retell(exc.hint)))  # fmt: skip
+        yield Trouble(exc.code, say("error"), "bad", 0, pieces(render(exc.message)),
+                      pieces(render(exc.hint)))  # fmt: skip
         return
     problems: list[Problem] = list(document.problems) if skill.is_tool else list(check(document))
     changed = content_problem(library, skill)
@@ -372,7 +367,7 @@ def ask(satchel: Satchel, skill: Skill, goal: str) -> Asked:
         tuple(printable(word) for word in missing),
         tuple(_ahead(standing, place)) if place is not None else (),
         tuple(steps),
-        tuple(pieces(retell(note)) for note in standing.answer.notes),
+        tuple(pieces(render(note)) for note in standing.answer.notes),
     )
 
 

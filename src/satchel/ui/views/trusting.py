@@ -10,9 +10,8 @@ import os
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from satchel._language import say
+from satchel._language import render, say
 from satchel.errors import Changed, Conflict, LockBroken, NotFound, Refused, SatchelError
-from satchel.retelling import retell
 from satchel.tools.frame import printable
 from satchel.ui.views.findings import MOODS, severity_words
 
@@ -101,7 +100,7 @@ def trust_of(satchel: Satchel, skill: Skill) -> Trust:
         try:
             look = _look(satchel, skill)
         except SatchelError as exc:
-            hint = f"{retell(exc.message)}{say('. ')}{retell(exc.hint)}"
+            hint = f"{render(exc.message)}{say('. ')}{render(exc.hint)}"
     waiting = state in ("waits", "changed") and not skill.origin.remote
     return Trust(
         state,
@@ -124,11 +123,11 @@ def _state(satchel: Satchel, skill: Skill) -> tuple[State, str]:
     try:
         library.seals.check(skill, clean=False)
     except LockBroken as exc:
-        return "refused", f"{retell(exc.message)}{say('. ')}{retell(exc.hint)}"
+        return "refused", f"{render(exc.message)}{say('. ')}{render(exc.hint)}"
     except Changed:
         return "changed", ""
     except SatchelError as exc:
-        return "refused", f"{retell(exc.message)}{say('. ')}{retell(exc.hint)}"
+        return "refused", f"{render(exc.message)}{say('. ')}{render(exc.hint)}"
     location = next((one for one in library.locations if one.origin == skill.origin), None)
     if location is None or location.trusted is not None:
         return "free", ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel._language import say
+from satchel._language import render, say
 from satchel.errors import SatchelError, SettingsError
 from satchel.ui.views.findings import MOODS, SHOWN, Group, Place, severity_words
 
@@ -92,7 +92,7 @@ def verdicts(reports: Reports) -> Verdicts:
         unseen += len(report.unscanned)
         room = _FILES - len(missed)
         for path, reason in report.unscanned[: max(room, 0)]:
-            missed.append(Missed(skill.name, skill.ref, path, say(reason)))
+            missed.append(Missed(skill.name, skill.ref, path, render(reason)))
     groups = [_group(rule, rows) for rule, rows in by_rule.items()]
     worst = [MOODS[severity] for severity in _ORDER]
     groups.sort(key=lambda group: (worst.index(group.mood), -group.number, group.key))
