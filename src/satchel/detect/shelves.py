@@ -7,15 +7,13 @@ from the sequence before. Names are gathered when the first goal could be one.
 
 from __future__ import annotations
 
-from itertools import compress, count
-from operator import is_not, itemgetter
 from typing import TYPE_CHECKING
 
-from satchel.detect.index.upkeep import keys_of
+from satchel.detect.index.upkeep import keys_of, moved
 from satchel.detect.words import query_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from satchel.skill import Skill
 
@@ -28,8 +26,6 @@ _TOLD_BY = 2
 """Names that a word may always tell from others."""
 _FEW = 8
 """Of so many skills one may have changed for the others to be taken over."""
-_HEAD: Callable[[Skill], object] = itemgetter(0)
-_ORIGIN: Callable[[Skill], object] = itemgetter(1)
 
 
 class Shelf:
@@ -134,34 +130,3 @@ class Shelves:
         shelf = Shelf(skills, last)
         self._kept = [shelf, *self._kept[: _KEPT - 1]]
         return shelf
-
-
-def moved(old: Sequence[Skill], new: Sequence[Skill]) -> tuple[Sequence[int], Sequence[int]]:
-    """At which places two states of a library differ, in the old one and in the new one.
-
-    Nothing was done to a skill whose head and origin are the same objects. Of libraries of the same
-    size the single places are told; of others two ranges, around which all is as it was.
-    """
-    if len(old) == len(new):
-        places = sorted({*_differing(_HEAD, old, new), *_differing(_ORIGIN, old, new)})
-        return places, places
-    both = min(len(old), len(new))
-    first = _first_differing(old, new, both)
-    last = 0
-    if first < both:  # else some were put behind all others, or taken from there
-        last = min(both - first, _first_differing(old[::-1], new[::-1], both))
-    return range(first, len(old) - last), range(first, len(new) - last)
-
-
-def _first_differing(old: Sequence[Skill], new: Sequence[Skill], end: int) -> int:
-    return min(next(_differing(what, old, new), end) for what in (_HEAD, _ORIGIN))
-
-
-def _differing(
-    what: Callable[[Skill], object], old: Sequence[Skill], new: Sequence[Skill]
-) -> Iterator[int]:
-    """The places where two sequences differ in something, as far as the shorter one goes.
-
-    In C from end to end, for a library may have a million.
-    """
-    return compress(count(), map(is_not, map(what, old), map(what, new)))

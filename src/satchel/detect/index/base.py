@@ -74,21 +74,40 @@ def write_state(path: str, magic: bytes, state: tuple[Any, ...]) -> None:
     Raises:
         OSError: the file cannot be written.
     """
+    write_atomic(path, magic + _packed(state), private=True, durable=False)
+
+
+def append_state(path: str, state: tuple[Any, ...]) -> None:
+    """Write a tuple behind those that a file holds already.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with open(path, "ab") as stream:
+        stream.write(_packed(state))
+
+
+def _packed(state: tuple[Any, ...]) -> bytes:
     body = marshal.dumps(state)
-    data = magic + crc32(body).to_bytes(4, "big") + body
-    write_atomic(path, data, private=True, durable=False)
+    return crc32(body).to_bytes(4, "big") + len(body).to_bytes(8, "big") + body
 
 
-def read_state(path: str, magic: bytes) -> tuple[Any, ...] | None:
-    """Return what `write_state` wrote; None when the file is missing or damaged."""
+def read_states(path: str, magic: bytes) -> tuple[list[tuple[Any, ...]], bool]:
+    """Return what was written, and whether that is all; what follows a damaged part is left out."""
+    states: list[tuple[Any, ...]] = []
     with suppress(OSError, ValueError, TypeError, EOFError):
         with open(path, "rb") as stream:
-            data = stream.read()
-        start = len(magic)
-        body = memoryview(data)[start + 4 :]
-        if data[:start] == magic and data[start : start + 4] == crc32(body).to_bytes(4, "big"):
-            return marshal.loads(body)  # noqa: S302 - our own file, like a `.pyc`
-    return None
+            data = memoryview(stream.read())
+        at = len(magic) if data[: len(magic)] == magic else len(data)
+        while at < len(data):
+            begin = at + 12
+            at = begin + int.from_bytes(data[at + 4 : begin], "big")
+            body = data[begin:at]
+            if data[begin - 12 : begin - 8] != crc32(body).to_bytes(4, "big"):
+                return states, False
+            states.append(marshal.loads(body))  # noqa: S302 - our own file, like a `.pyc`
+        return states, True
+    return states, False
 
 
 class FieldIndex(Protocol):

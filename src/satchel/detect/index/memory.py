@@ -12,11 +12,10 @@ import os
 import threading
 from array import array
 from collections import Counter
-from contextlib import suppress
 from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel.detect.index.base import EACH, FIELDS, read_state, write_state
+from satchel.detect.index.base import EACH, FIELDS, read_states, write_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 K1 = 1.2
 B = 0.75
-_MAGIC = b"satchel-terms-1\n"
+_MAGIC = b"satchel-terms-2\n"
 _MOST_OFTEN = 0xFFFF
 _READY = 2_000_000
 """Postings that are kept worked out; beyond it each search works them out anew."""
@@ -323,8 +322,5 @@ def _swept(state: _State) -> _State:
 
 def _load(path: str) -> _State | None:
     """The saved state, or None when there is none that can be used."""
-    found = read_state(path, _MAGIC)
-    with suppress(TypeError):
-        state = _State(*found) if found is not None else None
-        return state if state is not None and len(state.postings) == len(FIELDS) else None
-    return None
+    states, _ = read_states(path, _MAGIC)
+    return _State(*states[0]) if states else None
