@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from satchel.store.scope import Scope
     from satchel.store.store import Store
     from satchel.tools import Toolset
-    from satchel.tools.engine import Engine
+    from satchel.tools.engine import LocalEngine
     from satchel.tools.gate import Approve
     from satchel.tools.session import Session
     from satchel.tools.shortlisting import Shortlist, Shortlister
@@ -57,7 +57,7 @@ class Satchel:
         settings: Settings,
         *,
         detector: Detector | None = None,
-        engine: Engine | None = None,
+        engine: LocalEngine | None = None,
         explicit: bool = True,
     ) -> None:
         """Compose parts made elsewhere; `for_project` makes them all.
@@ -256,7 +256,7 @@ class Satchel:
         return found
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> LocalEngine:
         """What runs the programs of tool skills; it starts nothing before the first one is called.
 
         Its `progress`, a function that takes a line, is told what a first use builds.

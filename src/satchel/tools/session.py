@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from satchel.settings import Settings
     from satchel.skill.model import Skill
     from satchel.tools.base import Tool
-    from satchel.tools.engine import Engine
+    from satchel.tools.engine import LocalEngine
     from satchel.tools.gate import Ruling
     from satchel.tools.holding import HoldingMark
     from satchel.tools.permits import Grant
@@ -94,7 +94,7 @@ class Session:
         settings: Settings,
         *,
         detector: Callable[[], SelectionPipeline],
-        engine: Engine | None = None,
+        engine: LocalEngine | None = None,
         gate: Gate | None = None,
         stack: tuple[str, ...] = (),
         holding: Holding | None = None,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from satchel.runners.base import Cancel
     from satchel.settings import Settings
     from satchel.tools.base import Tool
-    from satchel.tools.engine import Engine
+    from satchel.tools.engine import LocalEngine
     from satchel.tools.read_file import Addresses
     from satchel.tools.script_tools import ScriptTools
     from satchel.trace import Trace
@@ -43,7 +43,7 @@ def make_toolset(
     *,
     trace: Trace | None = None,
     detector: Detector | None = None,
-    engine: Engine | None = None,
+    engine: LocalEngine | None = None,
     addresses: Addresses | None = None,
 ) -> Toolset:
     """The tools `Skill`, `ReadFile` and `SkillSearch` over a library, and those of its tool skills.
