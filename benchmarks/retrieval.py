@@ -97,7 +97,9 @@ def plain_bm25(given: LabelledSet) -> Callable[[str], Sequence[str]]:
     )
 
     def rank(goal: str) -> Sequence[str]:
-        scores = index.search(list(goal_terms(goal).items()), TOP).get("name", {})
+        scores = index.search_legs(list(goal_terms(goal).items()), {"name": {"name": 1.0}}, TOP)[
+            "name"
+        ]
         return sorted(scores, key=lambda key: (-scores[key], key))
 
     return rank
@@ -167,7 +169,9 @@ def no_skill(given: LabelledSet, detector: HybridDetector, most: int) -> dict[st
 
 def _look(given: LabelledSet, like: HybridDetector, goal: str, skills: tuple[Skill, ...]) -> Answer:
     """The answer of the same detector over another library."""
-    alone = HybridDetector(rows=given.rows, semantic=like.semantic and like.semantic.fresh())
+    alone = HybridDetector(
+        rows=given.rows, semantic=like.semantic and Semantic(like.semantic.embedder)
+    )
     alone.prepare(skills)
     return alone.look(goal, skills)
 

@@ -235,8 +235,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if given.sets and folder.name not in given.sets:
             continue
         labelled = load_set(folder)
-        semantic = Semantic(embedder) if embedder else None
-        detector = HybridDetector(rows=labelled.rows, semantic=semantic)
+        detector = HybridDetector(rows=labelled.rows, semantic=embedder and Semantic(embedder))
         detector.prepare(labelled.skills)
         if (
             embedder
@@ -246,10 +245,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             continue
         data[folder.name] = stretched(labelled, detector, list(weights))
 
-        def fresh(
-            labelled: LabelledSet = labelled, semantic: Semantic | None = semantic
-        ) -> HybridDetector:
-            return HybridDetector(rows=labelled.rows, semantic=semantic and semantic.fresh())
+        def fresh(labelled: LabelledSet = labelled) -> HybridDetector:
+            return HybridDetector(rows=labelled.rows, semantic=embedder and Semantic(embedder))
 
         signs[folder.name] = verdicts(labelled, detector, fresh)
         print(f"  {folder.name} read", file=sys.stderr, flush=True)

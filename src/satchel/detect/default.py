@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from satchel.detect.pipeline import SelectionPipeline
-    from satchel.detect.semantic import LazySemantic, Semantic
     from satchel.settings import Settings
 
 _SEEN = (
@@ -30,7 +29,13 @@ def default_detector(settings: Settings, patience: float = 0.0) -> SelectionPipe
     from satchel.detect.pipeline import SelectionPipeline
 
     kept = index_folder(settings)
-    semantic = _lazy_semantic(settings, kept) if settings.vectors else None
+    semantic = None
+    if settings.vectors:
+        from satchel.detect.semantic import Semantic
+        from satchel.detect.vectors.open import open_embedder
+
+        folder = os.path.join(kept, "vectors") if kept else None
+        semantic = Semantic(partial(open_embedder, settings.vectors), folder)
     limit = settings.shortlist or 3
     hybrid = HybridDetector(kept, semantic=semantic, limit=limit, patience=patience)
     return SelectionPipeline(hybrid)
@@ -44,17 +49,3 @@ def index_folder(settings: Settings) -> str | None:
     seen = repr([(name, getattr(settings, name)) for name in _SEEN] + [settings.paths.config])
     name = sha256(seen.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return os.path.join(settings.paths.cache, "search", name)
-
-
-def _lazy_semantic(settings: Settings, folder: str | None) -> LazySemantic:
-    from satchel.detect.semantic import LazySemantic
-
-    return LazySemantic(partial(_open_semantic, settings, folder))
-
-
-def _open_semantic(settings: Settings, folder: str | None) -> Semantic:
-    from satchel.detect.semantic import Semantic
-    from satchel.detect.vectors.open import open_embedder
-
-    embedder = open_embedder(settings.vectors)
-    return Semantic(embedder, os.path.join(folder, "vectors") if folder else None)

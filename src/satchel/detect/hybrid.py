@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from satchel.detect.index.base import Row
-    from satchel.detect.semantic import LazySemantic, Semantic
+    from satchel.detect.semantic import Semantic
     from satchel.detect.shelves import Shelf
     from satchel.skill import Skill
 
@@ -124,7 +124,7 @@ class HybridDetector(BaseDetector):
         self,
         folder: str | None = None,
         *,
-        semantic: Semantic | LazySemantic | None = None,
+        semantic: Semantic | None = None,
         limit: int = 3,
         patience: float = 0.0,
         rows: Callable[[Skill], Row] = make_row,

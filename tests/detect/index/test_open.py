@@ -30,7 +30,6 @@ def test_the_engine_follows_the_number_of_skills(count, engine, tmp_path):
     index = open_index(str(tmp_path / "made"), count)
     assert index.engine == engine == choose_engine(str(tmp_path / "made"), count)
     index.update([Row("/a", (1, 1, 1), ("pdf", "", "", "", ""))])
-    index.close()
     assert os.listdir(tmp_path / "made") == [f"{engine}-{FORMAT}"]
     assert open_index(str(tmp_path / "made"), count).stamps() == {"/a": (1, 1, 1)}
 

@@ -55,7 +55,7 @@ def library(folder, count: int = 3) -> Library:
 
 def found(answer, term: str) -> set[str]:
     assert answer.ready is not None
-    keys = answer.ready.search([(term, 1.0)], 100_000)["description"]
+    keys = answer.ready.search_legs([(term, 1.0)], {"all": {"description": 1.0}}, 100_000)["all"]
     return {os.path.basename(os.path.dirname(key)) for key in keys}
 
 

@@ -22,9 +22,6 @@ FIELDS = ("name", "description", "when", "triggers", "body")
 FEW_ALLOWED = 1_000
 """Allowed keys that are asked for by themselves; of more, some are soon among the best."""
 
-EACH = {field: {field: 1.0} for field in FIELDS}
-"""Every field a leg of its own."""
-
 Stamp = tuple[int, int, int]
 """mtime_ns, ctime_ns and size of the skill's file: another stamp, another text."""
 
@@ -135,23 +132,6 @@ class FieldIndex(Protocol):
         """
         ...
 
-    def search(
-        self,
-        terms: Sequence[tuple[str, float]],
-        limit: int,
-        allowed: Collection[str] | None = None,
-    ) -> dict[str, dict[str, float]]:
-        """BM25 (k1 1.2, b 0.75) per field: field -> key -> score, of the best `limit` per field.
-
-        Args:
-            terms: Distinct terms of the goal and what each weighs; a score is the sum over the
-                terms of weight times BM25.
-            limit: How many keys per field.
-            allowed: Only these keys count; what somebody may see of an index that knows more. How
-                rare a term is still depends on all rows. None allows all, and is quicker.
-        """
-        ...
-
     def search_legs(
         self,
         terms: Sequence[tuple[str, float]],
@@ -159,16 +139,15 @@ class FieldIndex(Protocol):
         limit: int,
         allowed: Collection[str] | None = None,
     ) -> dict[str, dict[str, float]]:
-        """Several fields added up: leg -> key -> score, of the best `limit` per leg.
-
-        Quicker than adding up what `search` gives, and exact: who is nowhere among the best of one
-        field may be so in the sum.
+        """BM25 (k1 1.2, b 0.75), fields added up: leg -> key -> score, of the best `limit` per leg.
 
         Args:
-            terms: As for `search`.
+            terms: Distinct terms of the goal and what each weighs; a score is the sum over the
+                terms of weight times BM25.
             legs: By name: field -> what its score is multiplied by.
             limit: How many keys per leg.
-            allowed: As for `search`.
+            allowed: Only these keys count, for an index that holds more than the caller sees. How
+                rare a term is still depends on all rows. None allows all, and is quicker.
         """
         ...
 
@@ -181,19 +160,9 @@ class FieldIndex(Protocol):
         ...
 
     def version(self) -> tuple[int, ...]:
-        """Another value after every change, whoever made it; () when there is nothing to search.
+        """Another value after every change, by any process; () when there is nothing to search.
 
-        Costs microseconds, and is compared with what the same object said before.
+        It is so before the first update, and after the files were lost or damaged. Costs
+        microseconds, and is compared with what the same object said before.
         """
-        ...
-
-    def is_sound(self) -> bool:
-        """Whether there is something to search; costs microseconds.
-
-        False before the first update, and after the files were lost or damaged.
-        """
-        ...
-
-    def close(self) -> None:
-        """Let go of files."""
         ...

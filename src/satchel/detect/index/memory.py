@@ -15,7 +15,7 @@ from collections import Counter
 from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel.detect.index.base import EACH, FIELDS, read_states, write_state
+from satchel.detect.index.base import FIELDS, read_states, write_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -170,15 +170,6 @@ class MemoryIndex:
             # The file of another process is overwritten: both say the same.
             write_state(self._path, _MAGIC, tuple(state))
 
-    def search(
-        self,
-        terms: Sequence[tuple[str, float]],
-        limit: int,
-        allowed: Collection[str] | None = None,
-    ) -> dict[str, dict[str, float]]:
-        """BM25 per field: field -> key -> score, of the best `limit` per field."""
-        return self.search_legs(terms, EACH, limit, allowed)
-
     def search_legs(
         self,
         terms: Sequence[tuple[str, float]],
@@ -262,13 +253,6 @@ class MemoryIndex:
     def version(self) -> tuple[int, ...]:
         """Another value after every update: what other processes write is not read again."""
         return (self._turn,) if self._turn else ()
-
-    def is_sound(self) -> bool:
-        """Whether it was ever filled: what is in memory is not lost."""
-        return self._turn > 0
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
 
 def _empty() -> _State:

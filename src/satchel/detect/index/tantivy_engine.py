@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from satchel._optional import require
 from satchel.detect.index.base import (
-    EACH,
     FIELDS,
     allowed_only,
     append_state,
@@ -166,15 +165,6 @@ class TantivyIndex:
         if progress is not None:
             progress(taken)
 
-    def search(
-        self,
-        terms: Sequence[tuple[str, float]],
-        limit: int,
-        allowed: Collection[str] | None = None,
-    ) -> dict[str, dict[str, float]]:
-        """BM25 per field: field -> key -> score, of the best `limit` per field."""
-        return self.search_legs(terms, EACH, limit, allowed)
-
     def search_legs(
         self,
         terms: Sequence[tuple[str, float]],
@@ -220,15 +210,6 @@ class TantivyIndex:
         """Another value after every change, by any process."""
         view = self._current()
         return view.mark if view is not None else ()
-
-    def is_sound(self) -> bool:
-        """Whether there is a commit that can be read."""
-        return self._current() is not None
-
-    def close(self) -> None:
-        """Release the files."""
-        with self._lock:
-            self._view = None
 
     def _best(
         self,

@@ -306,7 +306,7 @@ class Upkeep:
     ) -> _Seen:
         """Keep what was found out; `complete_at` is the version that leaves nothing to do."""
         index = self._index
-        usable = index if index is not None and index.is_sound() else None
+        usable = index if index is not None and index.version() else None
         complete = complete_at is not None and (usable is not None or not skills)
         if complete_at is not None and not complete:
             todo = skills  # it was lost again

@@ -118,11 +118,6 @@ class VectorStore:
             self._state = (found, fresh)
             self.changes += 1
 
-    def after_fork(self) -> None:
-        """Forget the parent's locks and threads; vectors stay."""
-        self._lock = threading.RLock()
-        self._waiting, self._thread = {}, None
-
     def held(self) -> list[str]:
         """Every skill that has a vector, or is known to be uncovered."""
         saved, fresh = self._state
