@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from satchel.tools.gate import Approve
     from satchel.tools.session import Session
     from satchel.tools.shortlisting import Shortlist, Shortlister
-    from satchel.tools.waiting import Waiting
     from satchel.why import Story
 
 __all__ = ["FIRST", "Approved", "Satchel"]
@@ -77,7 +76,6 @@ class Satchel:
         self._given = detector
         self._explicit = explicit
         self._detector: SelectionPipeline | None = None
-        self._waiting: Waiting | None = None
         self.patience = 0.0
         """Seconds that a choice may wait for an index that is being built. A command that ends
         after it may have some; an agent has none."""
@@ -317,7 +315,7 @@ class Satchel:
                 matches.
         """
         from satchel.tools.selecting import check_limit, select
-        from satchel.tools.waiting import Waiting
+        from satchel.tools.waiting import put_right
 
         if limit is not None:
             check_limit(limit)
@@ -325,12 +323,9 @@ class Satchel:
         detector = self.detector.overriding(use, barred)
         snapshot = self.library.snapshot()
         trace = self.trace if record else None
-        if self._waiting is None:
-            self._waiting = Waiting(self.settings)
-        put_right = self._waiting.put_right
 
         def amend(answer: Answer) -> Answer:
-            return put_right(answer, goal, detector, snapshot, barred)
+            return put_right(answer, goal, detector, snapshot, self.settings, barred)
 
         return select(detector, goal, snapshot.for_model, trace, limit=limit, amend=amend)
 

@@ -200,7 +200,7 @@ class Session:
                 is in both lists.
         """
         from satchel.tools.selecting import check_limit, select
-        from satchel.tools.waiting import Waiting
+        from satchel.tools.waiting import put_right
 
         check_limit(limit)
         look = self._telling.look()
@@ -208,7 +208,7 @@ class Session:
         detector = self._detector().overriding(use, never)
 
         def amend(answer: Answer) -> Answer:
-            return Waiting(self._settings).put_right(answer, goal, detector, look, never)
+            return put_right(answer, goal, detector, look, self._settings, never)
 
         return select(detector, goal, skills, self.trace, limit=limit, amend=amend)
 

@@ -15,7 +15,7 @@ from satchel.detect.base import EXPLICIT
 from satchel.errors import InvalidInput
 from satchel.tools.selecting import check_text, select
 from satchel.tools.usage import Usage
-from satchel.tools.waiting import Waiting
+from satchel.tools.waiting import put_right
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,7 +94,6 @@ class Shortlister:
         self._detector = detector
         self._trace = trace
         self._usage = Usage(trace)
-        self._waiting = Waiting(settings)
 
     def make(self, goal_text: str, *, form: Form | None = None, record: bool = True) -> Shortlist:
         """The shortlist for one request. It never raises.
@@ -126,7 +125,7 @@ class Shortlister:
             from satchel.detect.base import Answer as Made
 
             empty = Made([], [], 0.0, 0.0, "", 0.0)
-            told = self._waiting.put_right(empty, goal_text, self._detector(), look).notes
+            told = put_right(empty, goal_text, self._detector(), look, self._settings).notes
             return Shortlist("", reason="; ".join(told) or "there are no skills")
         block: Block | None = None
         explored = ""
@@ -149,7 +148,7 @@ class Shortlister:
         detector = self._detector()
 
         def amend(answer: Answer) -> Answer:
-            return self._waiting.put_right(answer, goal_text, detector, look)
+            return put_right(answer, goal_text, detector, look, self._settings)
 
         answer = select(detector, goal_text, skills, trace, finish, amend=amend)
         assert block is not None  # noqa: S101 - `select` has called `finish`
