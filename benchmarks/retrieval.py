@@ -34,7 +34,7 @@ from labelled import find_sets, load_set, small_library  # noqa: E402
 from measure import machine, table  # noqa: E402
 from minilm import Remembering, model_folder  # noqa: E402
 
-from satchel.detect.fitting import THRESHOLD, fit_of  # noqa: E402
+from satchel.detect.fusion import THRESHOLD, fit_of  # noqa: E402
 from satchel.detect.hybrid import HybridDetector  # noqa: E402
 from satchel.detect.index.base import Row  # noqa: E402
 from satchel.detect.index.memory import MemoryIndex  # noqa: E402

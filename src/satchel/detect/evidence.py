@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel.detect.stems import stem
 from satchel.detect.terms import (
     SIGNED,
     is_dense,
     shown,
     spelt_terms,
+    stem,
     terms_of,
     unsigned,
     words_shown,

@@ -15,9 +15,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel.detect.idle import IDLE
 from satchel.detect.names import MAX_NAME_CHARS, normalise
 from satchel.detect.notes import Note
+from satchel.detect.terms import IDLE
 
 if TYPE_CHECKING:
     from satchel.detect.names import NameTable

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from satchel._language import say
 from satchel._optional import require
-from satchel.detect.fitting import FEWEST
-from satchel.detect.fusion import Leg
+from satchel.detect.fusion import FEWEST, Leg
 from satchel.detect.terms import clauses
 from satchel.detect.texts import for_vectors
 from satchel.detect.vectors.base import EXTRA

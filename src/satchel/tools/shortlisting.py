@@ -8,13 +8,13 @@ told what it would have been told without: the block is empty, and the trace say
 from __future__ import annotations
 
 from contextlib import suppress
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel.catalogue.shortlist import Line, write_shortlist
 from satchel.detect.base import EXPLICIT
 from satchel.errors import InvalidInput
 from satchel.tools.selecting import check_text, select
-from satchel.tools.usage import Usage
 from satchel.tools.waiting import put_right
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from satchel.detect.pipeline import SelectionPipeline
     from satchel.library import Library, Snapshot
     from satchel.settings import Form, Settings
-    from satchel.trace import Trace
+    from satchel.trace import Event, Trace
 
 _TEXTS = ("text", "input_text")
 """Blocks of what a user wrote: providers have two words for them."""
@@ -257,3 +257,38 @@ def _reason(answer: Answer, block: Block, left_out: Sequence[str]) -> str:
     if answer.fit >= answer.threshold:
         return "no skill fits"
     return f"no skill fits: the best is {answer.fit:.2f} sure, below {answer.threshold:.2f}"
+
+
+class Usage:
+    """The names of all skills that were ever loaded here: read once, then kept by listening."""
+
+    def __init__(self, trace: Trace) -> None:
+        """Read nothing yet."""
+        self._trace = trace
+        self._loaded: set[str] | None = None
+        self._heard: set[str] = set()
+        self._reading = Lock()
+        self._listens = False
+
+    def never(self, name: str) -> bool:
+        """Whether the trace knows of no load. Where nothing is recorded nobody can say: False."""
+        if not self._trace.enabled:
+            return False
+        if self._loaded is None:
+            self._read()
+        return name not in self._heard and name not in (self._loaded or ())
+
+    def _read(self) -> None:
+        """Read the past. Whoever asks meanwhile waits: half of it looks as if nobody was loaded."""
+        with self._reading:
+            if self._loaded is not None:
+                return
+            if not self._listens:
+                # Listen first: what is loaded while the file is read is not missed.
+                self._trace.listen(self._hear)
+                self._listens = True
+            self._loaded = self._trace.ever("loaded")
+
+    def _hear(self, event: Event) -> None:
+        if event.kind == "loaded":
+            self._heard.update(event.skills)

@@ -8,7 +8,7 @@ from satchel._language import listed, say
 from satchel.errors import NotFound, Refused
 from satchel.retelling import retell
 from satchel.skill.tree import FolderTree
-from satchel.store.plan_words import power_words, verdict_words
+from satchel.store.plan import power_words, verdict_words
 from satchel.ui.views.differences import diff_lines
 from satchel.ui.views.findings import MARKS, MOODS
 from satchel.ui.views.scopes import scope_place, scope_words
@@ -423,7 +423,7 @@ def show_diff(plan: Plan, at: int, path: str) -> Diff:
     Raises:
         NotFound: the plan has no such skill or file.
     """
-    from satchel.store.patch import patch_one
+    from satchel.store.plan import patch_one
 
     step = plan.steps[at] if 0 <= at < len(plan.steps) else None
     if step is None or not any(file.path == path for file in _files(plan, step)):
