@@ -15,7 +15,6 @@ from satchel.detect.fusion import (
     collapse,
     fit_of,
     fuse,
-    is_twin,
 )
 from satchel.skill import Head, Origin, Skill
 

@@ -94,12 +94,12 @@ def read_states(path: str, magic: bytes) -> tuple[list[tuple[Any, ...]], bool]:
     states: list[tuple[Any, ...]] = []
     with suppress(OSError, ValueError, TypeError, EOFError):
         with open(path, "rb") as stream:
-            data = memoryview(stream.read())
-        at = len(magic) if data[: len(magic)] == magic else len(data)
+            data = stream.read()
+        at = len(magic) if data.startswith(magic) else len(data)
         while at < len(data):
             begin = at + 12
-            at = begin + int.from_bytes(data[at + 4 : begin], "big")
-            body = data[begin:at]
+            at = begin + int.from_bytes(data[begin - 8 : begin], "big")
+            body = memoryview(data)[begin:at]
             if data[begin - 12 : begin - 8] != crc32(body).to_bytes(4, "big"):
                 return states, False
             states.append(marshal.loads(body))  # noqa: S302 - our own file, like a `.pyc`

@@ -349,7 +349,6 @@ _END = Struct("<4s4H2IH")
 _END64 = Struct("<4sQ2H2I4Q")
 _LOCATOR = Struct("<4sIQI")
 _MARK = b"PK\x05\x06"
-_SHORT, _FULL = 0xFFFF, 0xFFFFFFFF
 
 
 def find_directory(descriptor: int, length: int) -> tuple[int, int, int]:
