@@ -39,8 +39,7 @@ from satchel.detect.hybrid import HybridDetector  # noqa: E402
 from satchel.detect.index.base import Row  # noqa: E402
 from satchel.detect.index.memory import MemoryIndex  # noqa: E402
 from satchel.detect.semantic import Semantic  # noqa: E402
-from satchel.detect.terms import goal_terms, terms_of  # noqa: E402
-from satchel.detect.texts import for_vectors, stamp_of  # noqa: E402
+from satchel.detect.terms import for_vectors, goal_terms, stamp_of, terms_of  # noqa: E402  # noqa: E402
 from satchel.detect.vectors.open import open_embedder  # noqa: E402
 
 if TYPE_CHECKING:

@@ -130,7 +130,7 @@ class Bare:
 
 def rows_of(skills: tuple[Skill, ...], bodies: list[str]) -> list[Row]:
     """What the index gets, cut as always; the body is the opening, for more is not known."""
-    from satchel.detect.texts import head_texts, row_of
+    from satchel.detect.terms import head_texts, row_of
 
     return [
         row_of(skill, {**head_texts(skill), "body": body})

@@ -414,7 +414,7 @@ class Satchel:
             InvalidInput: the one given is no detector.
         """
         if self._detector is None and self._given is None:
-            from satchel.detect.default import default_detector
+            from satchel.detect.pipeline import default_detector
 
             self._detector = default_detector(self.settings, self.patience)
         elif self._detector is None and self._given is not None:

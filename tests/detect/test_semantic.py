@@ -13,7 +13,7 @@ from satchel import Satchel
 from satchel.detect import semantic as module
 from satchel.detect.hybrid import HybridDetector
 from satchel.detect.semantic import Semantic
-from satchel.detect.texts import head_row
+from satchel.detect.terms import head_row
 from satchel.errors import ModelFailed, Refused
 from satchel.skill import Head, Origin, Skill
 from satchel.testing import make_skill

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.detect.terms import (
     SIGNED,
+    head_texts,
     is_dense,
     shown,
     spelt_terms,
     stem,
     terms_of,
+    texts_of,
     unsigned,
     words_shown,
 )
-from satchel.detect.texts import head_texts, texts_of
 from satchel.errors import SatchelError
 
 if TYPE_CHECKING:

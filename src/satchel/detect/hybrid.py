@@ -42,13 +42,15 @@ from satchel.detect.terms import (
     LINKS,
     cutter,
     goal_terms,
+    head_row,
+    head_texts,
     idle_terms,
     idle_words,
+    make_row,
     query_bytes,
     stem,
     terms_of,
 )
-from satchel.detect.texts import head_row, head_texts, make_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence

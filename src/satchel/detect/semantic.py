@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from satchel._language import say
 from satchel._optional import require
 from satchel.detect.fusion import FEWEST, Leg
-from satchel.detect.terms import clauses
-from satchel.detect.texts import for_vectors
+from satchel.detect.terms import clauses, for_vectors
 from satchel.detect.vectors.base import EXTRA
 from satchel.detect.vectors.store import VectorStore
 from satchel.errors import ModelFailed, Refused, SatchelError

@@ -57,7 +57,7 @@ def make_toolset(
         addresses: Resolves `skill://` addresses for `ReadFile`.
     """
     if detector is None:
-        from satchel.detect.default import default_detector
+        from satchel.detect.pipeline import default_detector
 
         detector = default_detector(settings)
     else:

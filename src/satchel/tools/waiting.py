@@ -67,8 +67,7 @@ def _called(goal_text: str, look: Snapshot) -> list[Skill]:
     waiting = _waiting(look)
     if not waiting:
         return []
-    from satchel.detect.mentions import parse_mentions
-    from satchel.detect.names import NameTable
+    from satchel.detect.mentions import NameTable, parse_mentions
 
     return [one.skill for one in parse_mentions(goal_text, NameTable(waiting)).wanted]
 
@@ -90,7 +89,7 @@ def _corrected(note: str, look: Snapshot) -> str:
     name = _missing(note)
     if not name:
         return note
-    from satchel.detect.names import NameTable
+    from satchel.detect.mentions import NameTable
 
     people_only = [skill for skill in look.skills if not skill.for_model]
     skill = NameTable(people_only).exact(name)
