@@ -113,7 +113,6 @@ class Upkeep:
         """The most skills that were seen: users and models share one engine."""
         self._index: FieldIndex | None = None
         self._seen: dict[int, _Seen] = {}
-        self._wanted: tuple[Skill, ...] | None = None
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._unkept = ""
@@ -178,9 +177,7 @@ class Upkeep:
 
     def _stop_thread(self) -> None:
         """End the work in the background after the batch at hand."""
-        with self._lock:
-            self._wanted = None
-            self._stopping = True
+        self._stopping = True
         if (thread := self._thread) is not None:
             thread.join()
         self._stopping = False
@@ -256,9 +253,10 @@ class Upkeep:
                             return self._finish(index, skills)
                 except TimeoutError:
                     pass  # another process writes: the thread waits for its turn
-            self._wanted = skills
             if self._thread is None:
-                thread = threading.Thread(target=self._work, name="satchel-index", daemon=True)
+                thread = threading.Thread(
+                    target=self._work, args=(skills,), name="satchel-index", daemon=True
+                )
                 thread.start()  # it waits for our lock
                 self._thread = thread
         except Exception as exc:  # noqa: BLE001 - a search works without an index; the note says why
@@ -342,33 +340,26 @@ class Upkeep:
 
     # --- working --------------------------------------------------------------------------
 
-    def _work(self) -> None:
-        """What the thread does: until no skills wait."""
-        while True:
+    def _work(self, skills: tuple[Skill, ...]) -> None:
+        """What the thread does: index all of these skills, once no other process writes."""
+        try:
             with self._lock:
-                skills, self._wanted = self._wanted, None
-                if skills is None:
-                    self._thread = None
-                    return
-            try:
-                self._index_all(skills)
-            except Exception as exc:  # noqa: BLE001 - the note says why
-                with self._lock:
-                    self._error = _reason(exc)
-                    if (seen := self._seen.get(id(skills))) is not None:
-                        self._remember(skills, seen.answer.unindexed)
-
-    def _index_all(self, skills: tuple[Skill, ...]) -> None:
-        """Index all of these skills, once no other process writes."""
-        with self._lock:
-            index = self._opened(len(skills))
-        while not self._stopping:
-            try:
-                with self._writing(THREAD_WAIT_S):
-                    self._index_batches(skills, index)
-                    return
-            except TimeoutError:
-                continue
+                index = self._opened(len(skills))
+            while not self._stopping:
+                try:
+                    with self._writing(THREAD_WAIT_S):
+                        self._index_batches(skills, index)
+                        break
+                except TimeoutError:
+                    continue
+        except Exception as exc:  # noqa: BLE001 - the note says why
+            with self._lock:
+                self._error = _reason(exc)
+                if (seen := self._seen.get(id(skills))) is not None:
+                    self._remember(skills, seen.answer.unindexed)
+        finally:
+            with self._lock:
+                self._thread = None
 
     def _index_batches(self, skills: tuple[Skill, ...], index: FieldIndex) -> None:
         todo, gone = self._difference(skills, index, MAX_UNKNOWN)
@@ -387,8 +378,6 @@ class Upkeep:
                     return
                 if id(skills) in self._seen:
                     self._remember(skills, todo[end:])
-                if self._wanted is not None and self._wanted is not skills:
-                    return  # there are newer skills
             at, batch, gone = end, min(2 * batch, LARGEST_BATCH), []
 
     def _row(self, skill: Skill) -> Row:
