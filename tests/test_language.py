@@ -207,7 +207,7 @@ def _stands(part: str, texts: str) -> bool:
 
 RETOLD = (
     "tools/engine.py", "tools/file_parameters.py", "tools/parameters.py", "tools/script_tool.py",
-    "tools/secrets.py", "runners/exchange.py", "runners/reply.py",
+    "tools/script_tools.py", "tools/secrets.py", "runners/exchange.py", "runners/reply.py",
     "runners/pool.py", "runners/launcher.py", "runners/plain.py",
     "runners/_child.py",
 )  # fmt: skip

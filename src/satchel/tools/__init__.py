@@ -2,9 +2,9 @@
 
 Reading order: `toolset` (the object hosts hold), `base` (what a tool is), then one file per tool.
 `arguments` fills placeholders, `frame` keeps a stranger's text in its place, `definitions` speaks
-each provider's dialect. Tools of tool skills: `script_tool` (which there are, and one call),
-`engine` (what runs their programs), `secrets`, `file_parameters`. Tools of installed packages:
-`packaged`.
+each provider's dialect. Tools of tool skills: `script_tools` (which there are now), `script_tool`
+(one call), `engine` (what runs their programs), `secrets`, `file_parameters`. Tools of installed
+packages: `packaged`.
 """
 
 from __future__ import annotations

@@ -16,11 +16,8 @@ from satchel.errors import (
     InvalidInput,
     LockBroken,
     MissingRuntime,
-    NotFound,
-    Refused,
     SatchelError,
     SettingsError,
-    SkillBroken,
 )
 from satchel.skill.manifest import FILE
 from satchel.tools.frame import attribute, disarm, encodable, one_line, plural
@@ -29,16 +26,16 @@ from satchel.tools.packaged_record import ToolFailed
 from satchel.tools.secrets import Redactor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from satchel.envelope import Envelope, ErrorCode
     from satchel.library import Library
     from satchel.library.seal import Sealed
-    from satchel.library.tool_snapshot import ToolSkill, ToolSnapshot
+    from satchel.library.tool_snapshot import ToolSkill
     from satchel.runners.base import Limits, Powers, RunResult
     from satchel.settings import Settings
     from satchel.skill.manifest import Manifest, ToolDecl
-    from satchel.tools.base import Call, Tool
+    from satchel.tools.base import Call
     from satchel.tools.engine import LocalEngine
     from satchel.tools.secrets import Secrets
     from satchel.trace import Trace
@@ -471,114 +468,3 @@ def is_own(library: Library, source: ToolSkill) -> bool:
         return False
     row = library.trust.folders().get(os.path.realpath(skill.base_dir))
     return skill.source in ("global", "builtin") or (row is not None and row.kind == "own")
-
-
-class ScriptTools:
-    """Where a toolset gets the tools that come and go."""
-
-    def __init__(
-        self,
-        library: Library,
-        settings: Settings,
-        engine: LocalEngine,
-        trace: Trace,
-        only: frozenset[str] | None = None,
-    ) -> None:
-        """Offer the tools of a library.
-
-        Args:
-            library: Whose.
-            settings: Limits, and where secrets are.
-            engine: What runs their programs.
-            trace: Where events go.
-            only: Names that are wanted; all when None.
-        """
-        self._only = only
-        self._library = library
-        self._settings = settings
-        self._engine = engine
-        self._trace = trace
-        self._made: tuple[ToolSnapshot, dict[str, Tool]] | None = None
-
-    def current(self, *, refresh: bool) -> dict[str, Tool]:
-        """The offered tools by name; the very same table while nothing changed.
-
-        Args:
-            refresh: Whether to look at the disk.
-        """
-        look = self._library.tools(refresh=refresh)
-        if self._made is None or self._made[0] is not look:
-            self._made = (look, self._make(look))
-        return self._made[1]
-
-    def limited(self, names: Iterable[str]) -> ScriptTools:
-        """The same with only these, as far as they were wanted before."""
-        only = frozenset(names)
-        if self._only is not None:
-            only &= self._only
-        return ScriptTools(self._library, self._settings, self._engine, self._trace, only)
-
-    def _make(self, look: ToolSnapshot) -> dict[str, Tool]:
-        if not look.tools:
-            return {}
-        from satchel.tools.secrets import Secrets
-
-        secrets = Secrets(self._settings)
-        return {
-            name: ScriptTool(
-                source,
-                tool,
-                library=self._library,
-                settings=self._settings,
-                engine=self._engine,
-                secrets=secrets,
-                trace=self._trace,
-            )
-            for name, (source, tool) in look.tools.items()
-            if self._only is None or name in self._only
-        }
-
-    def refusal(self, name: str) -> SatchelError | None:
-        """Why a tool that is known is not offered; None when nobody knows it."""
-        if self._only is not None and name not in self._only:
-            return None
-        look = self._library.tools()
-        source = look.withheld(name)
-        if source is None:
-            return self._broken(look, name)
-        skill = source.skill
-        shown, whose = one_line(name, 64), one_line(skill.name, 100)
-        meanwhile = "Ask the user, and go on without it meanwhile"
-        exc = look.refused.get(skill.ref)
-        if exc is not None:
-            hint = f"Only a person can decide about that ({one_line(exc.hint, 300)}). {meanwhile}"
-            return Refused(one_line(exc.message, 600), hint)
-        if skill.state == "untrusted":
-            why = "changed since it was approved" if skill.ref in look.asking else (
-                f"came with `{one_line(skill.origin.label, 200)}` and is not trusted yet"
-            )  # fmt: skip
-            return Refused(
-                f"The tool `{shown}` belongs to the skill `{whose}`, which {why}",
-                f"Only a person can change that, by running `satchel trust`. {meanwhile}",
-            )
-        if skill.state == "shadowed":
-            return NotFound(
-                f"The tool `{shown}` belongs to a skill that is shadowed",
-                f"Use those of `{one_line(skill.winner, 200)}`",
-            )
-        return None
-
-    def _broken(self, look: ToolSnapshot, name: str) -> SatchelError | None:
-        """A skill.yaml that cannot be used, in the folder whose tools would be called so."""
-        import os
-
-        for problem in look.problems:
-            folder = os.path.basename(os.path.dirname(problem.path)).replace("-", "_")
-            if problem.severity == "error" and (name == folder or name.startswith(f"{folder}_")):
-                wrong, fix = (one_line(text, 300) for text in problem.for_model())
-                where = f"line {problem.line}: " if problem.line else ""
-                return SkillBroken(
-                    f"The skill of the tool `{one_line(name, 64)}` cannot be read: {where}{wrong}",
-                    f"Go on without it. The user can repair it: {fix}",
-                )
-        return None

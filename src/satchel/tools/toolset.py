@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from satchel.tools.base import Tool
     from satchel.tools.engine import LocalEngine
     from satchel.tools.read_file import Addresses
-    from satchel.tools.script_tool import ScriptTools
+    from satchel.tools.script_tools import ScriptTools
     from satchel.trace import Trace
 
 
@@ -80,7 +80,7 @@ def make_toolset(
     )
     scripts: ScriptTools | None = None
     if engine is not None:
-        from satchel.tools.script_tool import ScriptTools
+        from satchel.tools.script_tools import ScriptTools
 
         scripts = ScriptTools(library, settings, engine, trace)
     more = packaged if settings.packaged else None
