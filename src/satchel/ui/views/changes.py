@@ -202,11 +202,6 @@ def left_alone(plan: Plan, ticked: Sequence[str]) -> tuple[str, ...]:
     return tuple(one for one in ids if one not in ticked)
 
 
-def unnamed(plan: Plan, named: Sequence[str]) -> tuple[str, ...]:
-    """Ids that a script would overwrite without saying so."""
-    return () if EVERY in named else tuple(one for one in replaced_by(plan) if one not in named)
-
-
 def is_idle(plan: Plan, leave: Sequence[str]) -> bool:
     """Whether nothing of a plan would be done, since nobody ticked what it overwrites."""
     return bool(leave) and all(step.id in leave for step in plan.changes)
