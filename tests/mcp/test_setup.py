@@ -161,7 +161,8 @@ def test_the_command_shows_first_and_asks(home, project, capsys):
     assert main([*words, "--yes"]) == 0
     assert "already" in capsys.readouterr().err
     assert main(["--project", project, "mcp", "uninstall", "claude-code", "--yes"]) == 0
-    assert not os.path.exists(os.path.join(project, ".mcp.json"))
+    with open(os.path.join(project, ".mcp.json"), encoding="utf-8") as file:
+        assert json.load(file) == {"mcpServers": {}}
     assert main(["--project", project, "mcp", "install"]) == 2
     assert "satchel mcp install claude-code" in capsys.readouterr().err
     assert main(["--project", project, "mcp", "install", "codex", "--client", "cursor"]) == 2

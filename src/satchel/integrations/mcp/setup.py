@@ -170,7 +170,9 @@ def _entry(program: Program, scope: Scope, project: str) -> dict[str, Any]:
         args += ["--project", program.folder] if program.folder else []
     else:
         # The whole path: a program with windows does not have the PATH of a terminal.
-        command, args = sys.executable, ["-m", NAME, *args]
+        command = os.path.join(os.path.dirname(sys.executable), NAME)
+        if not os.access(command, os.X_OK):
+            command, args = sys.executable, ["-m", NAME, *args]
         if program.folder or not program.project:  # it starts it nowhere in particular
             args += ["--project", os.path.abspath(project)]
     return {**({"type": "stdio"} if program.typed else {}), "command": command, "args": args}
