@@ -137,7 +137,7 @@ class Satchel:
 
     def catalogue(self, budget: int | Budget | None = None, form: Form | None = None) -> Catalogue:
         """What the model is told, with an account of what was listed, shortened and left out."""
-        from satchel.tools.definitions import tell_offer
+        from satchel.tools.toolset import tell_offer
 
         catalogue = self.preview(budget, form)
         tell_offer(self.trace, catalogue)

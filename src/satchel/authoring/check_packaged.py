@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from satchel._language import listed, say
 from satchel.authoring import words
-from satchel.authoring.draft import DraftTool, Part
 from satchel.authoring.look_python import read_text
 from satchel.authoring.rules import Sheet
 from satchel.authoring.words import (
+    DraftTool,
+    Part,
     inside_shown,
     judge_descriptions,
     judge_names,
@@ -287,7 +288,7 @@ def _judge_page(sheet: Sheet, skill: PackagedSkill, root: str) -> None:
 
 
 def _judge_registration(sheet: Sheet, found: Packaged, skill: PackagedSkill) -> None:
-    from satchel.tools.entry_points import entry_points
+    from satchel.tools.packaged_record import entry_points
 
     point = next((one for one in entry_points(GROUP) if one.name == found.name), None)
     slips: list[Slip] = []

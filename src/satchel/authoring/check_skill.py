@@ -195,8 +195,8 @@ def _unwritten(body: str) -> str:
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from satchel.authoring.draft import Draft
     from satchel.authoring.rules import Report, State
+    from satchel.authoring.words import Draft
 
     Prove = Callable[[Sheet, str, Draft], None]
     """Ticks the boxes that need a run; given the sheet, the folder and what it declares."""

@@ -77,9 +77,8 @@ def missing_of(case: Case, workspace: str) -> list[str]:
     Raises:
         ToolFailed: one leads outside, is no file, or is too large.
     """
-    from satchel.tools.failures import ToolFailed
     from satchel.tools.file_parameters import check_source
-    from satchel.tools.workspace import NOT_FOUND, Workspace
+    from satchel.tools.workspace import NOT_FOUND, ToolFailed, Workspace
 
     missing: list[str] = []
     place = Workspace(workspace)
@@ -192,7 +191,7 @@ def run_case(bench: Bench, tool: ToolDecl, case: Case) -> Outcome:
 
 
 def _example(bench: Bench, tool: ToolDecl, case: Case) -> Outcome:
-    from satchel.tools.failures import ToolFailed
+    from satchel.tools.workspace import ToolFailed
 
     try:
         missing = missing_of(case, bench.satchel.settings.project)

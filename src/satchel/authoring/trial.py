@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from satchel.authoring.check_skill import Prove
-    from satchel.authoring.draft import Draft
     from satchel.authoring.examples import Outcome
     from satchel.authoring.rules import Sheet, State
+    from satchel.authoring.words import Draft
     from satchel.envelope import Envelope
     from satchel.facade import Satchel
 

@@ -35,8 +35,7 @@ from satchel.detect.fusion import (
     off_subject,
 )
 from satchel.detect.index.memory import MemoryIndex
-from satchel.detect.index.open import open_index
-from satchel.detect.index.upkeep import Upkeep, keys_of, moved
+from satchel.detect.index.upkeep import Upkeep, keys_of, moved, open_index
 from satchel.detect.lexical import LexicalDetector
 from satchel.detect.terms import (
     LINKS,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from satchel.catalogue.candidate import shown_name
 from satchel.catalogue.escape import clean, xml_text, xml_value
 from satchel.catalogue.shorten import sentence_ends, shorten
-from satchel.tools.definitions import tell_offer
 from satchel.tools.skill_tool import SkillTool
+from satchel.tools.toolset import tell_offer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
