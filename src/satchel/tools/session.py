@@ -299,7 +299,6 @@ class Session:
         name: str,
         arguments: Mapping[str, Any] | str | None = None,
         *,
-        cancel: Cancel | None = None,
         as_person: bool = False,
         key: str = "",
     ) -> Envelope:
@@ -307,7 +306,7 @@ class Session:
         import asyncio
         from contextlib import suppress
 
-        from satchel.tools.taking_back import TakenBack
+        from satchel.tools.base import TakenBack
 
         tool: Tool | None = None
         try:
@@ -320,8 +319,6 @@ class Session:
         except SatchelError as exc:
             return failed_call(exc, arguments)
         back = TakenBack()
-        if cancel is not None:
-            back.follow(cancel)
 
         def work() -> Envelope:
             try:
