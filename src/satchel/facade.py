@@ -314,11 +314,9 @@ class Satchel:
                 is no number or below 1, or a detector of yours returned something else than
                 matches.
         """
-        from satchel.tools.selecting import check_limit, select
+        from satchel.tools.selecting import select
         from satchel.tools.waiting import put_right
 
-        if limit is not None:
-            check_limit(limit)
         barred = (never,) if isinstance(never, str) else tuple(never)
         detector = self.detector.overriding(use, barred)
         snapshot = self.library.snapshot()

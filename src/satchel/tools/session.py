@@ -199,10 +199,9 @@ class Session:
             InvalidInput: the goal is no text, the limit is no number that is at least 1, or a skill
                 is in both lists.
         """
-        from satchel.tools.selecting import check_limit, select
+        from satchel.tools.selecting import select
         from satchel.tools.waiting import put_right
 
-        check_limit(limit)
         look = self._telling.look()
         skills = look.for_model if self._gate.offers(SkillTool.name) else ()
         detector = self._detector().overriding(use, never)
