@@ -97,15 +97,15 @@ def plan(name: str, scope: Scope | None, project: str, *, remove: bool = False) 
     program = PROGRAMS[name]
     scope = scope or program.usual
     path = _path(program, scope, project)
-    before = _read(path)
     wanted = None if remove else _entry(program, scope, project)
     toml = path.endswith(".toml")
     try:
+        before = _read(path)
         content: dict[str, Any] = (
             tomllib.loads(before or "") if toml else json.loads(before or "{}")
         )
         servers: dict[str, Any] = {**content.get(program.table, {})}
-    except (ValueError, AttributeError, TypeError) as exc:
+    except (OSError, ValueError, AttributeError, TypeError) as exc:
         raise _by_hand(path, program, wanted) from exc
     held = servers.pop(NAME, None)
     change = Change(program, path, before, before, scope)
@@ -201,10 +201,6 @@ def _read(path: str) -> str | None:
         return read_plain(path, _MAX_BYTES).decode()
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as exc:
-        raise Refused(
-            say("`{path}` cannot be read", path=path), say("Look at the file, and try again")
-        ) from exc
 
 
 def _by_hand(path: str, program: Program, wanted: dict[str, Any] | None) -> Refused:
