@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if find_spec("satchel") is None:  # the installed one, where there is one
     sys.path.insert(0, str(ROOT / "src"))
 
-from satchel.detect.texts import head_texts, row_of  # noqa: E402
+from satchel.detect.terms import head_texts, row_of  # noqa: E402
 from satchel.skill.model import Head, Origin, Skill  # noqa: E402
 
 if TYPE_CHECKING:

@@ -34,13 +34,12 @@ from labelled import find_sets, load_set, small_library  # noqa: E402
 from measure import machine, table  # noqa: E402
 from minilm import Remembering, model_folder  # noqa: E402
 
-from satchel.detect.fitting import THRESHOLD, fit_of  # noqa: E402
+from satchel.detect.fusion import THRESHOLD, fit_of  # noqa: E402
 from satchel.detect.hybrid import HybridDetector  # noqa: E402
 from satchel.detect.index.base import Row  # noqa: E402
 from satchel.detect.index.memory import MemoryIndex  # noqa: E402
 from satchel.detect.semantic import Semantic  # noqa: E402
-from satchel.detect.terms import goal_terms, terms_of  # noqa: E402
-from satchel.detect.texts import for_vectors, stamp_of  # noqa: E402
+from satchel.detect.terms import for_vectors, goal_terms, stamp_of, terms_of  # noqa: E402  # noqa: E402
 from satchel.detect.vectors.open import open_embedder  # noqa: E402
 
 if TYPE_CHECKING:
@@ -97,7 +96,9 @@ def plain_bm25(given: LabelledSet) -> Callable[[str], Sequence[str]]:
     )
 
     def rank(goal: str) -> Sequence[str]:
-        scores = index.search(list(goal_terms(goal).items()), TOP).get("name", {})
+        scores = index.search_legs(list(goal_terms(goal).items()), {"name": {"name": 1.0}}, TOP)[
+            "name"
+        ]
         return sorted(scores, key=lambda key: (-scores[key], key))
 
     return rank
@@ -167,7 +168,9 @@ def no_skill(given: LabelledSet, detector: HybridDetector, most: int) -> dict[st
 
 def _look(given: LabelledSet, like: HybridDetector, goal: str, skills: tuple[Skill, ...]) -> Answer:
     """The answer of the same detector over another library."""
-    alone = HybridDetector(rows=given.rows, semantic=like.semantic and like.semantic.fresh())
+    alone = HybridDetector(
+        rows=given.rows, semantic=like.semantic and Semantic(like.semantic.embedder)
+    )
     alone.prepare(skills)
     return alone.look(goal, skills)
 

@@ -8,7 +8,7 @@ on all sets the same way, but for `toollens_test`: its documents are records of 
 together, nothing like a description. Nothing is fitted on it. For the verdict a logistic function
 is fitted on requests with and without their right skill, among all skills of a set and among 30
 drawn by chance, each set weighing the same. Nothing here is part of the package; the constants it
-prints stand in `detect/fusion.py` and `detect/fitting.py`.
+prints stand in `detect/fusion.py`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ import numpy  # noqa: E402, ICN001 - `np` is the untyped one
 from labelled import find_sets, load_set, small_library  # noqa: E402
 from minilm import Remembering, model_folder  # noqa: E402
 
-from satchel.detect.fitting import Signs  # noqa: E402
-from satchel.detect.fusion import MEANING, WORDS  # noqa: E402
+from satchel.detect.fusion import MEANING, WORDS, Signs  # noqa: E402
 from satchel.detect.hybrid import HybridDetector  # noqa: E402
 from satchel.detect.semantic import Semantic  # noqa: E402
 from satchel.detect.vectors.open import open_embedder  # noqa: E402
@@ -235,8 +234,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if given.sets and folder.name not in given.sets:
             continue
         labelled = load_set(folder)
-        semantic = Semantic(embedder) if embedder else None
-        detector = HybridDetector(rows=labelled.rows, semantic=semantic)
+        detector = HybridDetector(rows=labelled.rows, semantic=embedder and Semantic(embedder))
         detector.prepare(labelled.skills)
         if (
             embedder
@@ -246,10 +244,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             continue
         data[folder.name] = stretched(labelled, detector, list(weights))
 
-        def fresh(
-            labelled: LabelledSet = labelled, semantic: Semantic | None = semantic
-        ) -> HybridDetector:
-            return HybridDetector(rows=labelled.rows, semantic=semantic and semantic.fresh())
+        def fresh(labelled: LabelledSet = labelled) -> HybridDetector:
+            return HybridDetector(rows=labelled.rows, semantic=embedder and Semantic(embedder))
 
         signs[folder.name] = verdicts(labelled, detector, fresh)
         print(f"  {folder.name} read", file=sys.stderr, flush=True)

@@ -55,6 +55,8 @@ LEGS = {
     "body": {"body": 1.0},
 }
 """What the detector asks the index for."""
+EACH = {name: {name: 1.0} for name in ("name", "description", "when", "triggers", "body")}
+"""Each field by itself."""
 _MEMORY_MOST = 10_000
 _FEW_GOALS = 60
 """Goals that a slow engine answers."""
@@ -128,7 +130,7 @@ class Bare:
 
 def rows_of(skills: tuple[Skill, ...], bodies: list[str]) -> list[Row]:
     """What the index gets, cut as always; the body is the opening, for more is not known."""
-    from satchel.detect.texts import head_texts, row_of
+    from satchel.detect.terms import head_texts, row_of
 
     return [
         row_of(skill, {**head_texts(skill), "body": body})
@@ -181,8 +183,8 @@ def measure(size: int, folder: str, rounds: int) -> dict[str, Any]:
         "detector": lambda text, _terms: detector.rank(text, skills, 10),
     }
     for name, engine in engines.items():
-        asks[name] = lambda _text, terms, engine=engine: engine.search(
-            list(terms.items()), many(terms)
+        asks[name] = lambda _text, terms, engine=engine: engine.search_legs(
+            list(terms.items()), EACH, many(terms)
         )
     gc.collect()
     gc.freeze()  # a million rows of the benchmark's own are not to be walked again and again
@@ -244,7 +246,7 @@ def _updates(
         for name, engine in engines.items():
             calls[name] = lambda engine=engine, row=row: (
                 engine.update([row]),
-                engine.search(terms, 10),
+                engine.search_legs(terms, EACH, 10),
             )
         for name, call in calls.items():
             spent.setdefault(name, []).append(_timed(call))
@@ -269,7 +271,7 @@ def memory(folder: str, what: str, asked: list[str]) -> dict[str, float]:
     else:
         index = TantivyIndex(os.path.join(folder, what))
         for one in terms:
-            index.search(list(one.items()), 100)
+            index.search_legs(list(one.items()), EACH, 100)
     gc.collect()
     after = _resident()
     return {key: after[key] - before[key] for key in after}

@@ -191,7 +191,7 @@ def _run(
 def _toolset(skill: PackagedSkill, folder: str) -> Toolset:
     from satchel.library import Library
     from satchel.settings import load_settings
-    from satchel.tools.packaged_call import PackageTool
+    from satchel.tools.packaged import PackageTool
     from satchel.tools.toolset import Toolset
 
     settings = load_settings(folder, env={"HOME": folder})

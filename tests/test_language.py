@@ -69,8 +69,9 @@ def _said() -> set[str]:
             people = [word.value for word in node.keywords if word.arg == "people"]
             given = [*people, *node.args[TAKERS.get(node.func.id, len(node.args)) :]]
             first = given[0] if given else None
-            if isinstance(first, ast.Constant) and re.sub(r"\{\w+\}|\W", "", first.value):
-                found.add(first.value)
+            text = first.value if isinstance(first, ast.Constant) else None
+            if isinstance(text, str) and re.sub(r"\{\w+\}|\W", "", text):
+                found.add(text)
     return found | _said_in_templates()
 
 

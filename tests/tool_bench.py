@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from satchel import Library
 from satchel.library import TrustBook, default_locations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from satchel.runners.base import RunRequest
+    from satchel.tools.engine import LocalEngine
 
 
 class PlainEngine:
@@ -88,7 +89,9 @@ class Workbench:
             default_locations(self.settings), trust=TrustBook(None), trace=self.trace
         )
         self.engine = PlainEngine()
-        self.tools = make_toolset(self.library, self.settings, engine=self.engine)
+        self.tools = make_toolset(
+            self.library, self.settings, engine=cast("LocalEngine", self.engine)
+        )
 
     def skill(self, name: str = "demo", program: str = "", **given: Any) -> str:
         """Write a tool skill of the project."""

@@ -10,7 +10,6 @@
     │   ├── Blocked              a scan found what must not be installed unseen
     │   ├── Changed              a skill is not what was locked or approved
     │   ├── Conflict             somebody else's change, or the user's own edits, would be lost
-    │   │   └── Overwrites       what would be replaced was not named
     │   ├── Incomplete           a change was made, but not everything that belongs to it
     │   └── Unsandboxed          no sandbox here, and nobody agreed to run a program without one
     ├── SkillBroken              a file that should be a skill cannot be read as one
@@ -131,12 +130,6 @@ class Changed(Refused):
 
 class Conflict(Refused):
     """A change would lose somebody else's, or the user's own edits."""
-
-
-class Overwrites(Conflict):
-    """A change would replace what nobody named; it waits till somebody does."""
-
-    code = "CONFLICT"
 
 
 class Incomplete(Refused):

@@ -36,11 +36,10 @@ if TYPE_CHECKING:
     from satchel.store.scope import Scope
     from satchel.store.store import Store
     from satchel.tools import Toolset
-    from satchel.tools.engine import Engine
+    from satchel.tools.engine import LocalEngine
     from satchel.tools.gate import Approve
     from satchel.tools.session import Session
     from satchel.tools.shortlisting import Shortlist, Shortlister
-    from satchel.tools.waiting import Waiting
     from satchel.why import Story
 
 __all__ = ["FIRST", "Approved", "Satchel"]
@@ -58,7 +57,7 @@ class Satchel:
         settings: Settings,
         *,
         detector: Detector | None = None,
-        engine: Engine | None = None,
+        engine: LocalEngine | None = None,
         explicit: bool = True,
     ) -> None:
         """Compose parts made elsewhere; `for_project` makes them all.
@@ -78,7 +77,6 @@ class Satchel:
         self._given = detector
         self._explicit = explicit
         self._detector: SelectionPipeline | None = None
-        self._waiting: Waiting | None = None
         self.patience = 0.0
         """Seconds that a choice may wait for an index that is being built. A command that ends
         after it may have some; an agent has none."""
@@ -140,7 +138,7 @@ class Satchel:
 
     def catalogue(self, budget: int | Budget | None = None, form: Form | None = None) -> Catalogue:
         """What the model is told, with an account of what was listed, shortened and left out."""
-        from satchel.tools.definitions import tell_offer
+        from satchel.tools.toolset import tell_offer
 
         catalogue = self.preview(budget, form)
         tell_offer(self.trace, catalogue)
@@ -257,7 +255,7 @@ class Satchel:
         return found
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> LocalEngine:
         """What runs the programs of tool skills; it starts nothing before the first one is called.
 
         Its `progress`, a function that takes a line, is told what a first use builds.
@@ -317,21 +315,16 @@ class Satchel:
                 is no number or below 1, or a detector of yours returned something else than
                 matches.
         """
-        from satchel.tools.selecting import check_limit, select
-        from satchel.tools.waiting import Waiting
+        from satchel.tools.selecting import select
+        from satchel.tools.waiting import put_right
 
-        if limit is not None:
-            check_limit(limit)
         barred = (never,) if isinstance(never, str) else tuple(never)
         detector = self.detector.overriding(use, barred)
         snapshot = self.library.snapshot()
         trace = self.trace if record else None
-        if self._waiting is None:
-            self._waiting = Waiting(self.settings)
-        put_right = self._waiting.put_right
 
         def amend(answer: Answer) -> Answer:
-            return put_right(answer, goal, detector, snapshot, barred)
+            return put_right(answer, goal, detector, snapshot, self.settings, barred)
 
         return select(detector, goal, snapshot.for_model, trace, limit=limit, amend=amend)
 
@@ -420,7 +413,7 @@ class Satchel:
             InvalidInput: the one given is no detector.
         """
         if self._detector is None and self._given is None:
-            from satchel.detect.default import default_detector
+            from satchel.detect.pipeline import default_detector
 
             self._detector = default_detector(self.settings, self.patience)
         elif self._detector is None and self._given is not None:

@@ -195,7 +195,7 @@ def lacking(standing: Standing) -> list[str]:
 
 def telling(words: Iterable[str]) -> list[str]:
     """The words that a description could have: no grammar, no asking, no whole sentences."""
-    from satchel.detect.idle import IDLE, IDLE_SIGNS, IDLE_WORDS
+    from satchel.detect.terms import IDLE, IDLE_SIGNS, IDLE_WORDS
 
     found: list[str] = []
     for word in words:

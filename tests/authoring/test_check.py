@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from wrong import WRONG, write_good
 
-from satchel.authoring.check import check_folder
+from satchel.authoring.check_skill import check_folder
 from satchel.authoring.rules import RULES, rules_of
 from satchel.authoring.scaffold import KINDS
 

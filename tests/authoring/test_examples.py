@@ -7,8 +7,7 @@ import os
 import pytest
 
 from satchel import Satchel
-from satchel.authoring.bench import bench_of
-from satchel.authoring.examples import run_cases
+from satchel.authoring.examples import bench_of, run_cases
 from satchel.testing import make_tool_skill
 
 pytestmark = pytest.mark.timeout(60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from wrong import TOOL, write_good
 
-from satchel.authoring.check import check_folder
+from satchel.authoring.check_skill import check_folder
 from satchel.authoring.fixing import apply, mends_for
 from satchel.errors import Refused
 

@@ -11,11 +11,10 @@ from wrong import TOOL, write_good
 
 from needs import go_cache, needs
 from satchel import Satchel
-from satchel.authoring.bench import bench_of
-from satchel.authoring.check import check_folder
-from satchel.authoring.examples import run_cases
-from satchel.authoring.proving import is_listed, prover
+from satchel.authoring.check_skill import check_folder
+from satchel.authoring.examples import bench_of, run_cases
 from satchel.authoring.scaffold import KINDS
+from satchel.authoring.trial import is_listed, prover
 from satchel.errors import Refused
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import pytest
 from wrong import write_good
 
 from needs import go_cache, needs
-from satchel.authoring.error_words import slip_in
 from satchel.authoring.scaffold import KINDS, make, write_into
+from satchel.authoring.words import slip_in
 from satchel.errors import InvalidInput
 from sizes import sized
 

@@ -8,7 +8,7 @@ import time
 import pytest
 from wrong import write_good
 
-from satchel.authoring.check import check_folder
+from satchel.authoring.check_skill import check_folder
 from satchel.errors import NotFound
 from seed import MANIFEST, PYTHON
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from satchel.authoring import words
-from satchel.authoring.error_words import inside_shown, slip_in
+from satchel.authoring.words import inside_shown, slip_in
 
 pytestmark = pytest.mark.req("E5")
 

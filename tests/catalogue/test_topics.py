@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from catalogue.blocks import skill
-from satchel.catalogue.topics import SAMPLE, topics
+from satchel.catalogue.choose import SAMPLE, topics
 
 
 def test_the_most_frequent_telling_words_come_first():

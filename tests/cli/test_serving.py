@@ -19,10 +19,8 @@ pytestmark = pytest.mark.timeout(60)
     [
         ("serve --host 0.0.0.0", "`--host` is only for a server over HTTP"),
         ("serve --port 1", "`--port` is only for a server over HTTP"),
-        ("check --http", "`satchel mcp check` does not take `--http`"),
-        ("install --client codex --to x", "It belongs to `satchel mcp copy`"),
-        ("list --yes", "`satchel mcp list` does not take `--yes`"),
-        ("serve --client codex", "take it: `satchel mcp install`, `satchel mcp uninstall`"),
+        ("check --http", "There is no option `--http`"),
+        ("--http list", "There is no option `--http`"),
     ],
 )
 def test_options_of_another_action_are_refused(terminal, words, said):
@@ -58,7 +56,7 @@ def test_a_person_is_shown_what_there_is_and_a_program_is_served(terminal):
             "clientInfo": {"name": "t", "version": "1"},
         },
     }
-    for words in (("mcp",), ("mcp", "serve"), ("mcp", "--no-tools")):
+    for words in (("mcp",), ("mcp", "serve")):
         done = terminal.run(*words, stdin=json.dumps(hello) + "\n")
         assert json.loads(done.out)["result"]["serverInfo"]["name"] == "satchel", done.err
 
@@ -68,8 +66,7 @@ def test_a_person_is_shown_what_there_is_and_a_program_is_served(terminal):
     [
         ("instal", "Did you mean `satchel mcp install`?"),
         ("rm docs", "Did you mean `satchel mcp remove`?"),
-        ("--http list", "`satchel mcp list` does not take `--http`"),
-        ("--http --port x", "`--port` needs a whole number, not `x`"),
+        ("serve --http --port x", "`--port` needs a whole number, not `x`"),
         ("serve --http --port 70000", "`--port` must be at most 65535, not `70000`"),
         ("serve --http --oauth-scope skills", "`--oauth-scope` needs `--issuer`"),
         ("install claude", "Did you mean `claude-desktop`, `claude-code`?"),
@@ -80,21 +77,6 @@ def test_slips_are_told_with_what_may_have_been_meant(terminal, words, said):
     done = terminal.run("mcp", *words.split())
     assert done.status == InvalidInput.exit_code
     assert said in done.err
-
-
-@pytest.mark.parametrize(
-    ("words", "usual"),
-    [
-        ("--json list", "list --json"),
-        ("--dry-run install --client cursor", "install --client cursor --dry-run"),
-        ("--client cursor install --dry-run", "install --client cursor --dry-run"),
-        ("--token-env UNSET add docs ftp://x", "add docs ftp://x --token-env UNSET"),
-    ],
-)
-def test_options_may_come_before_the_command_that_has_them(terminal, words, usual):
-    done, expected = (terminal.run("mcp", *line.split()) for line in (words, usual))
-    assert (done.status, done.out, done.err) == (expected.status, expected.out, expected.err)
-    assert "does not take" not in done.err
 
 
 @pytest.mark.parametrize("words", ["", "list", "mcp", "mcp serve", "goal", "trust"])

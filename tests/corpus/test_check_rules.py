@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from satchel.authoring.check import check_folder
+from satchel.authoring.check_skill import check_folder
 from satchel.authoring.rules import RULES
 from sizes import sized
 

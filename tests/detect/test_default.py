@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from satchel.detect.default import index_folder
+from satchel.detect.pipeline import index_folder
 from satchel.settings import load_settings
 
 

@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from satchel.detect.fitting import THRESHOLD, Signs, fit_of
-from satchel.detect.fusion import MEANING, WORDS, Leg, fuse
-from satchel.detect.twins import collapse, is_twin
+from satchel.detect.fusion import (
+    MEANING,
+    THRESHOLD,
+    WORDS,
+    Leg,
+    Signs,
+    collapse,
+    fit_of,
+    fuse,
+)
 from satchel.skill import Head, Origin, Skill
 
 
@@ -81,6 +88,10 @@ def test_near_copies_stand_back():
         skill("code-review", long.upper()),
     ]
     assert collapse(skills) == ([0, 1], [(2, 0), (3, 0)])
+
+
+def is_twin(one, other, goal=()):
+    return collapse([one, other], goal)[1] == [(1, 0)]
 
 
 def test_what_the_goal_tells_apart_is_no_copy():

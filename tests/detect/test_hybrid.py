@@ -6,7 +6,7 @@ import pytest
 
 from satchel import Satchel
 from satchel.detect.hybrid import HybridDetector as Hybrid
-from satchel.detect.texts import head_row
+from satchel.detect.terms import head_row
 from satchel.skill import Head, Origin, Skill
 from satchel.testing import make_skill
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from satchel.detect.mentions import parse_mentions
-from satchel.detect.names import NameTable
+from satchel.detect.mentions import NameTable, parse_mentions
 from satchel.skill import Head, Origin, Skill
 
 ORIGIN = Origin("/skills", "project", "skills")

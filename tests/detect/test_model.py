@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from satchel.detect import Match, ModelDetector, Reply, SelectionPipeline
 from satchel.detect.base import Answer, BaseDetector
-from satchel.detect.prompt import read_verdict, write_prompt
+from satchel.detect.model import read_verdict, write_prompt
 from satchel.skill import Head, Origin, Skill
 
 ORIGIN = Origin("/skills", "project", "skills")

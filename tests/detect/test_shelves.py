@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from satchel.detect.shelves import Shelf, Shelves
+from satchel.detect.hybrid import Shelf, Shelves
 from satchel.skill import Head, Origin, Skill
 
 HERE, THERE = Origin("/here", "project", "here"), Origin("/there", "user", "there")

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from satchel.detect.stems import stem
 from satchel.detect.terms import (
     LONGEST,
     MOST_TERMS,
     clauses,
     cutter,
     goal_terms,
+    stem,
     terms_of,
 )
 

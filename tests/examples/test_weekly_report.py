@@ -161,7 +161,7 @@ def test_the_plan_is_as_we_would_write_it(plan):
 
 @pytest.mark.parametrize("name", sorted(os.listdir(os.path.join(HOME, "skills"))))
 def test_its_skills_are_good_ones(name):
-    from satchel.authoring.check import check_folder
+    from satchel.authoring.check_skill import check_folder
 
     for report in check_folder(os.path.join(HOME, "skills", name)):
         assert report.failed(strict=True) == []

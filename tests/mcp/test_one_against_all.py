@@ -34,7 +34,7 @@ from satchel.integrations.mcp.issuer import OAuth
 from satchel.integrations.mcp.over_http import Web, make_app
 from satchel.integrations.mcp.views import Part, Views
 from satchel.library.filters import Filter
-from satchel.tools.taking_back import TakenBack
+from satchel.tools.base import TakenBack
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -12,7 +12,7 @@ from mcp_talk import write_skill
 from satchel.facade import Satchel
 from satchel.integrations.mcp.views import Views
 from satchel.testing import make_tool_skill
-from satchel.tools.taking_back import TakenBack
+from satchel.tools.base import TakenBack
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from satchel.errors import Unsafe
-from satchel.store.archive.names import Names, check_path, ignored_part
-from satchel.store.archive.rules import RULES, refuse, shown
+from satchel.store.archive.rules import RULES, Names, check_path, ignored_part, refuse, shown
 
 GOOD = [
     "SKILL.md",

@@ -14,7 +14,7 @@ import pytest
 from satchel.errors import NotFound, Refused, Unsafe
 from satchel.skill.tree import read_whole, seal
 from satchel.store.sources import find_skills, source_of, subtree
-from satchel.store.sources.address import parse_address
+from satchel.store.sources.base import parse_address
 from satchel.store.sources.git import GitSource
 from satchel.store.sources.git_program import environment
 from store.trees import SKILL, good_tree, write_folder

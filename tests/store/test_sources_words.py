@@ -7,7 +7,7 @@ import pytest
 from satchel.errors import InvalidInput, NotFound, Unsafe
 from satchel.library.lockfile import Place
 from satchel.store.sources import source_from, source_of
-from satchel.store.sources.address import parse_address, redacted
+from satchel.store.sources.base import parse_address, redacted
 from store.trees import write_folder
 
 

@@ -52,7 +52,7 @@ def test_a_childs_pattern_with_arguments_is_about_them(talks):
     assert "only as `Bash(git:*)`" in refusal.text
 
 
-def test_a_tool_that_changes_while_a_person_is_asked_is_asked_about_again(talks):
+def test_a_yes_is_not_for_a_tool_that_changed_meanwhile(talks):
     network = "network: true\n"
     make_tool_skill(talks.place, "job", ANSWERS % "GOOD", more=network)
     asked = []
@@ -61,12 +61,13 @@ def test_a_tool_that_changes_while_a_person_is_asked_is_asked_about_again(talks)
         asked.append(ask)
         if len(asked) == 1:
             make_tool_skill(talks.place, "job", ANSWERS % "OTHER", more=f"{network}files: write\n")
-            return True
-        return False
+        return len(asked) == 1
 
     session = talks.begin(approve=approve, sandbox="off")
     reply = session.call("job_run", {})
     assert reply.error.code == "PERMISSION_DENIED"
+    assert "changed while the user was asked" in reply.text
+    assert session.call("job_run", {}).error.code == "PERMISSION_DENIED"
     assert len(asked) == 2
     assert asked[0].revision != asked[1].revision
     assert "change the project's files" in asked[1].question

@@ -11,9 +11,6 @@ import tomllib
 import pytest
 
 from satchel.settings import load_settings
-from satchel.tools.entry_points import (
-    forget,
-)
 from satchel.tools.packaged import (
     GROUP,
     find_packaged,
@@ -21,6 +18,7 @@ from satchel.tools.packaged import (
     packaged_tools,
     startup_lines,
 )
+from satchel.tools.packaged_record import forget
 from satchel.trace import Trace
 
 MODULE = """
@@ -265,22 +263,6 @@ def test_tools_speak_the_language_of_the_setting_and_not_of_the_terminal(
     assert chinese.call("thing_do", {}).text.startswith("参数错误: 缺少 `what` — 可用参数：")
     assert chinese.definitions("anthropic")[-1]["description"] == "执行某事。"
     assert english.definitions("anthropic")[-1]["description"].startswith("Do a thing")
-
-
-def test_what_is_read_here_is_what_python_says(site):
-    from importlib.metadata import entry_points as ask
-
-    from satchel.tools import entry_points as module
-
-    site("thing", "thing = thing_pkg:skill [extra]", "# other = a:b", name="thing")
-    site("Some_Thing", name="thing_two")
-    site("again", name="again")
-    site("again", name="newer", version="2.0")
-    ours = {(one.name, one.value) for one in module.read_folders(GROUP)}
-    theirs = {(one.name, one.value.partition(" [")[0]) for one in ask(group=GROUP)}
-    assert ours == theirs
-    assert ("thing", "thing_pkg:skill") in ours
-    assert {one.name for one in module.ask_python(GROUP)} == {name for name, _ in theirs}
 
 
 @pytest.mark.req("E1")

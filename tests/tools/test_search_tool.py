@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from satchel.detect import BaseDetector, Match
-from satchel.detect.default import default_detector
+from satchel.detect.pipeline import default_detector
 from satchel.library import Library
 from satchel.settings import load_settings
 from satchel.tools import make_toolset

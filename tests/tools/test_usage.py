@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from satchel.tools.usage import Usage
+from satchel.tools.shortlisting import Usage
 from satchel.trace import Trace
 
 

@@ -45,30 +45,6 @@ def test_who_is_called_and_not_trusted_is_there(project, words):
     assert satchel.trace.events[-1].values["notes"] == [note]
 
 
-@pytest.mark.req("C3")
-def test_a_better_one_that_waits_is_named(project):
-    satchel = _opened(project, "go-review", "pdf-forms")
-    note = f"`rust-review` is not trusted yet and would come first: {STEP}"
-    assert note in satchel.which("review my rust code").notes
-    made = satchel.shortlist("review my rust code")
-    assert made.answer is not None
-    assert note in made.answer.notes
-    assert note in satchel.trace.events[-1].values["notes"]
-    # It waits, and is no better than who is there.
-    assert satchel.which("review my go code").notes == ()
-    assert satchel.which("fill in this pdf form").notes == ()
-    # Whoever rules it out, calls another one or wants none needs no advice.
-    for words in (
-        "review my rust code, do not use the rust-review skill",
-        "use the go-review skill to review my rust code",
-    ):
-        assert not any("rust-review" in note for note in satchel.which(words).notes), words
-    satchel.trust("rust-review")
-    satchel.refresh()
-    answer = satchel.which("review my rust code")
-    assert (answer.names[0], answer.notes) == ("rust-review", ())
-
-
 def test_one_that_changed_says_so(project):
     satchel = _opened(project, "go-review", "rust-review", "pdf-forms")
     path = project / "skills/rust-review/SKILL.md"
@@ -76,7 +52,6 @@ def test_one_that_changed_says_so(project):
     text = path.read_text().replace("for bugs", "for bugs and races")
     path.write_text(text)
     satchel.refresh()
-    told = satchel.which("review my rust code").notes
-    assert told == (f"`rust-review` changed since it was approved and would come first: {STEP}",)
+    assert satchel.which("review my rust code").notes == ()
     told = satchel.which("use skill rust-review").notes
     assert told == (f"`rust-review` changed since it was approved: {STEP}",)

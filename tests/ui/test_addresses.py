@@ -9,7 +9,7 @@ import pytest
 
 from satchel.errors import InvalidInput, NotFound, Refused, SatchelError
 from satchel.store.sources import source_of
-from satchel.store.sources.address import parse_address
+from satchel.store.sources.base import parse_address
 from satchel.store.sources.git import GitSource
 from satchel.store.sources.git_program import environment
 from satchel.ui.addresses import check_elsewhere, check_public, is_public

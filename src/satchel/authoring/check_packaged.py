@@ -14,18 +14,24 @@ from typing import TYPE_CHECKING
 
 from satchel._language import listed, say
 from satchel.authoring import words
-from satchel.authoring.draft import DraftTool, Part
-from satchel.authoring.error_words import inside_shown, slip_in
-from satchel.authoring.sheet import Sheet
-from satchel.authoring.sources import read_text
-from satchel.authoring.texts import judge_descriptions, judge_names, judge_parameters
+from satchel.authoring.look_python import read_text
+from satchel.authoring.rules import Sheet
+from satchel.authoring.words import (
+    DraftTool,
+    Part,
+    inside_shown,
+    judge_descriptions,
+    judge_names,
+    judge_parameters,
+    slip_in,
+)
 from satchel.errors import NotFound
 from satchel.tools.packaged import ALWAYS, GROUP, find_packaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from satchel.authoring.sheet import Report, Slip
+    from satchel.authoring.rules import Report, Slip
     from satchel.tools.packaged import Packaged, PackagedSkill, PackagedTool
 
 _LANGUAGES = ("en", "zh")
@@ -282,7 +288,7 @@ def _judge_page(sheet: Sheet, skill: PackagedSkill, root: str) -> None:
 
 
 def _judge_registration(sheet: Sheet, found: Packaged, skill: PackagedSkill) -> None:
-    from satchel.tools.entry_points import entry_points
+    from satchel.tools.packaged_record import entry_points
 
     point = next((one for one in entry_points(GROUP) if one.name == found.name), None)
     slips: list[Slip] = []

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, cast
 from satchel._fs import open_beneath
 from satchel._language import say
 from satchel.authoring import words
-from satchel.authoring.draft import draft_of
-from satchel.authoring.error_words import inside_shown, slip_in
-from satchel.authoring.look_python import look
-from satchel.authoring.sheet import Sheet
-from satchel.authoring.sources import Look, Spot, program_files, read_text
-from satchel.authoring.texts import (
+from satchel.authoring.look_python import Look, Spot, look, program_files, read_text
+from satchel.authoring.rules import Sheet
+from satchel.authoring.words import (
+    draft_of,
+    inside_shown,
     judge_descriptions,
     judge_language,
     judge_names,
     judge_parameters,
+    slip_in,
 )
 from satchel.errors import AccessDenied, InvalidInput
 from satchel.skill.manifest import FILE
@@ -30,8 +30,8 @@ from satchel.skill.manifest_read import RUNTIMES, load_manifest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from satchel.authoring.draft import Draft, DraftTool
-    from satchel.authoring.sheet import Slip
+    from satchel.authoring.rules import Slip
+    from satchel.authoring.words import Draft, DraftTool
     from satchel.errors import SatchelError
     from satchel.skill.manifest_read import Reading
 

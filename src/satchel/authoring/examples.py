@@ -8,18 +8,21 @@ program   the same handed to the program: it answers with an error, and does not
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from satchel._language import Message, language, say
-from satchel.authoring.error_words import inside_shown, slip_in
-from satchel.errors import SatchelError
+from satchel.authoring.words import inside_shown, slip_in
+from satchel.errors import InvalidInput, Refused, SatchelError
+from satchel.skill.manifest_read import load_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from satchel.authoring.bench import Bench
     from satchel.envelope import Envelope, ErrorCode
-    from satchel.runners.base import RunResult
+    from satchel.facade import Satchel
+    from satchel.library.tool_snapshot import ToolSkill, ToolSnapshot
+    from satchel.runners.base import Program, RunResult
     from satchel.skill.manifest import Manifest, Parameter, ToolDecl
     from satchel.tools import Toolset
 
@@ -74,9 +77,8 @@ def missing_of(case: Case, workspace: str) -> list[str]:
     Raises:
         ToolFailed: one leads outside, is no file, or is too large.
     """
-    from satchel.tools.failures import ToolFailed
     from satchel.tools.file_parameters import check_source
-    from satchel.tools.workspace import NOT_FOUND, Workspace
+    from satchel.tools.workspace import NOT_FOUND, ToolFailed, Workspace
 
     missing: list[str] = []
     place = Workspace(workspace)
@@ -189,7 +191,7 @@ def run_case(bench: Bench, tool: ToolDecl, case: Case) -> Outcome:
 
 
 def _example(bench: Bench, tool: ToolDecl, case: Case) -> Outcome:
-    from satchel.tools.failures import ToolFailed
+    from satchel.tools.workspace import ToolFailed
 
     try:
         missing = missing_of(case, bench.satchel.settings.project)
@@ -331,3 +333,134 @@ def _fault(result: RunResult) -> str:
         said = Message("{code} ({known})", code=said, known=one_line(result.detail, 300))
     last = result.stderr.strip().splitlines()[-1:] if result.stderr else []
     return Message("{said}: {answer}", said=said, answer=last[0]) if last else said
+
+
+class Untrusted(Refused):
+    """Nobody approved the skill, so its program is not run."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            say("`{name}` is not trusted, so its program is not run", name=name),
+            say("Read it with `satchel show {name}`, then run `satchel trust {name}`", name=name),
+        )
+        self.name = name
+
+
+class Bench(NamedTuple):
+    """A program that is ready to run."""
+
+    satchel: Satchel
+    folder: str
+    manifest: Manifest
+    program: Program
+    own: bool = False
+    """The skill is the user's own work."""
+
+    def run(self, tool: ToolDecl, arguments: Mapping[str, Any], workspace: str = "") -> RunResult:
+        """Hand arguments to the program as they are; secrets are not given.
+
+        Args:
+            tool: Which of its tools.
+            arguments: Whatever they are.
+            workspace: The folder it may see, in place of the project.
+
+        Raises:
+            Unsandboxed: there is no sandbox, and the user did not agree to go without.
+        """
+        from satchel.runners.base import Powers, RunRequest
+        from satchel.tools.script_tool import limits_of
+
+        access = self.manifest.files.access
+        place = (workspace or self.satchel.settings.project) if access != "none" else ""
+        writable = access == "write" and bool(workspace)
+        return self.satchel.engine.run(
+            RunRequest(
+                self.folder,
+                tool.name,
+                arguments,
+                self.program,
+                # The project itself is never written by a trial.
+                Powers(place, writable=writable, network=self.manifest.network),
+                limits_of(self.manifest, self.satchel.settings),
+                several=self.manifest.several,
+                own=self.own,
+            )
+        )
+
+
+def bench_of(satchel: Satchel, folder: str, *, own: bool = False) -> Bench:
+    """Put the skill of a folder on the bench; its program is built when it must be.
+
+    Raises:
+        InvalidInput: its skill.yaml cannot be used.
+        Refused: nobody trusts it.
+        MissingRuntime: a Python, Node or Go is needed that is not here.
+        BuildFailed: dependencies cannot be had, or it does not build.
+    """
+    reading = load_manifest(folder)
+    if reading.manifest is None:
+        first = next(one for one in reading.problems if one.severity == "error")
+        raise InvalidInput(first.message, first.fix)
+    check_trust(satchel, folder)
+    program = satchel.engine.prepare(folder, reading.manifest, own=own)
+    return Bench(satchel, folder, reading.manifest, program, own)
+
+
+def check_trust(satchel: Satchel, folder: str) -> None:
+    """Nothing is built or run for a skill that an agent could not call.
+
+    Raises:
+        Refused: it is not trusted or not offered, or the library does not know the folder.
+        SatchelError: it is not what was locked or approved.
+    """
+    look = satchel.library.tools()
+    path = os.path.abspath(folder)
+    found = next((one for one in (*look.skills, *look.hidden) if one.skill.base_dir == path), None)
+    if found is None:
+        if satchel.settings.trust == "all":
+            return
+        raise Refused(
+            say("The folder is not one of this project's skills, so nobody trusts it"),
+            say("Bring it in with `satchel import {path}`, then run it by its name", path=path),
+        )
+    skill = found.skill
+    if skill.state == "untrusted" and skill.ref not in {*look.refused, *look.asking}:
+        raise Untrusted(skill.typed)
+    check_runnable(look, found)
+
+
+def check_runnable(look: ToolSnapshot, source: ToolSkill) -> None:
+    """Let pass what an agent could call too.
+
+    Args:
+        look: What the skill was found in.
+        source: The skill, offered or hidden.
+
+    Raises:
+        Refused: it is not offered; the message says why its program is not run.
+        SatchelError: it is not what was locked or approved.
+    """
+    skill = source.skill
+    if skill.state == "active":
+        return
+    name = skill.typed
+    exc, problem = look.refused.get(skill.ref), look.asking.get(skill.ref)
+    if exc is not None:
+        raise exc
+    if problem is not None:
+        raise Refused(problem.message, problem.fix)
+    if skill.state == "shadowed":
+        raise Refused(
+            say("`{name}` is shadowed by `{winner}`, so its program is not run",
+                name=name, winner=skill.winner),
+            say("Rename it, or remove `{winner}`", winner=skill.winner),
+        )  # fmt: skip
+    if skill.state == "excluded":
+        raise Refused(
+            say("`{name}` is left out by a filter, so its program is not run", name=name),
+            say("Change `include`, `exclude` or `tags` in `satchel.toml`"),
+        )
+    raise Refused(
+        say("`{name}` is not trusted, so its program is not run", name=name),
+        say("Read it with `satchel show {name}`, then run `satchel trust {name}`", name=name),
+    )

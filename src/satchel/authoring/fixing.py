@@ -22,8 +22,7 @@ from satchel.skill.manifest_read import read_manifest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from satchel.authoring.rules import Verdict
-    from satchel.authoring.sheet import Report
+    from satchel.authoring.rules import Report, Verdict
 
 _MAX = 4 << 20
 _PAIR = re.compile(r"^(\s*(?:-\s+)?)([A-Za-z_][\w-]*):[ \t]+(\S.*?)[ \t]*$")

@@ -21,10 +21,8 @@ from collections import Counter, defaultdict
 from heapq import heappush, heappushpop
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from satchel.authoring.telling import DENSE, tells
-from satchel.detect.idle import IDLE, IDLE_SIGNS, IDLE_WORDS
-from satchel.detect.stems import stem
-from satchel.detect.terms import WORD, terms_of, words_shown
+from satchel.authoring.triggers import DENSE, tells
+from satchel.detect.terms import IDLE, IDLE_SIGNS, IDLE_WORDS, WORD, stem, terms_of, words_shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -9,7 +9,142 @@ from __future__ import annotations
 import os
 import re
 from functools import cache
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from satchel.authoring.rules import Sheet, Slip
+    from satchel.skill.manifest_read import Reading
+
+
+class Part(NamedTuple):
+    """One parameter."""
+
+    name: str
+    type: str
+    required: bool
+    description: str
+    line: int = 0
+
+
+class Shown(NamedTuple):
+    """One example."""
+
+    scenario: str
+    arguments: dict[str, Any]
+    line: int = 0
+
+
+class DraftTool(NamedTuple):
+    """One tool."""
+
+    name: str
+    description: str
+    parameters: tuple[Part, ...] = ()
+    when: tuple[str, ...] = ()
+    when_not: tuple[str, ...] = ()
+    examples: tuple[Shown, ...] = ()
+    line: int = 0
+    schema: dict[str, Any] | None = None
+    """None when the manifest cannot be used."""
+    told: int = 0
+    """Line of its description, as far as that is known."""
+
+
+class Draft(NamedTuple):
+    """A skill.yaml."""
+
+    tools: tuple[DraftTool, ...]
+    runtime: str
+    entry: str
+    access: str = "none"
+    shown: frozenset[str] = frozenset()
+    """Parameters under `files:`."""
+
+
+def draft_of(reading: Reading) -> Draft:
+    """The draft of what was read."""
+    fields = reading.fields
+    manifest = reading.manifest
+    runtime, entry = _text(fields.get("runtime")), _text(fields.get("entry"))
+    entry = entry.removeprefix("./")
+    if manifest is not None:
+        tools = tuple(
+            DraftTool(
+                tool.name,
+                tool.description,
+                tuple(
+                    Part(one.name, one.type, one.required, one.description, one.line)
+                    for one in tool.parameters
+                ),
+                tool.docs.when_to_use,
+                tool.docs.when_not_to_use,
+                tuple(Shown(*one) for one in tool.docs.examples),
+                tool.line,
+                tool.schema(),
+                0 if manifest.several else reading.lines.get("description", 0),
+            )
+            for tool in manifest.tools
+        )
+        files = manifest.files
+        return Draft(tools, runtime, entry, files.access, frozenset((*files.read, *files.write)))
+    listed = fields.get("tools")
+    tables = _tables(listed) if isinstance(listed, list) else [fields]
+    line = reading.lines.get("name", 0)
+    access, shown = _files(fields.get("files"))
+    return Draft(tuple(_tool(table, line) for table in tables), runtime, entry, access, shown)
+
+
+def _tool(table: dict[str, Any], line: int) -> DraftTool:
+    docs = _table(table.get("docs"))
+    return DraftTool(
+        _text(table.get("name")),
+        _text(table.get("description")),
+        tuple(
+            Part(
+                _text(one.get("name")),
+                _text(one.get("type")),
+                one.get("required") is True,
+                _text(one.get("description")),
+            )
+            for one in _tables(table.get("parameters"))
+        ),
+        _texts(docs.get("when_to_use")),
+        _texts(docs.get("when_not_to_use")),
+        tuple(
+            Shown(_text(one.get("scenario")), _table(one.get("arguments")))
+            for one in _tables(docs.get("examples"))
+        ),
+        line,
+    )
+
+
+def _files(value: Any) -> tuple[str, frozenset[str]]:
+    if isinstance(value, str):
+        return value, frozenset()
+    table = _table(value)
+    names = frozenset((*_texts(table.get("read")), *_texts(table.get("write"))))
+    return "write" if "write" in table else "read" if table else "none", names
+
+
+def _text(value: Any) -> str:
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    return tuple(item.strip() for item in items if isinstance(item, str) and item.strip())
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _tables(value: Any) -> list[dict[str, Any]]:
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+
 
 Language = Literal["en", "zh"]
 
@@ -251,3 +386,198 @@ def _before_example(text: str) -> str:
     # What follows in a sentence of its own counts again.
     stop = re.search(r"[。；;\n]|\.\s", rest)
     return text[: found.start()] + (rest[stop.end() :] if stop else "")
+
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
+
+
+def judge_names(
+    sheet: Sheet, tools: Sequence[DraftTool], prefix: str, libraries: frozenset[str]
+) -> None:
+    """`<domain>_<action>`, with the domain first, and about a subject."""
+    shaped = [tool for tool in tools if _NAME.fullmatch(tool.name) and len(tool.name) <= 64]
+    odd = [tool for tool in tools if tool not in shaped and tool.name]
+    sheet.judge(
+        "name-shape",
+        (
+            (tool.line, {"name": tool.name[:80], "better": better_name(tool.name, prefix)})
+            for tool in odd
+        ),
+    )
+    strangers = [
+        tool
+        for tool in shaped
+        if prefix and tool.name != prefix and not tool.name.startswith(f"{prefix}_")
+    ]
+    sheet.judge(
+        "name-prefix",
+        (
+            (
+                tool.line,
+                {"name": tool.name, "prefix": prefix, "better": better_name(tool.name, prefix)},
+            )
+            for tool in strangers
+        ),
+    )
+    sheet.judge(
+        "name-action", ((tool.line, {"name": tool.name}) for tool in shaped if tool.name == prefix)
+    )
+    library = prefix.replace("_", "-") if prefix else ""
+    known = library in lexicon("libraries") or library in libraries
+    line = tools[0].line if tools else 0
+    sheet.judge("name-domain", [(line, {"domain": library})] if known else [])
+    sheet.judge(
+        "name-order",
+        (
+            (tool.line, {"name": tool.name, "action": prefix})
+            for tool in shaped
+            if prefix in lexicon("actions")
+            and tool.name.startswith(f"{prefix}_")
+            and tool.name.rpartition("_")[2] not in lexicon("actions")
+        ),
+    )
+
+
+def better_name(name: str, prefix: str) -> str:
+    """What a tool should be called: `ResizeImage` in the folder `image` is `image_resize`."""
+    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    plain = re.sub(r"[^a-z0-9]+", "_", plain.lower()).strip("_")
+    if not prefix or plain == prefix or plain.startswith(f"{prefix}_"):
+        return plain[:64]
+    # The domain may stand behind: `write_excel` is `excel_write`.
+    rest = f"_{plain}_".replace(f"_{prefix}_", "_", 1).strip("_")
+    return f"{prefix}_{rest}"[:64]
+
+
+def judge_descriptions(sheet: Sheet, tools: Sequence[DraftTool], libraries: frozenset[str]) -> None:
+    """A verb first, a limit, a sensible length, and neither library nor praise."""
+    told = [tool for tool in tools if tool.description]
+    sheet.judge(
+        "description-verb",
+        (
+            (tool.told or tool.line, {"name": tool.name, "start": _start(tool.description)})
+            for tool in told
+            if not begins_with_verb(tool.description)
+        ),
+    )
+    sheet.judge(
+        "description-limit",
+        (
+            (tool.told or tool.line, {"name": tool.name})
+            for tool in told
+            if not says_limit(tool.description)
+        ),
+    )
+    sheet.judge("description-length", _lengths(told))
+    for rule, odd in (
+        ("description-library", [library_in(tool.description, libraries) for tool in told]),
+        ("description-filler", [filler_in(tool.description) for tool in told]),
+    ):
+        sheet.judge(
+            rule,
+            (
+                (tool.told or tool.line, {"name": tool.name, "word": word[:60]})
+                for tool, word in zip(told, odd, strict=True)
+                if word
+            ),
+        )
+
+
+def _lengths(tools: Sequence[DraftTool]) -> Iterator[Slip]:
+    for tool in tools:
+        length, (least, most) = length_of(tool.description), bounds_of(tool.description)
+        if not least <= length <= most:
+            yield tool.told or tool.line, {
+                "name": tool.name, "length": str(length), "least": str(least), "most": str(most),
+            }  # fmt: skip
+
+
+def _start(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain[:8] if language_of(text) == "zh" else " ".join(plain.split()[:2])[:40]
+
+
+def judge_parameters(sheet: Sheet, parts: Sequence[Part]) -> None:
+    """The three elements: what it is, what holds for it, an example."""
+    sheet.judge(
+        "parameter-what",
+        ((one.line, {"name": one.name}) for one in parts if not says_what(one.description)),
+    )
+    sheet.judge(
+        "parameter-bound",
+        ((one.line, {"name": one.name}) for one in parts if not says_bound(one.description)),
+    )
+    sheet.judge(
+        "parameter-example",
+        (
+            (one.line, {"name": one.name})
+            for one in parts
+            if not says_example(one.description, truth=one.type == "boolean")
+        ),
+    )
+
+
+def judge_language(sheet: Sheet, tools: Sequence[DraftTool], wanted: str, reason: str) -> None:
+    """Descriptions in the language that was asked for."""
+    if not wanted:
+        sheet.skip(reason, "texts-language")
+        return
+    texts = [(tool.line, tool.name, tool.description) for tool in tools if tool.description] + [
+        (one.line, one.name, one.description)
+        for tool in tools
+        for one in tool.parameters
+        if one.description
+    ]
+    sheet.judge(
+        "texts-language",
+        ((line, {"name": name}) for line, name, text in texts if language_of(text) != wanted),
+    )
+
+
+MessageSlip = Literal["", "no-step", "vague", "empty-step"]
+
+_DASH = re.compile(r"\s*(?:—+|–|―)\s*")
+_VAGUE = frozenset((
+    "错误", "出错", "出错了", "失败", "操作失败", "执行失败", "发生错误", "未知错误", "系统错误",
+    "异常", "无效", "error", "failed", "failure", "fail", "invalid", "oops", "unknown", "problem",
+    "an error occurred", "something went wrong", "unknown error", "operation failed", "it failed",
+))  # fmt: skip
+_AGAIN = frozenset(("请重试", "重试", "请再试一次", "请稍后重试", "稍后再试", "请稍后再试")) | {
+    "try again", "please try again", "retry", "please retry", "try again later",
+}  # fmt: skip
+_INSIDE = re.compile(
+    r"Traceback \(most recent call last\)|File \"[^\"]+\", line \d+|^\s*at .+:\d+:\d+\)?$|"
+    r"\bgoroutine \d+ \[|"
+    r"\bruntime error: |\bpanic: |index out of range|nil pointer dereference|undefined is not|"
+    r"Cannot read propert(?:y|ies) of|\bNoneType\b|\[Errno \d+\]|\bENOENT\b|"
+    r"no such file or directory|"
+    r"segmentation fault|\b[A-Z]\w+(?:Error|Exception)\b",
+    re.MULTILINE,
+)
+"""How the insides of Python, Node, Go and C read."""
+
+
+def slip_in(message: str) -> MessageSlip:
+    """What is wrong with the form of a message: nothing, no next step, or a vague word."""
+    parts = _DASH.split(message[:LONGEST].strip(), maxsplit=1)
+    problem = parts[0].strip(" ：:。.!！")
+    if problem.lower() in _VAGUE or not problem:
+        return "vague"
+    if len(parts) == 1:
+        return "no-step"
+    step = parts[1].strip(" 。.!！")
+    if step.lower() in _AGAIN or not _says_something(step):
+        return "empty-step"
+    return ""
+
+
+def _says_something(step: str) -> bool:
+    if "…" in step or len(re.findall("[\u4e00-\u9fff]", step)) >= 2:
+        return True
+    return len(re.findall(r"[A-Za-z]+", step)) >= 2
+
+
+def inside_shown(message: str) -> str:
+    """What a message shows of the program's inside; nothing when it does not."""
+    found = _INSIDE.search(message[:LONGEST])
+    return " ".join(found.group().split()) if found else ""

@@ -5,13 +5,12 @@
     catalogue.account    # who is listed in full, shortened, by name, and not at all
 
 Reading order: `build` (the way through), `choose` (who gets how much), `render` (the forms),
-`escape` (why a description cannot break out), `shorten` and `topics` (details).
+`escape` (why a description cannot break out), `shorten` (a detail).
 """
 
 from __future__ import annotations
 
 from satchel.catalogue.budget import Account, Budget
-from satchel.catalogue.build import Catalogue, build_catalogue
-from satchel.catalogue.template import fill_template
+from satchel.catalogue.build import Catalogue, build_catalogue, fill_template
 
 __all__ = ["Account", "Budget", "Catalogue", "build_catalogue", "fill_template"]

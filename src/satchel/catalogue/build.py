@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.catalogue.budget import Account, Budget
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from satchel.skill.model import Skill
 
 DEFAULT_BUDGET = 12_000
+_PLACE = re.compile(r"\{\{[ \t]*skills[ \t]*\}\}")
 
 
 class Catalogue(NamedTuple):
@@ -135,3 +137,12 @@ def _finish(text: str, account: Account) -> Catalogue:
 
     digest = blake2b(text.encode(), digest_size=8).hexdigest()
     return Catalogue(text, account, digest)
+
+
+def fill_template(template: str, catalogue: Catalogue) -> str:
+    """Put the block wherever the template says `{{skills}}` or `{{ skills }}`.
+
+    The template is read once, from left to right. What a skill's own text has in braces is never
+    looked at, so a description cannot reach other places of a prompt. Other `{{names}}` stay.
+    """
+    return _PLACE.sub(lambda _: catalogue.text, template)

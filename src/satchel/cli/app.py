@@ -113,34 +113,6 @@ def completion(session: Session, shell: str) -> int:
     return 0
 
 
-@command(
-    say("Show the help of a command, or of them all."),
-    "satchel help",
-    "satchel help why",
-    "satchel help mcp serve",
-    name="help",
-    hidden=True,
-    json=False,
-)
-@click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.pass_context
-def help_(context: click.Context, _session: Session, names: tuple[str, ...]) -> int:
-    """For those who look for help before they know of `--help`."""
-    here, shown = context.parent or context, cast("click.Command", cli)
-    for name in names:
-        if not isinstance(shown, Commands):
-            raise InvalidInput(
-                say("`{command}` does not take `{words}`", command=here.command_path, words=name),
-                help_hint(here),
-            )
-        found = shown.get_command(here, name)
-        if found is None:
-            raise shown.unknown(name, here)
-        here, shown = click.Context(found, here, name), found
-    click.echo(shown.get_help(here))
-    return 0
-
-
 cli.places = {
     "list": "app:list_",
     "show": "showing:show",
@@ -186,8 +158,6 @@ cli.places = {
     "sign": "signing:sign",
     "signers": "signing:signers",
     "completion": "app:completion",
-    "catalog": "inspecting:catalog",
-    "help": "app:help_",
 }
 cli.synonyms = {
     "uninstall": "remove",
@@ -206,6 +176,7 @@ cli.synonyms = {
     "ask": "run",
     "agent": "chat",
     "reindex": "index",
+    "catalog": "catalogue",
     "goals": "goal",
     "workers": "worker",
     "web": "ui",

@@ -14,10 +14,9 @@ from satchel.cli.values import OneOf
 from satchel.library.supplier import folder_of
 
 if TYPE_CHECKING:
-    from satchel.authoring.check import Prove
-    from satchel.authoring.proving import Unrun
-    from satchel.authoring.rules import Verdict
-    from satchel.authoring.sheet import Report
+    from satchel.authoring.check_skill import Prove
+    from satchel.authoring.rules import Report, Verdict
+    from satchel.authoring.trial import Unrun
     from satchel.cli.output import Screen
     from satchel.cli.session import Session
     from satchel.skill.model import Skill
@@ -113,7 +112,7 @@ def check(
 
 
 def _targets(session: Session, given: tuple[str, ...], *, everything: bool) -> list[Target]:
-    from satchel.authoring.check import lists_of
+    from satchel.authoring.check_skill import lists_of
     from satchel.errors import NotFound
 
     known = {skill.base_dir: skill for skill in _known(session)}
@@ -208,16 +207,16 @@ def _check_all(
 def _check(
     session: Session, target: Target, language: str, proof: list[Unrun] | None
 ) -> list[Report]:
-    from satchel.authoring.check import check_folder
+    from satchel.authoring.check_skill import check_folder
 
     prove: Prove | None = None
     if proof is not None:
-        from satchel.authoring.proving import prover
+        from satchel.authoring.trial import prover
 
         prove = prover(session.satchel, proof)
     listed = None
     if target.skill is not None:
-        from satchel.authoring.proving import is_listed
+        from satchel.authoring.trial import is_listed
 
         listed = is_listed(session.satchel, target.folder)
     return check_folder(target.folder, language=language, prove=prove, listed=listed)

@@ -15,7 +15,7 @@ from satchel.cli.progress import with_progress
 from satchel.cli.session import command, complete_names
 from satchel.cli.showing import show_problems
 from satchel.cli.values import WholeNumber
-from satchel.library.broken import find_broken
+from satchel.library.snapshot import find_broken
 from satchel.settings import Settings
 
 if TYPE_CHECKING:

@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel._language import listed, say
+from satchel._language import say
 from satchel.cli.output import pad, width_of, wrap
 from satchel.cli.values import help_hint
 from satchel.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from click.shell_completion import CompletionItem
 
 _SHORT_HELP = "-h"
 """Asks for help as `--help` does. Most people know it, so the help itself need not name it."""
-_FEW = 3
-"""Owners of an option that are named; of more, the help says enough."""
 
 
 class Formatter(click.HelpFormatter):
@@ -93,12 +91,9 @@ class Command(click.Command):
         """Read the words of the command line.
 
         Raises:
-            InvalidInput: there are more than the command takes, or an option is another's.
+            InvalidInput: there are more than the command takes.
         """
-        try:
-            rest = super().parse_args(ctx, args)
-        except click.NoSuchOption as exc:
-            raise _of_another(exc, ctx) or exc from None
+        rest = super().parse_args(ctx, args)
         if rest and not ctx.resilient_parsing:
             words = " ".join(rest)
             raise InvalidInput(
@@ -150,47 +145,10 @@ class Commands(click.Group):
     """What other tools call a command -> what it is called here."""
     headings: Mapping[str, str] = {}
     """First command of a section -> the section's title."""
-    usual: str = ""
-    """The command that is meant when options of it come without a command."""
 
     def make_parser(self, ctx: click.Context) -> Any:
         """What reads the words: `-h` is help, too."""
         return _with_short_help(super().make_parser(ctx), self, ctx)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words up to the command. Its options may come before it.
-
-        Raises:
-            InvalidInput: an option belongs to other commands than the one that is named.
-        """
-        words = list(args)
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as exc:
-            if ctx.parent is None:
-                raise
-            moved = self._behind_its_command(words, ctx)
-            if moved:
-                return super().parse_args(ctx, moved)
-            owners = owners_of(exc.option_name, self, ctx)
-            usual = self.get_command(ctx, self.usual)
-            at = next((at for at, word in enumerate(words) if word in self.places), -1)
-            if at < 0 or (usual is not None and _are_options_of(usual, words)):
-                if self.usual in owners:
-                    return super().parse_args(ctx, [self.usual, *words])
-            elif owners:
-                raise _not_taken(exc.option_name, f"{ctx.command_path} {words[at]}") from None
-            else:  # nobody has it: the command knows best what may have been meant
-                return super().parse_args(ctx, [words[at], *words[:at], *words[at + 1 :]])
-            raise _of_another(exc, ctx) or exc from None
-
-    def _behind_its_command(self, words: list[str], ctx: click.Context) -> list[str]:
-        """The words with the options behind the command that owns all of them; else nothing."""
-        for at, word in enumerate(words):
-            command = self.get_command(ctx, word) if word in self.places else None
-            if command is not None and _are_options_of(command, words[:at]):
-                return [word, *words[:at], *words[at + 1 :]]
-        return []
 
     def get_help(self, ctx: click.Context) -> str:
         """The whole help."""
@@ -201,7 +159,7 @@ class Commands(click.Group):
         sections: list[tuple[str, list[tuple[str, str]]]] = []
         for name in self.list_commands(ctx):
             found = self.get_command(ctx, name)
-            if found is None or found.hidden:
+            if found is None:
                 continue
             if name in self.headings or not sections:
                 sections.append((self.headings.get(name, say("Commands")), []))
@@ -237,63 +195,6 @@ class Commands(click.Group):
             else say("Run `{command} --help` to see the commands", command=path)
         )
         return InvalidInput(say("There is no command `{name}`", name=before + name), hint)
-
-
-def owners_of(option: str, group: click.Group, context: click.Context) -> list[str]:
-    """The commands of a group that have an option."""
-    found = [(name, group.get_command(context, name)) for name in group.list_commands(context)]
-    return [
-        name
-        for name, command in found
-        if command is not None and any(option in one.opts for one in command.params)
-    ]
-
-
-def _of_another(exc: click.NoSuchOption, context: click.Context) -> InvalidInput | None:
-    """What to say about an option that a command beside has; nothing where there is none.
-
-    Only within a group such as `satchel mcp`, whose commands people take for one another.
-    """
-    inside = context if isinstance(context.command, Commands) else context.parent
-    if inside is None or inside.parent is None or not isinstance(inside.command, Commands):
-        return None
-    owners = owners_of(exc.option_name, inside.command, inside)
-    if not owners:
-        return None
-    if len(owners) > _FEW:
-        return _not_taken(exc.option_name, context.command_path)
-    names = [f"{inside.command_path} {owner}" for owner in owners]
-    if len(names) == 1:
-        hint = say("It belongs to `{command}`", command=names[0])
-    else:
-        commands = listed(f"`{name}`" for name in names)
-        hint = say("These commands take it: {commands}", commands=commands)
-    return _not_taken(exc.option_name, context.command_path, hint)
-
-
-def _not_taken(option: str, command: str, hint: str = "") -> InvalidInput:
-    return InvalidInput(
-        say("`{command}` does not take `{words}`", command=command, words=option),
-        hint or say("Run `{command} --help`", command=command),
-    )
-
-
-def _are_options_of(command: click.Command, words: Sequence[str]) -> bool:
-    """Whether words are options that a command has, each with the values that it needs."""
-    known = {
-        name: option
-        for option in command.params
-        if isinstance(option, click.Option)
-        for name in (*option.opts, *option.secondary_opts)
-    }
-    at = 0
-    while at < len(words):
-        name, sign, _ = words[at].partition("=")
-        option = known.get(name)
-        if option is None:
-            return False
-        at += 1 if sign or option.is_flag or option.count else 1 + option.nargs
-    return bool(words) and at == len(words)
 
 
 def help_of(command: click.Command, context: click.Context) -> str:

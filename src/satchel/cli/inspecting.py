@@ -178,59 +178,47 @@ def search(session: Session, words: tuple[str, ...], limit: int, as_json: bool) 
 # --- catalogue ----------------------------------------------------------------------------
 
 
-def _make_catalogue(name: str, *, hidden: bool = False) -> click.Command:
-    """The command under one of its two spellings."""
+@command(
+    say("Print what the model is told about the skills, and account for every one of them.")
+    + "\n\n"
+    + say("The block goes to stdout, the account to stderr. Nothing is recorded as offered."),
+    "satchel catalogue",
+    "satchel catalogue --budget 4000 --form markdown",
+)
+@click.option(
+    "--budget",
+    type=WholeNumber(),
+    metavar="N",
+    help=say(
+        "Characters that the block may take; by default {value}, the setting `budget`.",
+        value=_DEFAULTS["budget"],
+    ),
+)
+@click.option(
+    "--tokens",
+    type=WholeNumber(),
+    metavar="N",
+    help=say("Budget in estimated tokens instead of characters."),
+)
+@click.option(
+    "--form",
+    type=OneOf(_FORMS),
+    help=say("Form of the block; by default {value}, the setting `form`.", value=_DEFAULTS["form"]),
+)
+def catalogue(
+    session: Session, budget: int | None, tokens: int | None, form: Any, as_json: bool
+) -> int:
+    """The block of the system prompt."""
+    from satchel.catalogue import Budget
 
-    @command(
-        say("Print what the model is told about the skills, and account for every one of them.")
-        + "\n\n"
-        + say("The block goes to stdout, the account to stderr. Nothing is recorded as offered."),
-        f"satchel {name}",
-        f"satchel {name} --budget 4000 --form markdown",
-        name=name,
-        hidden=hidden,
-    )
-    @click.option(
-        "--budget",
-        type=WholeNumber(),
-        metavar="N",
-        help=say(
-            "Characters that the block may take; by default {value}, the setting `budget`.",
-            value=_DEFAULTS["budget"],
-        ),
-    )
-    @click.option(
-        "--tokens",
-        type=WholeNumber(),
-        metavar="N",
-        help=say("Budget in estimated tokens instead of characters."),
-    )
-    @click.option(
-        "--form",
-        type=OneOf(_FORMS),
-        help=say(
-            "Form of the block; by default {value}, the setting `form`.", value=_DEFAULTS["form"]
-        ),
-    )
-    def made(
-        session: Session, budget: int | None, tokens: int | None, form: Any, as_json: bool
-    ) -> int:
-        from satchel.catalogue import Budget
+    room = budget if tokens is None else Budget.tokens(tokens)
+    block = session.satchel.preview(room, form)
+    if as_json:
+        from satchel.cli.output import write_json
 
-        room = budget if tokens is None else Budget.tokens(tokens)
-        block = session.satchel.preview(room, form)
-        if as_json:
-            from satchel.cli.output import write_json
-
-            account = block.account
-            write_json({"text": block.text, "digest": block.digest, "account": account._asdict()})
-            return 0
-        session.out.data(block.text)
-        session.err.line(one_line(block.account.summary()))
+        account = block.account
+        write_json({"text": block.text, "digest": block.digest, "account": account._asdict()})
         return 0
-
-    return made
-
-
-catalogue = _make_catalogue("catalogue")
-catalog = _make_catalogue("catalog", hidden=True)
+    session.out.data(block.text)
+    session.err.line(one_line(block.account.summary()))
+    return 0

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from satchel._language import say
 from satchel.cli.output import STATES, Screen, one_line
-from satchel.library.broken import find_broken
+from satchel.library.snapshot import find_broken
 from satchel.skill.problems import PROBLEMS
 
 TYPE_CHECKING = False
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from satchel.facade import Satchel
-    from satchel.library.broken import Broken
     from satchel.library.seal import Seals
+    from satchel.library.snapshot import Broken
     from satchel.library.tool_snapshot import ToolSkill
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem

@@ -16,7 +16,7 @@ from satchel._language import listed, render, say
 from satchel.cli.output import SEVERITIES, one_line, told_error, write_json
 from satchel.cli.session import yes_or_no
 from satchel.errors import Incomplete, Refused, SatchelError
-from satchel.store.plan_words import power_words, verdict_words
+from satchel.store.plan import power_words, verdict_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -354,7 +354,7 @@ def _show_scan(err: Screen, step: Step) -> None:
 def _show_diff(session: Session, plan: Plan) -> None:
     """The lines that would change, as a patch on stdout."""
     from satchel.skill.tree import FolderTree
-    from satchel.store.patch import patch_of
+    from satchel.store.plan import patch_of
 
     for step in plan.of_kind("replace"):
         old = step.old or FolderTree(plan.scope.target(step.id))

@@ -54,7 +54,6 @@ _OF_ISSUER = ("jwks", "scopes")
         "install": say("Your skills for other programs"),
         "add": say("Skills of other servers for you"),
     },
-    usual="serve",
     more=say(
         "A program that starts `satchel mcp` without a command is served on stdin and stdout; a "
         "person is shown this."

@@ -190,7 +190,6 @@ def command(
     purpose: str,
     *examples: str,
     name: str | None = None,
-    hidden: bool = False,
     more: str = "",
     json: bool = True,
 ) -> Callable[[Callable[..., int]], click.Command]:
@@ -202,7 +201,6 @@ def command(
         purpose: What it is for; the first line is its place in the list of commands.
         examples: Lines that can be run.
         name: What it is called, if not as the function is.
-        hidden: Left out of the list of commands.
         more: What there is to say after the examples.
         json: Whether `--json` is one of its options, as it is wherever there is data.
     """
@@ -212,9 +210,7 @@ def command(
     def declare(function: Callable[..., int]) -> click.Command:
         function = click.pass_obj(function)
         # The text after the first sentence is for `--help`, not for the list of commands.
-        made = click.command(name, cls=Command, help=text, short_help=first, hidden=hidden)(
-            function
-        )
+        made = click.command(name, cls=Command, help=text, short_help=first)(function)
         if json:
             words = say("Print JSON, for scripts.")
             made.params.append(click.Option(["--json", "as_json"], is_flag=True, help=words))
@@ -229,7 +225,6 @@ def group(
     *examples: str,
     places: Mapping[str, str],
     headings: Mapping[str, str],
-    usual: str = "",
     more: str = "",
 ) -> Callable[[Callable[..., int]], Commands]:
     """Declare a command that has commands of its own; the function runs when none is named.
@@ -239,7 +234,6 @@ def group(
         examples: Lines that can be run.
         places: Name of each command -> `module:variable` of this package.
         headings: First command of a section -> the section's title.
-        usual: The command that is meant when options of it come without a command.
         more: What there is to say after the examples.
     """
     text = help_text(purpose, *examples, more=more)
@@ -250,7 +244,7 @@ def group(
         made = click.group(cls=Commands, help=text, short_help=first, invoke_without_command=True)(
             function
         )
-        made.places, made.headings, made.usual = places, headings, usual
+        made.places, made.headings = places, headings
         made.params += global_options(hidden=True)
         return made
 

@@ -191,7 +191,7 @@ def _show_row(out: Screen, row: Row) -> None:
 
 def _story(row: Row) -> list[str]:
     """Why a prompt went where it went, where that is not as it should be."""
-    from satchel.authoring.telling import tells
+    from satchel.authoring.triggers import tells
 
     told: list[str] = []
     if not row.ok and row.prompt.fires:

@@ -324,8 +324,7 @@ def test(
 
 def _test_calls(session: Session, name: str, *, as_json: bool) -> int:
     """One row per case."""
-    from satchel.authoring.bench import bench_of, check_runnable
-    from satchel.authoring.examples import run_cases
+    from satchel.authoring.examples import bench_of, check_runnable, run_cases
     from satchel.errors import NotFound
     from satchel.tools.script_tool import is_own
 

@@ -6,17 +6,18 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._language import Message, several
-from satchel.detect.stems import stem
 from satchel.detect.terms import (
     SIGNED,
+    head_texts,
     is_dense,
     shown,
     spelt_terms,
+    stem,
     terms_of,
+    texts_of,
     unsigned,
     words_shown,
 )
-from satchel.detect.texts import head_texts, texts_of
 from satchel.errors import SatchelError
 
 if TYPE_CHECKING:

@@ -9,11 +9,17 @@ with a look at the same requests.
 
 from __future__ import annotations
 
+import math
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from satchel.detect.terms import LINKS, pieces_of, stem, terms_of
+from satchel.skill.model import Origin
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+
+    from satchel.skill import Skill
 
 HEAD = {"name": 0.7, "description": 1.0, "when": 1.0, "triggers": 0.7}
 """What the fields of the head add to the one leg `head`, in BM25."""
@@ -140,3 +146,151 @@ def _best(totals: Mapping[str, float], most: int | None) -> list[tuple[str, floa
     ordered = sorted(pairs)
     ordered.sort(key=_TOTAL, reverse=True)  # equal ones stay in the order of their keys
     return ordered[:most]
+
+
+THRESHOLD = 0.5
+"""Below this no skill is said to fit; the weights are shifted so that it is always a half."""
+
+FEWEST = 20
+"""Skills from which on is known what all descriptions have in common."""
+_NEAR = 0.2
+"""The least cosine of a request that shares no word with the first one, where that is not known.
+Of a small BERT those of strangers are up to 0.1, of the same wish in other words from 0.25."""
+
+
+class Signs(NamedTuple):
+    """What can be seen of the first one in a ranking."""
+
+    cover: float = 0.0
+    """How much of the goal's weight its name and description have, 0..1."""
+    matched: float = 0.0
+    """How many telling terms of the goal they have, as a logarithm."""
+    gap: float = 0.0
+    """How far the fifth one is behind, 0..1."""
+    alike: float = 0.0
+    """The cosine of goal and skill; 0 without vectors."""
+    clause: float = 0.0
+    """The best cosine of one sentence of the goal."""
+    named: float = 0.0
+    """The cosine of goal and name."""
+
+
+WORDS_ONLY: Mapping[str, float] = {
+    "bias": -1.961,
+    "cover": 2.728,
+    "matched": 1.006,
+    "gap": 1.642,
+}
+"""The weights without vectors."""
+WITH_MEANING: Mapping[str, float] = {
+    "bias": -2.659,
+    "cover": 0.628,
+    "matched": 0.653,
+    "gap": 3.366,
+    "alike": 1.657,
+    "clause": 2.108,
+}
+"""The weights with vectors."""
+
+
+def fit_of(signs: Signs, *, meaning: bool, few: bool = False) -> float:
+    """How sure it is that the first one fits, 0..1.
+
+    Args:
+        signs: What can be seen of it.
+        meaning: Meanings were compared.
+        few: The library has fewer than `FEWEST` skills.
+    """
+    if not meaning and not signs.matched:
+        return 0.0  # words of grammar alone: a short library makes much of them
+    if few and meaning and not signs.matched and max(signs.alike, signs.clause) < _NEAR:
+        return 0.0  # the nearest of a few may be far from it
+    weights = WITH_MEANING if meaning else WORDS_ONLY
+    total = weights["bias"]
+    for name, value in zip(Signs._fields, signs, strict=True):
+        total += weights.get(name, 0.0) * value
+    return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, total))))
+
+
+ALIKE = 0.9
+"""Shared terms over all terms, from which two descriptions are one."""
+_COMPARED = 1_000
+"""Characters of a description that are compared."""
+_SHORT = 6
+"""A description of fewer terms says too little to be compared: its name must be the same too."""
+
+
+class _Said(NamedTuple):
+    """What one skill says of itself, cut once."""
+
+    name: str
+    words: frozenset[str]
+
+
+def collapse(
+    skills: Sequence[Skill], goal: Container[str] = (), most: int | None = None
+) -> tuple[list[int], list[tuple[int, int]]]:
+    """Which of some ranked skills stand for themselves, and which for whom the others.
+
+    Args:
+        skills: Best first.
+        goal: The goal's terms.
+        most: How many are to stay; who comes later is not looked at.
+
+    Returns:
+        Positions that stay, and pairs of a near copy and the position that stands for it.
+    """
+    kept: list[int] = []
+    copies: list[tuple[int, int]] = []
+    said: list[_Said] = []
+    for at, skill in enumerate(skills):
+        if most is not None and len(kept) >= most:
+            break
+        said.append(_said(skill))
+        for earlier in kept:
+            if _alike(said[earlier], said[at], goal):
+                copies.append((at, earlier))
+                break
+        else:
+            kept.append(at)
+    return kept, copies
+
+
+def _alike(one: _Said, other: _Said, goal: Container[str]) -> bool:
+    first, second = one.words, other.words
+    fewer, more = sorted((len(first), len(second)))
+    if fewer < ALIKE * more or len(first & second) < ALIKE * len(first | second):
+        return False  # the common case, and nothing was cut for it
+    if fewer < _SHORT and (first != second or one.name != other.name):
+        return False
+    both = set(terms_of(" ".join(first & second)))
+    apart = terms_of(" ".join((first | {one.name}) ^ (second | {other.name})))
+    return not any(term in goal and term not in both for term in apart)
+
+
+def _said(skill: Skill) -> _Said:
+    text = skill.description[:_COMPARED].lower()
+    words = text.split() if text.isascii() else terms_of(text)
+    return _Said(skill.name.casefold().replace("_", "-"), frozenset(words))
+
+
+_SOURCE = Origin._fields.index("source")
+_ELSEWHERE = {"skill": ("技能", "スキル", "스킬"), "tool": ("工具", "ツール", "도구")}
+"""The same things in scripts that write no spaces."""
+
+
+def off_subject(goal: str, keys: Iterable[str], by_key: Mapping[str, Skill]) -> frozenset[str]:
+    """Which of some keys are of skills that are shipped, and that the goal is not about."""
+    # By position, for every search comes here: the source of a skill's origin.
+    shipped = [key for key in keys if by_key[key][1][_SOURCE] == "builtin"]
+    if not shipped:
+        return frozenset()
+    said = {stem(piece) for piece in pieces_of(goal)}
+    said |= {word for word, others in _ELSEWHERE.items() if any(one in goal for one in others)}
+    return frozenset(key for key in shipped if said.isdisjoint(_subject(by_key[key].name)))
+
+
+def _subject(name: str) -> list[str]:
+    """The words of a name, without the verb and what links them."""
+    words = [stem(word) for word in pieces_of(name) if word not in LINKS]
+    return words[1:] or words

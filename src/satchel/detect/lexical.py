@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._language import Message, several
 from satchel.detect.base import BaseDetector, Match
-from satchel.detect.words import BORDER, even, lower, query_bytes, spaced, words_of
+from satchel.detect.terms import BORDER, even, lower, query_bytes, spaced, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from satchel.detect.words import Word
+    from satchel.detect.terms import Word
     from satchel.skill import Skill
 
 _IN_NAME = 1.5

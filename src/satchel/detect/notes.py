@@ -33,16 +33,6 @@ TEMPLATES = {
         "`{name}` changed since it was approved: see `satchel show {typed}`, then "
         "`satchel trust {typed}`"
     ),
-    "untrusted-first": "`{name}` is not trusted yet and would come first",
-    "untrusted-first-step": (
-        "`{name}` is not trusted yet and would come first: see `satchel show {typed}`, then "
-        "`satchel trust {typed}`"
-    ),
-    "changed-first": "`{name}` changed since it was approved and would come first",
-    "changed-first-step": (
-        "`{name}` changed since it was approved and would come first: see `satchel show {typed}`, "
-        "then `satchel trust {typed}`"
-    ),
 }
 """Code -> sentence. The codes with `-step` name the commands that change it."""
 

@@ -13,6 +13,8 @@ import math
 import os
 import re
 import time
+from functools import partial
+from hashlib import sha256
 from itertools import repeat
 from operator import is_
 from typing import TYPE_CHECKING
@@ -29,7 +31,7 @@ from satchel.detect.base import (
     checked_answer,
     name_of,
 )
-from satchel.detect.names import NameTables
+from satchel.detect.mentions import NameTables
 from satchel.detect.notes import Note
 from satchel.errors import InvalidInput
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     from satchel.detect.base import Detector, Prepared
     from satchel.detect.mentions import Mentions
+    from satchel.settings import Settings
     from satchel.skill import Skill
 
 _MAY_MENTION = re.compile(
@@ -327,3 +330,42 @@ def _several(names: Iterable[str | Skill]) -> tuple[str | Skill, ...]:
 
 def _name(one: str | Skill) -> str:
     return one if isinstance(one, str) else one.name
+
+
+_SEEN = (
+    "project", "locations", "project_locations", "include", "exclude", "tags", "builtin",
+    "ecosystem", "ancestors", "trust", "max_depth", "max_folders",
+)  # fmt: skip
+"""Settings that decide which skills are seen."""
+
+
+def default_detector(settings: Settings, patience: float = 0.0) -> SelectionPipeline:
+    """The detector for these settings; it reads and builds nothing before its first look.
+
+    Args:
+        settings: What was set.
+        patience: Seconds that a look may wait for an index that is being built.
+    """
+    from satchel.detect.hybrid import HybridDetector
+
+    kept = index_folder(settings)
+    semantic = None
+    if settings.vectors:
+        from satchel.detect.semantic import Semantic
+        from satchel.detect.vectors.open import open_embedder
+
+        folder = os.path.join(kept, "vectors") if kept else None
+        semantic = Semantic(partial(open_embedder, settings.vectors), folder)
+    limit = settings.shortlist or 3
+    hybrid = HybridDetector(kept, semantic=semantic, limit=limit, patience=patience)
+    return SelectionPipeline(hybrid)
+
+
+def index_folder(settings: Settings) -> str | None:
+    """Where the index of the skills that these settings show is kept; None keeps it in memory."""
+    if not settings.use_index or not settings.paths.cache:
+        return None
+    # Who sees other skills has an index of its own: how rare a word is depends on all of them.
+    seen = repr([(name, getattr(settings, name)) for name in _SEEN] + [settings.paths.config])
+    name = sha256(seen.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return os.path.join(settings.paths.cache, "search", name)

@@ -12,15 +12,12 @@ import os
 import threading
 import time
 from contextlib import nullcontext
-from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from satchel._language import say
 from satchel._optional import require
-from satchel.detect.fitting import FEWEST
-from satchel.detect.fusion import Leg
-from satchel.detect.terms import clauses
-from satchel.detect.texts import for_vectors
+from satchel.detect.fusion import FEWEST, Leg
+from satchel.detect.terms import clauses, for_vectors
 from satchel.detect.vectors.base import EXTRA
 from satchel.detect.vectors.store import VectorStore
 from satchel.errors import ModelFailed, Refused, SatchelError
@@ -62,9 +59,8 @@ NAME, ABOUT = 0, 1
 class _Seen:
     """One library, and what of it lacks a vector."""
 
-    def __init__(self, skills: Sequence[Skill], keys: list[str], store: VectorStore) -> None:
+    def __init__(self, skills: tuple[Skill, ...], keys: list[str], store: VectorStore) -> None:
         self.skills = skills
-        self.copy = skills if isinstance(skills, tuple) else tuple(skills)
         self.keys = keys
         self.lacking: AbstractSet[str] = frozenset()
         self.common: tuple[int, Matrix] | None = None
@@ -73,14 +69,6 @@ class _Seen:
         self._changes: int = -1
         self._losses: int = -1
         self.count(store)
-
-    def is_of(self, skills: Sequence[Skill]) -> bool:
-        """Whether these are the same skills; a list may have changed under us."""
-        if self.skills is not skills:
-            return False
-        return isinstance(skills, tuple) or (
-            len(skills) == len(self.copy) and all(map(is_, skills, self.copy))
-        )
 
     def count(self, store: VectorStore) -> None:
         """Bring `lacking` up to date; what was there stays there unless something was lost."""
@@ -98,10 +86,15 @@ class _Seen:
 class Semantic:
     """Vectors of a library, and where a goal is among them."""
 
-    def __init__(self, embedder: Embedder, folder: str | None = None) -> None:
-        """Open the vectors that are kept in `folder`; None keeps them in memory."""
-        self.embedder = embedder
-        self._store = VectorStore(folder, embedder, self._covers)
+    def __init__(self, model: Embedder | Callable[[], Embedder], folder: str | None = None) -> None:
+        """Open nothing yet.
+
+        Args:
+            model: The model, or a function that opens it when it is first needed.
+            folder: Where vectors are kept; None keeps them in memory.
+        """
+        self._model = model
+        self._folder = folder
         self.made = 0
         """Skills of the last library that was prepared that have vectors."""
         self.unmade: tuple[tuple[str, str], ...] = ()
@@ -111,18 +104,38 @@ class Semantic:
     def _start(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.RLock()
+        self._opened: VectorStore | None = None
         self._seen: dict[int, _Seen] = {}
         self._rests_until = 0.0
-        self._failed = ""
+        self._failed: SatchelError | None = None
 
-    def _follow_forks(self) -> None:
+    @property
+    def embedder(self) -> Embedder:
+        """The model, opened now if it was not.
+
+        Raises:
+            SatchelError: it cannot be opened; that is tried again after a while.
+        """
+        return self._store.embedder
+
+    @property
+    def _store(self) -> VectorStore:
         if self._pid != os.getpid():  # threads and locks of the parent are not ours
             self._start()
-            self._store.after_fork()
-
-    def fresh(self) -> Semantic:
-        """The same model for another library, in memory."""
-        return Semantic(self.embedder)
+        if (store := self._opened) is not None:
+            return store
+        with self._lock:
+            if self._opened is None:
+                if self._failed is not None and time.monotonic() < self._rests_until:
+                    raise self._failed
+                try:
+                    model = self._model() if callable(self._model) else self._model
+                    self._opened = VectorStore(self._folder, model, self._covers)
+                except Exception as exc:
+                    self._failed = exc if isinstance(exc, SatchelError) else _typed(exc)
+                    self._rests_until = time.monotonic() + _REST
+                    raise self._failed from exc
+            return self._opened
 
     def prepare(
         self,
@@ -142,14 +155,14 @@ class Semantic:
             ModelFailed: the model cannot be run or reached.
             Refused: the vectors cannot be written.
         """
-        self._follow_forks()
+        skills = tuple(skills)
         self._store.refresh()
         keys = [skill.path for skill in skills]
         gone = self._gone(keys, len(self._store.lacking(keys)), _ALL_STRANGERS)
         texts = ((key, for_vectors(skill)) for key, skill in zip(keys, skills, strict=True))
         self._store.fill(texts, gone, getattr(progress, "vectors", progress), anew=rebuild)
         with self._lock:
-            self._failed, self._rests_until = "", 0.0
+            self._failed, self._rests_until = None, 0.0
             self._remember(_Seen(skills, keys, self._store))
         there = frozenset(self._store.vectors(keys)[0])
         self.made = len(there)
@@ -181,13 +194,17 @@ class Semantic:
         """
         if not skills:
             return {}, []
-        self._follow_forks()
+        skills = tuple(skills)
         whole = goal[:_GOAL]
         parts = clauses(goal)
         began = time.monotonic()
-        if began < self._rests_until:
+        try:
+            store = self._store
+        except SatchelError as exc:
+            return {}, [_not_compared(exc.message)]
+        if self._failed is not None and began < self._rests_until:
             self._follow(skills)
-            return {}, [_not_compared(self._failed)]
+            return {}, [_not_compared(self._failed.message)]
         try:
             with self._hurrying():
                 if not self.embedder.covers(whole):
@@ -199,18 +216,21 @@ class Semantic:
                     return {}, [self._what_waits(seen)]
                 made = self.embedder.embed([whole, *(part[:_CLAUSE] for part in parts)])
         except SatchelError as exc:  # a server that is away, say: the words are still there
-            self._failed = exc.message
+            self._failed = exc
             if hasattr(self.embedder, "hurrying") or time.monotonic() - began > _BUDGET:
                 self._rests_until = time.monotonic() + _REST
             return {}, [_not_compared(exc.message)]
         queries = made[:1] if len(parts) == 1 else made
         keys = set(known)
-        keys.update(self._store.nearest(queries, limit, by_key))
+        keys.update(store.nearest(queries, limit, by_key))
         return self._score(queries, sorted(keys), known, seen), self._notes(seen)
 
     def signs(self, legs: Mapping[str, Leg], key: str) -> tuple[float, float, float]:
         """How near one skill is: as a whole, by the best sentence of the goal, and by its name."""
-        return signs_of(legs, key)
+        about, clause, name = (
+            legs[leg].scores.get(key, 0.0) for leg in ("about", "clauses", "name")
+        )
+        return about, clause, name
 
     # --- what there is ----------------------------------------------------------------------
 
@@ -276,22 +296,22 @@ class Semantic:
 
     # --- following a library ----------------------------------------------------------------
 
-    def _follow(self, skills: Sequence[Skill]) -> _Seen:
+    def _follow(self, skills: tuple[Skill, ...]) -> _Seen:
         """Have the vectors of new and changed skills made, in the background."""
         with self._lock:
             seen = self._seen.get(id(skills))
-            if seen is None or not seen.is_of(skills):
+            if seen is None or seen.skills is not skills:
                 return self._begin(skills)
             if seen.lacking or self._store.stopped:
                 self._try_again(seen)
             seen.count(self._store)
             return seen
 
-    def _begin(self, skills: Sequence[Skill]) -> _Seen:
+    def _begin(self, skills: tuple[Skill, ...]) -> _Seen:
         self._store.refresh()
         keys = [skill.path for skill in skills]
         seen = _Seen(skills, keys, self._store)
-        before = {id(skill.head) for one in self._seen.values() for skill in one.copy}
+        before = {id(skill.head) for one in self._seen.values() for skill in one.skills}
         todo = [
             skill
             for key, skill in zip(keys, skills, strict=True)
@@ -309,7 +329,7 @@ class Semantic:
             return
         seen.retry_at = time.monotonic() + _REST
         self._store.refresh()
-        self._fill(seen.copy, ())
+        self._fill(seen.skills, ())
 
     def _remember(self, seen: _Seen) -> None:
         self._seen.pop(id(seen.skills), None)
@@ -392,105 +412,6 @@ class Semantic:
                 mean = blocks[order, ABOUT].mean(axis=0, dtype=np.float64).astype(np.float32)
             seen.common = (changes, mean)
         return seen.common[1]
-
-
-class LazySemantic:
-    """The same, opened when it is first needed: once, whoever asks, and with its failure kept."""
-
-    def __init__(self, open_it: Callable[[], Semantic]) -> None:
-        """Take the way to the model; nothing is opened yet."""
-        self._open = open_it
-        self._start()
-
-    def _start(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._semantic: Semantic | None = None
-        self._error: SatchelError | None = None
-        self._retry_at = 0.0
-
-    @property
-    def made(self) -> int:
-        """Skills of the last library that was prepared that have vectors."""
-        return self._semantic.made if self._semantic is not None else 0
-
-    @property
-    def unmade(self) -> tuple[tuple[str, str], ...]:
-        """Names of those that have none, each with the reason."""
-        return self._semantic.unmade if self._semantic is not None else ()
-
-    def opened(self) -> Semantic:
-        """The real one, opened now if it was not.
-
-        Raises:
-            SatchelError: it cannot be opened; tried again after a while.
-        """
-        if self._pid != os.getpid():
-            self._start()  # a fork: a model's threads are the parent's
-        if (found := self._semantic) is not None:
-            return found
-        with self._lock:
-            if self._semantic is not None:
-                return self._semantic
-            if self._error is not None and time.monotonic() < self._retry_at:
-                raise self._error
-            try:
-                self._semantic = self._open()
-            except SatchelError as exc:
-                self._keep(exc)
-                raise
-            except Exception as exc:
-                raise self._keep(_typed(exc)) from exc
-            return self._semantic
-
-    def _keep(self, error: SatchelError) -> SatchelError:
-        self._error, self._retry_at = error, time.monotonic() + _REST
-        return error
-
-    def fresh(self) -> LazySemantic:
-        """The same model for another library, in memory; opened when it is needed."""
-        return LazySemantic(lambda: self.opened().fresh())
-
-    def prepare(
-        self,
-        skills: Sequence[Skill],
-        progress: Callable[[int], None] | None = None,
-        rebuild: bool = False,  # noqa: FBT001, FBT002 - as `Semantic.prepare`
-    ) -> str:
-        """As `Semantic.prepare`.
-
-        Raises:
-            SatchelError: the model cannot be opened, or what that raises.
-        """
-        return self.opened().prepare(skills, progress, rebuild)
-
-    def legs(
-        self,
-        goal: str,
-        skills: Sequence[Skill],
-        known: Collection[str],
-        by_key: Mapping[str, Skill],
-        limit: int,
-    ) -> tuple[dict[str, Leg], list[str]]:
-        """As `Semantic.legs`; without a model none, and a note that says why."""
-        try:
-            semantic = self.opened()
-        except SatchelError as exc:
-            return {}, [_not_compared(exc.message)]
-        return semantic.legs(goal, skills, known, by_key, limit)
-
-    def signs(self, legs: Mapping[str, Leg], key: str) -> tuple[float, float, float]:
-        """As `Semantic.signs`."""
-        return signs_of(legs, key)
-
-
-def signs_of(legs: Mapping[str, Leg], key: str) -> tuple[float, float, float]:
-    """How near one skill is: as a whole, by the best sentence of the goal, and by its name."""
-    return (
-        legs["about"].scores.get(key, 0.0),
-        legs["clauses"].scores.get(key, 0.0),
-        legs["name"].scores.get(key, 0.0),
-    )
 
 
 def _not_compared(reason: str) -> str:

@@ -24,9 +24,8 @@ from satchel._fs import RACY_NS, open_beneath
 from satchel._language import Message
 from satchel.errors import Changed, LockBroken, NotFound, Refused, SatchelError
 from satchel.library.lockfile import pending, read_lock
-from satchel.library.sealed import Sealed, Taken
 from satchel.library.supplier import folder_of
-from satchel.library.survey import is_settled, survey
+from satchel.library.survey import Sealed, Taken, is_settled, survey
 from satchel.library.trust import head_mark
 from satchel.library.walk import OWN_FOLDERS
 from satchel.skill.problems import Problem

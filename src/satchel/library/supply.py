@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from satchel._fs import open_beneath, write_atomic
 from satchel._language import Message
 from satchel.errors import Changed, NotFound, SatchelError
-from satchel.library.sealed import Sealed, Taken
 from satchel.library.supplier import OWN
+from satchel.library.survey import Sealed, Taken
 from satchel.library.trust import Judge, head_mark
 from satchel.skill.load import head_of_fields, parse_document
 from satchel.skill.tree import Seal

@@ -21,7 +21,7 @@ from satchel.errors import InternalError, Refused, SettingsError
 from satchel.library.marks import key_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from satchel.skill.model import Head
     from satchel.skill.tree import Seal
@@ -161,8 +161,6 @@ class TrustBook:
         self._change(add)
         for _, _, seal, _ in new:
             if seal is not None and self._path is not None:
-                from satchel.library.approved import keep_files
-
                 keep_files(self._path, seal)
             elif seal is not None:
                 self._files[seal.digest] = seal.files
@@ -171,8 +169,6 @@ class TrustBook:
         """Path -> mark of the content that was approved under this digest; None when not known."""
         if self._path is None:
             return self._files.get(digest)
-        from satchel.library.approved import kept_files
-
         return kept_files(self._path, digest)
 
     def revoke(self, folder: str) -> bool:
@@ -202,8 +198,6 @@ class TrustBook:
                 change(folders)
                 _save(folders, self._path)
                 self._stamp = None
-                from satchel.library.approved import drop_others
-
                 drop_others(self._path, {one for row in folders.values() for one in row.digests})
         except OSError as exc:
             raise Refused(
@@ -365,3 +359,59 @@ def _save(folders: Approvals, path: str) -> None:
     # ASCII only: folder names that are not UTF-8 come back as they were.
     text = json.dumps({"version": _VERSION, "folders": table}, indent=2)
     write_atomic(path, (text + "\n").encode(), private=True)
+
+
+_FOLDER = "approved"
+_KIND = "sha256:"
+_DIGITS = 64
+
+
+def keep_files(book: str, seal: Seal) -> None:
+    """Keep what an approved content consists of, beside the trust file `book`.
+
+    What cannot be kept is not: the approval holds all the same.
+    """
+    import json
+
+    from satchel.skill.tree import digest_of
+
+    path = _path(book, seal.digest)
+    # The mark of a served skill is made otherwise, so its table could not be told from another.
+    if not path or digest_of(seal.files) != seal.digest or kept_files(book, seal.digest):
+        return
+    with suppress(OSError):
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        # ASCII only: names that are not UTF-8 come back as they were.
+        with open(path, "w", encoding="ascii") as stream:
+            json.dump(seal.files, stream)
+
+
+def kept_files(book: str, digest: str) -> Mapping[str, str] | None:
+    """Path -> mark of an approved content; None when it is not known."""
+    import json
+
+    from satchel.skill.tree import digest_of
+
+    try:
+        with open(_path(book, digest), encoding="ascii") as stream:
+            table: Any = json.load(stream)
+        files = {str(path): str(mark) for path, mark in table.items()}
+        return files if digest_of(files) == digest else None
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None
+
+
+def drop_others(book: str, digests: Collection[str]) -> None:
+    """Delete the tables of contents that are approved no more."""
+    folder = os.path.join(os.path.dirname(book), _FOLDER)
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            if f"{_KIND}{name}" not in digests:
+                os.unlink(os.path.join(folder, name))
+
+
+def _path(book: str, digest: str) -> str:
+    """Where the table of a digest is; nowhere when it is no digest of ours."""
+    name = digest.removeprefix(_KIND)
+    fits = len(name) == _DIGITS and name.isalnum() and name.isascii()
+    return os.path.join(os.path.dirname(book), _FOLDER, name) if fits else ""

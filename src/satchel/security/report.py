@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from satchel.security.rules import Rule, Severity
 
 Verdict = Literal["blocked", "review", "no findings", "incomplete"]
-VERDICTS: tuple[Verdict, ...] = ("blocked", "incomplete", "review", "no findings")
-"""Worst first."""
 
 
 class Finding(NamedTuple):

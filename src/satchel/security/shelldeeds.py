@@ -44,9 +44,7 @@ _LOCKS = re.compile(r"\s(?:-\w*[ce]\w*|--symmetric|--encrypt)\b")
 _RESTS = frozenset(("sleep", "break", "wait", "exit", "read"))
 _BOMB = re.compile(r"([\w:.]{1,30})\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\s*\}?\s*;?\s*\}?\s*;?\s*\1")
 _SHELLS = frozenset(("shell", "plain"))
-_CIPHERS = frozenset(("openssl", "gpg", "gpg2", "age", "ccrypt", "mcrypt"))
 _REMOVES = frozenset(("rm", "shred", "unlink", "srm"))
-_REQUESTS = frozenset(("curl", "wget", "nc", "ncat", "ping", "http", "telnet"))
 _HOST = re.compile(r"https?://[^\s'\"]{3,200}")
 
 

@@ -1,15 +1,14 @@
 """SKILLS ON DISK: how they come, change and go, and how nothing is lost on the way.
 
     store.py         Store, the object callers hold: plan, then carry out
-    plan.py          what a change would do, shown before it is done
-    plan_words.py    the same in words, for people
+    plan.py          what a change would do, shown before it is done, line by line too
     prepare.py       a tree of files -> a step of a plan: staged, scanned, compared
     choose.py        which skills of a source, and under which ids
     approving.py     which changes are approvals, and of what
-    revise.py        another name; edits that shall stay
-    update.py        newer versions; merge.py brings them together with the user's edits
+    update.py        newer versions, another name, edits that shall stay; merge.py brings newer
+                     versions together with the user's edits
     reproduce.py     what the lockfile says, exactly
-    verify.py        is it still what is locked? patch.py: what would change, line by line
+    verify.py        is it still what is locked?
 
     scope.py         the folders that Satchel writes to
     area.py          the work area: was it made here, by this user?

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._language import say
 from satchel.errors import InvalidInput
-from satchel.store.archive.names import check_path
-from satchel.store.archive.rules import refuse, shown
+from satchel.store.archive.rules import check_path, refuse, shown
 from satchel.store.sources.find import subtree
 
 if TYPE_CHECKING:

@@ -107,7 +107,7 @@ class Workbench:
                 old = against or (self.present_tree(skill_id) if here is not None else None)
                 difference = Difference(powers=_powers(staged))
                 if old is not None:
-                    difference = _difference(old, staged, document, report)
+                    difference = _difference(old, staged, sealed, document, report)
                     difference = difference._replace(kept=tuple(kept))
         except SatchelError as exc:
             return Step("refused", skill_id, skill_id, before=before, error=exc)
@@ -181,9 +181,11 @@ class Workbench:
         return name
 
 
-def _difference(old: Tree, new: FolderTree, document: Document, report: Report) -> Difference:
+def _difference(
+    old: Tree, new: FolderTree, sealed: Seal, document: Document, report: Report
+) -> Difference:
     """What changes from one version to the next."""
-    added, removed, changed = differing(seal(old), seal(new))
+    added, removed, changed = differing(seal(old), sealed)
     was = scan_tree(old).inventory
     touched = {*added, *changed}
     now = report.inventory

@@ -33,12 +33,11 @@ from satchel.store.plan import Plan, Step
 from satchel.store.prepare import Workbench
 from satchel.store.recovery import recover
 from satchel.store.reproduce import plan_install
-from satchel.store.revise import edit_step, lock_step, rename_steps
 from satchel.store.sources import source_of
 from satchel.store.stage import stage
 from satchel.store.transaction import commit
 from satchel.store.trouble import unchanged
-from satchel.store.update import plan_update
+from satchel.store.update import edit_step, lock_step, plan_update, rename_steps
 from satchel.store.verify import stand
 
 if TYPE_CHECKING:

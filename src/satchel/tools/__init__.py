@@ -10,11 +10,10 @@ packages: `packaged`.
 from __future__ import annotations
 
 from satchel.tools.base import Call, Tool
-from satchel.tools.definitions import PROVIDERS, tell_offer
 from satchel.tools.read_file import ReadFileTool
 from satchel.tools.search_tool import SearchTool
 from satchel.tools.skill_tool import SkillTool
-from satchel.tools.toolset import Toolset, make_toolset
+from satchel.tools.toolset import PROVIDERS, Toolset, make_toolset, tell_offer
 
 __all__ = [
     "PROVIDERS",

@@ -6,6 +6,8 @@ checked `Call` with an envelope. It may raise any `SatchelError`: the toolset tu
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -113,3 +115,30 @@ class Tool(Protocol):
     def run(self, call: Call) -> Envelope:
         """Do it."""
         ...
+
+
+class TakenBack:
+    """A `Cancel` that a host sets: a pipe that becomes readable."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._read, self._write = os.pipe()
+
+    def fileno(self) -> int:
+        """Readable once it is set."""
+        return self._read
+
+    def set(self) -> None:
+        """Take the call back."""
+        with self._lock:
+            write, self._write = self._write, -1
+            if write >= 0:
+                os.close(write)  # the end of a pipe is readable, for as many as look
+
+    def close(self) -> None:
+        """Nobody looks any more."""
+        self.set()
+        with self._lock:
+            read, self._read = self._read, -1
+            if read >= 0:
+                os.close(read)

@@ -1,13 +1,9 @@
-"""What runs the programs of tool skills: made when the first one is called, never before.
-
-`Engine` is what a tool needs: a folder becomes a program, a request becomes a result.
-`LocalEngine` runs programs on this machine, in its sandbox.
-"""
+"""What runs the programs of tool skills: made when the first one is called, never before."""
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,54 +14,6 @@ if TYPE_CHECKING:
     from satchel.settings import Settings
     from satchel.skill.manifest import Manifest
     from satchel.trace import Trace
-
-
-class Engine(Protocol):
-    """Prepares programs and runs them."""
-
-    def prepare(
-        self,
-        folder: str,
-        manifest: Manifest,
-        digest: str = "",
-        *,
-        confirm: Callable[[], None] | None = None,
-        cancel: Cancel | None = None,
-        seconds: float = 0.0,
-        own: bool = False,
-    ) -> Program:
-        """The program of a skill, its dependencies and its build included.
-
-        Args:
-            folder: The skill's folder.
-            manifest: What it declares.
-            digest: The digest of the folder's content, when it was just verified.
-            confirm: Asked after the folder was read and before anything is kept of it; raises when
-                the folder changed since it was verified.
-            cancel: Becomes readable when nobody waits for it any more.
-            seconds: That a build may take; 0 leaves that to each tool's own bound.
-            own: Whether the skill is the user's own: it may be built without a sandbox where the
-                setting says so.
-
-        Raises:
-            MissingRuntime: a Python, Node or Go is needed that is not here.
-            BuildFailed: dependencies cannot be had, or it does not build.
-            BuildStopped: it was taken back, or took too long.
-            Unsandboxed: it must be built, and there is no sandbox to do that in.
-        """
-        ...
-
-    def run(self, request: RunRequest) -> RunResult:
-        """Run one call.
-
-        Raises:
-            Unsandboxed: there is no sandbox, and the user did not agree to go without.
-        """
-        ...
-
-    def close(self) -> None:
-        """End every process that is kept."""
-        ...
 
 
 class LocalEngine:
@@ -102,7 +50,18 @@ class LocalEngine:
         seconds: float = 0.0,
         own: bool = False,
     ) -> Program:
-        """The program of a skill, built when it must be: see `Engine.prepare`.
+        """The program of a skill, its dependencies and its build included.
+
+        Args:
+            folder: The skill's folder.
+            manifest: What it declares.
+            digest: The digest of the folder's content, when it was just verified.
+            confirm: Asked after the folder was read and before anything is kept of it; raises when
+                the folder changed since it was verified.
+            cancel: Becomes readable when nobody waits for it any more.
+            seconds: That a build may take; 0 leaves that to each tool's own bound.
+            own: Whether the skill is the user's own: it may be built without a sandbox where the
+                setting says so.
 
         Raises:
             MissingRuntime: a Python, Node or Go is needed that is not here.

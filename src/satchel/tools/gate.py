@@ -28,11 +28,9 @@ if TYPE_CHECKING:
     from satchel.trace import Trace
 
 
-_AGAIN = 3
-"""Times that a person is asked about one call, when the tool becomes another meanwhile."""
 _PAUSE = 0.02
 _ASYNC = "Approval is asynchronous here: the host has to use `acall`"
-_MOVED = "The tool changed each time that a person was asked"
+_CHANGED = "The tool changed while the user was asked"
 
 
 class Ask(NamedTuple):
@@ -179,7 +177,7 @@ class Gate:
         """Judge a call, and ask a person where that is needed.
 
         It is judged again when the person's turn comes and after a yes: meanwhile a skill may have
-        been loaded that forbids it, or the tool may be another one.
+        been loaded that forbids it. A yes does not hold for a tool that has changed since.
         """
         found = judge()
         if found.verdict.answer != "ask" or not callable(self.approve):
@@ -187,15 +185,12 @@ class Gate:
         if not self.bell.ring():
             return self._done(found._replace(why=_ASYNC))
         try:
-            for _ in range(_AGAIN):
-                found = judge()
-                if found.verdict.answer != "ask":
-                    return self._done(found)
+            found = judge()
+            if found.verdict.answer == "ask":
                 answer = self._agreed(found.ask)
                 again = judge() if answer is True else found
-                if _same(found, again):
-                    return self._done(again._replace(why=answer))
-            return self._done(found._replace(why=_MOVED))
+                found = _answered(found, again._replace(why=answer))
+            return self._done(found)
         finally:
             self.bell.turn.release()
 
@@ -209,15 +204,12 @@ class Gate:
         await self.bell.aring()
         held = [self.bell.turn]
         try:
-            for _ in range(_AGAIN):
-                found = await asyncio.to_thread(judge)
-                if found.verdict.answer != "ask":
-                    return self._done(found)
+            found = await asyncio.to_thread(judge)
+            if found.verdict.answer == "ask":
                 answer = await self._aagreed(found.ask, held)
                 again = await asyncio.to_thread(judge) if answer is True else found
-                if _same(found, again):
-                    return self._done(again._replace(why=answer))
-            return self._done(found._replace(why=_MOVED))
+                found = _answered(found, again._replace(why=answer))
+            return self._done(found)
         finally:
             for turn in held:
                 turn.release()
@@ -303,7 +295,7 @@ class Gate:
             step = "Go on without it, as the skill wants it"
         elif why:
             code, message = "PERMISSION_DENIED", f"`{shown}` was not called. {why}"
-            step = "Go on without it, and tell the user"
+            step = "Call it again" if why == _CHANGED else "Go on without it, and tell the user"
         elif callable(self.approve):
             code, message = "PERMISSION_DENIED", f"The user did not agree to call `{shown}`"
             step = "Do not call it again this way: ask what is wanted, or go on without"
@@ -340,16 +332,10 @@ def _is_async(function: Any) -> bool:
     )
 
 
-def _same(asked: Ruling, now: Ruling) -> bool:
-    """Whether a person's yes is about what is there now; anything but a question needs none."""
-    if now.verdict.answer != "ask":
-        return True
-    before, after = asked.ask, now.ask
-    return (before.skill, before.reasons, before.revision) == (
-        after.skill,
-        after.reasons,
-        after.revision,
-    )
+def _answered(asked: Ruling, now: Ruling) -> Ruling:
+    """What holds after an answer; a yes is only for the tool that the person was asked about."""
+    has_changed = now.verdict.answer == "ask" and now.ask != asked.ask
+    return now._replace(why=_CHANGED) if has_changed else now
 
 
 def _reasons(tool: Tool | None) -> tuple[str, ...]:

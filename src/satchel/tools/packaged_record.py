@@ -13,12 +13,14 @@ is written in English and in Chinese; which one a model reads is the setting `to
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from satchel.tools.failures import Failure, Text, ToolFailed
+from satchel.tools.workspace import Failure, Text, ToolFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from importlib.metadata import Distribution
 
     from satchel.tools.workspace import Workspace
 
@@ -166,3 +168,49 @@ class PackagedSkill(NamedTuple):
 def switch_of(name: str) -> str:
     """The variable for a skill's name: `SKILL_EXCEL_ENABLED`."""
     return f"SKILL_{name.upper().replace('-', '_')}_ENABLED"
+
+
+class EntryPoint(NamedTuple):
+    """One line that a package wrote for us."""
+
+    name: str
+    value: str
+    """`module:attribute`."""
+    package: str
+    version: str
+
+
+_found: dict[tuple[str, tuple[str, ...]], list[EntryPoint]] = {}
+
+
+def entry_points(group: str) -> list[EntryPoint]:
+    """What installed packages declare in a group, by package, then by name.
+
+    It is looked up once for each `sys.path`: a package that is installed meanwhile is seen by the
+    next process.
+    """
+    key = (group, tuple(sys.path))
+    if key not in _found:
+        from importlib import metadata
+
+        found = [
+            EntryPoint(one.name, one.value.partition("[")[0].strip(), *_whose(one.dist))
+            for one in metadata.entry_points(group=group)
+        ]
+        found.sort(key=lambda one: (one.package != "satchel", one.package, one.name))
+        _found[key] = found
+    return list(_found[key])
+
+
+def forget() -> None:
+    """Look again: somebody installed a package in this process."""
+    _found.clear()
+
+
+def _whose(package: Distribution | None) -> tuple[str, str]:
+    """Package and version; empty when it does not tell, since half of it was removed."""
+    try:
+        name, version = (package.name, package.version) if package is not None else ("", "")
+    except Exception:  # noqa: BLE001 - each finder fails in its own way
+        return "", ""
+    return name.lower().replace("_", "-").replace(".", "-"), version

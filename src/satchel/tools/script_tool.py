@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from satchel.settings import Settings
     from satchel.skill.manifest import Manifest, ToolDecl
     from satchel.tools.base import Call
-    from satchel.tools.engine import Engine
+    from satchel.tools.engine import LocalEngine
     from satchel.tools.secrets import Secrets
     from satchel.trace import Trace
 
@@ -107,7 +107,7 @@ class ScriptTool:
         *,
         library: Library,
         settings: Settings,
-        engine: Engine,
+        engine: LocalEngine,
         secrets: Secrets,
         trace: Trace,
     ) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from satchel.library.tool_snapshot import ToolSnapshot
     from satchel.settings import Settings
     from satchel.tools.base import Tool
-    from satchel.tools.engine import Engine
+    from satchel.tools.engine import LocalEngine
     from satchel.trace import Trace
 
 
@@ -28,7 +28,7 @@ class ScriptTools:
         self,
         library: Library,
         settings: Settings,
-        engine: Engine,
+        engine: LocalEngine,
         trace: Trace,
         only: frozenset[str] | None = None,
     ) -> None:

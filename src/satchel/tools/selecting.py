@@ -47,9 +47,12 @@ def select(
         amend: Puts right what the detector could not know, before the choice is recorded.
 
     Raises:
-        InvalidInput: the request is no text, or the detector returned something else than matches.
+        InvalidInput: the request is no text, the limit is no number that is at least 1, or the
+            detector returned something else than matches.
     """
     check_text(goal_text)
+    if limit is not None:
+        check_limit(limit)
 
     def ask() -> Answer:
         answer = detector.look(goal_text, skills, limit)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from satchel.settings import Settings
     from satchel.skill.model import Skill
     from satchel.tools.base import Tool
-    from satchel.tools.engine import Engine
+    from satchel.tools.engine import LocalEngine
     from satchel.tools.gate import Ruling
     from satchel.tools.holding import HoldingMark
     from satchel.tools.permits import Grant
@@ -94,7 +94,7 @@ class Session:
         settings: Settings,
         *,
         detector: Callable[[], SelectionPipeline],
-        engine: Engine | None = None,
+        engine: LocalEngine | None = None,
         gate: Gate | None = None,
         stack: tuple[str, ...] = (),
         holding: Holding | None = None,
@@ -199,16 +199,15 @@ class Session:
             InvalidInput: the goal is no text, the limit is no number that is at least 1, or a skill
                 is in both lists.
         """
-        from satchel.tools.selecting import check_limit, select
-        from satchel.tools.waiting import Waiting
+        from satchel.tools.selecting import select
+        from satchel.tools.waiting import put_right
 
-        check_limit(limit)
         look = self._telling.look()
         skills = look.for_model if self._gate.offers(SkillTool.name) else ()
         detector = self._detector().overriding(use, never)
 
         def amend(answer: Answer) -> Answer:
-            return Waiting(self._settings).put_right(answer, goal, detector, look, never)
+            return put_right(answer, goal, detector, look, self._settings, never)
 
         return select(detector, goal, skills, self.trace, limit=limit, amend=amend)
 
@@ -299,7 +298,6 @@ class Session:
         name: str,
         arguments: Mapping[str, Any] | str | None = None,
         *,
-        cancel: Cancel | None = None,
         as_person: bool = False,
         key: str = "",
     ) -> Envelope:
@@ -307,7 +305,7 @@ class Session:
         import asyncio
         from contextlib import suppress
 
-        from satchel.tools.taking_back import TakenBack
+        from satchel.tools.base import TakenBack
 
         tool: Tool | None = None
         try:
@@ -320,8 +318,6 @@ class Session:
         except SatchelError as exc:
             return failed_call(exc, arguments)
         back = TakenBack()
-        if cancel is not None:
-            back.follow(cancel)
 
         def work() -> Envelope:
             try:

@@ -8,6 +8,7 @@ told what it would have been told without: the block is empty, and the trace say
 from __future__ import annotations
 
 from contextlib import suppress
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel._language import Message, several
@@ -15,8 +16,7 @@ from satchel.catalogue.shortlist import Line, write_shortlist
 from satchel.detect.base import EXPLICIT
 from satchel.errors import InvalidInput
 from satchel.tools.selecting import check_text, select
-from satchel.tools.usage import Usage
-from satchel.tools.waiting import Waiting
+from satchel.tools.waiting import put_right
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from satchel.detect.pipeline import SelectionPipeline
     from satchel.library import Library, Snapshot
     from satchel.settings import Form, Settings
-    from satchel.trace import Trace
+    from satchel.trace import Event, Trace
 
 _TEXTS = ("text", "input_text")
 """Blocks of what a user wrote: providers have two words for them."""
@@ -95,7 +95,6 @@ class Shortlister:
         self._detector = detector
         self._trace = trace
         self._usage = Usage(trace)
-        self._waiting = Waiting(settings)
 
     def make(self, goal_text: str, *, form: Form | None = None, record: bool = True) -> Shortlist:
         """The shortlist for one request. It never raises.
@@ -127,7 +126,7 @@ class Shortlister:
             from satchel.detect.base import Answer as Made
 
             empty = Made([], [], 0.0, 0.0, "", 0.0)
-            told = self._waiting.put_right(empty, goal_text, self._detector(), look).notes
+            told = put_right(empty, goal_text, self._detector(), look, self._settings).notes
             return Shortlist("", reason=several(told) or Message("there are no skills"))
         block: Block | None = None
         explored = ""
@@ -150,7 +149,7 @@ class Shortlister:
         detector = self._detector()
 
         def amend(answer: Answer) -> Answer:
-            return self._waiting.put_right(answer, goal_text, detector, look)
+            return put_right(answer, goal_text, detector, look, self._settings)
 
         answer = select(detector, goal_text, skills, trace, finish, amend=amend)
         assert block is not None  # noqa: S101 - `select` has called `finish`
@@ -263,3 +262,38 @@ def _reason(answer: Answer, block: Block, left_out: Sequence[str]) -> str:
         fit=f"{answer.fit:.2f}",
         threshold=f"{answer.threshold:.2f}",
     )
+
+
+class Usage:
+    """The names of all skills that were ever loaded here: read once, then kept by listening."""
+
+    def __init__(self, trace: Trace) -> None:
+        """Read nothing yet."""
+        self._trace = trace
+        self._loaded: set[str] | None = None
+        self._heard: set[str] = set()
+        self._reading = Lock()
+        self._listens = False
+
+    def never(self, name: str) -> bool:
+        """Whether the trace knows of no load. Where nothing is recorded nobody can say: False."""
+        if not self._trace.enabled:
+            return False
+        if self._loaded is None:
+            self._read()
+        return name not in self._heard and name not in (self._loaded or ())
+
+    def _read(self) -> None:
+        """Read the past. Whoever asks meanwhile waits: half of it looks as if nobody was loaded."""
+        with self._reading:
+            if self._loaded is not None:
+                return
+            if not self._listens:
+                # Listen first: what is loaded while the file is read is not missed.
+                self._trace.listen(self._hear)
+                self._listens = True
+            self._loaded = self._trace.ever("loaded")
+
+    def _hear(self, event: Event) -> None:
+        if event.kind == "loaded":
+            self._heard.update(event.skills)

@@ -7,13 +7,12 @@ gives whoever works inside a skill the toolset `within` it.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from satchel._language import Message
 from satchel.envelope import ErrorInfo, failure
-from satchel.errors import NotFound, SatchelError, SettingsError
+from satchel.errors import InvalidInput, NotFound, SatchelError, SettingsError
 from satchel.tools.base import Call
-from satchel.tools.definitions import describe, tell_offer
 from satchel.tools.frame import one_line
 from satchel.tools.loaded import LoadedSkills
 from satchel.tools.parameters import check, echo, read_arguments
@@ -32,10 +31,83 @@ if TYPE_CHECKING:
     from satchel.runners.base import Cancel
     from satchel.settings import Settings
     from satchel.tools.base import Tool
-    from satchel.tools.engine import Engine
+    from satchel.tools.engine import LocalEngine
     from satchel.tools.read_file import Addresses
     from satchel.tools.script_tools import ScriptTools
     from satchel.trace import Trace
+
+Provider = Literal["anthropic", "openai", "openai-responses", "mcp"]
+"""`openai` is the form of Chat Completions, which most other providers understand too."""
+PROVIDERS: tuple[str, ...] = get_args(Provider)
+
+
+def describe(tool: Tool, provider: str, name: str, catalogue: str = "") -> dict[str, Any]:
+    """One tool for one provider.
+
+    Args:
+        tool: The tool.
+        provider: Whose form.
+        name: What it is called there.
+        catalogue: What is told about the skills, after the tool's own description.
+
+    Raises:
+        InvalidInput: nobody knows that provider.
+    """
+    import copy
+
+    text = f"{tool.description}\n\n{catalogue}" if catalogue else tool.description
+    schema = copy.deepcopy(tool.parameters)
+    if provider == "anthropic":
+        return {"name": name, "description": text, "input_schema": schema}
+    if provider == "openai":
+        function = {"name": name, "description": text, "parameters": schema}
+        return {"type": "function", "function": function}
+    if provider == "openai-responses":
+        # Strict is the default there and forbids parameters that may be left out.
+        return {
+            "type": "function",
+            "name": name,
+            "description": text,
+            "parameters": schema,
+            "strict": False,
+        }
+    if provider == "mcp":
+        writes = bool(getattr(tool, "writes", False))
+        hints = {
+            "title": name,
+            "readOnlyHint": not writes,
+            "destructiveHint": writes,
+            "idempotentHint": True,
+            "openWorldHint": False,
+            **getattr(tool, "hints", {}),  # a program of a tool skill promises nothing
+        }
+        return {"name": name, "description": text, "inputSchema": schema, "annotations": hints}
+    known = ", ".join(f"`{item}`" for item in PROVIDERS)
+    raise InvalidInput(f"There is no form for `{provider}`", f"Choose one of {known}")
+
+
+def tell_offer(trace: Trace, catalogue: Catalogue) -> None:
+    """Record which skills a model is told of in this turn, and how."""
+    account = catalogue.account
+    trace.record("listed", account.full)
+    if account.shortened:
+        trace.record("shortened", account.shortened)
+    if account.named:
+        trace.record("named", account.named)
+    if account.unlisted:
+        trace.record("unlisted", (), count=account.unlisted)
+    trace.record(
+        "offered",
+        (),
+        digest=catalogue.digest,
+        budget=account.budget,
+        used=account.used,
+        total=account.total,
+        full=list(account.full),
+        shortened=list(account.shortened),
+        named=list(account.named),
+        unlisted=account.unlisted,
+    )
 
 
 def make_toolset(
@@ -44,7 +116,7 @@ def make_toolset(
     *,
     trace: Trace | None = None,
     detector: Detector | None = None,
-    engine: Engine | None = None,
+    engine: LocalEngine | None = None,
     addresses: Addresses | None = None,
 ) -> Toolset:
     """The tools `Skill`, `ReadFile` and `SkillSearch` over a library, and those of its tool skills.
@@ -58,7 +130,7 @@ def make_toolset(
         addresses: Resolves `skill://` addresses for `ReadFile`.
     """
     if detector is None:
-        from satchel.detect.default import default_detector
+        from satchel.detect.pipeline import default_detector
 
         detector = default_detector(settings)
     else:

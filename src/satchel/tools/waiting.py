@@ -1,143 +1,82 @@
-"""What should an answer say about skills that wait for somebody's trust?
+"""Notes about skills that a detector is not given: untrusted ones, and those for people alone.
 
-A detector is given the offered skills alone. Whoever calls another one by its name is not to be
-told that there is none, and whoever gets the second best should know that the best one waits. What
-such a skill says of itself is only compared here: it is neither loaded nor shown.
+A detector is given the offered skills only. A request that names another one gets a note that says
+why it is not offered, not that there is none. Such a skill is neither loaded nor shown.
 """
 
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from satchel.detect.base import EXPLICIT
 from satchel.detect.notes import Note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from satchel.detect.base import Answer, Match
+    from satchel.detect.base import Answer
     from satchel.detect.pipeline import SelectionPipeline
     from satchel.library import Snapshot
     from satchel.settings import Settings
     from satchel.skill import Skill
 
 MOST = 200
-"""Waiting skills that are compared."""
-_BESIDE = 300
-"""Offered skills up to which all are compared with them; of more only the best."""
+"""Waiting skills that are compared with the names in a request."""
 
 _MISSING = ("unknown-skill", "unknown-skill-near")
 """Codes of the notes about a name that no offered skill has."""
 
 
-class Waiting:
-    """Puts right what answers say, for one project."""
+def put_right(
+    answer: Answer,
+    goal_text: str,
+    detector: SelectionPipeline,
+    look: Snapshot,
+    settings: Settings,
+    never: Iterable[str | Skill] = (),
+) -> Answer:
+    """The answer with notes that are true of the whole library.
 
-    def __init__(self, settings: Settings) -> None:
-        """Take the settings; nothing is compared before there is something to compare."""
-        self._step = settings.trust != "none"
-        self._kept: tuple[Snapshot, Any, Sequence[Skill]] | None = None
-        self._seen: tuple[Snapshot, tuple[Skill, ...]] | None = None
+    Args:
+        answer: What the detector said of the offered skills.
+        goal_text: What is wanted.
+        detector: The detector; one that hears no names gets no notes about them.
+        look: The library.
+        settings: Decides whether a note says how to trust a skill.
+        never: Skills that were ruled out: a name that no skill has rules out nothing.
+    """
+    from satchel.detect.pipeline import OVERRIDE
 
-    def put_right(
-        self,
-        answer: Answer,
-        goal_text: str,
-        detector: SelectionPipeline,
-        look: Snapshot,
-        never: Iterable[str | Skill] = (),
-    ) -> Answer:
-        """The answer with notes that are true of the whole library.
+    notes = answer.notes
+    if notes and look.withheld:
+        # A skill that only people may load is not missing.
+        notes = tuple(_corrected(note, look) for note in notes)
+    if detector.mentions and answer.detector != OVERRIDE:
+        called = _called(goal_text, look)
+        names = {skill.name.casefold() for skill in called}
+        left = [note for note in notes if _missing(note).casefold() not in names]
+        step = settings.trust != "none"
+        notes = (*(_note(skill, look, step=step) for skill in called), *left)
+    missing = (one for one in never if isinstance(one, str) and not look.find(one))
+    notes += tuple(Note("never-missing", name=name) for name in missing)
+    return answer if notes == answer.notes else answer._replace(notes=notes)
 
-        Args:
-            answer: What the detector said of the offered skills.
-            goal_text: What somebody wants.
-            detector: Who answered: one that hears no names is told of none, and only of ours is it
-                known who would come first.
-            look: The library.
-            never: Whom somebody has ruled out: a name that nothing has rules out nobody.
-        """
-        notes = answer.notes
-        if notes and look.withheld:
-            # A skill that only people may load is not missing.
-            notes = tuple(_corrected(note, look) for note in notes)
-        if self._seen is None or self._seen[0] is not look:
-            self._seen = (look, _waiting(look))
-        waiting = self._seen[1]
-        if waiting and detector.mentions:
-            notes = self._told(answer, notes, goal_text, detector, look, waiting)
-        names = (one for one in never if isinstance(one, str))
-        notes += tuple(Note("never-missing", name=name) for name in names if not look.find(name))
-        return answer if notes == answer.notes else answer._replace(notes=notes)
 
-    def _told(
-        self,
-        answer: Answer,
-        notes: tuple[str, ...],
-        goal_text: str,
-        detector: SelectionPipeline,
-        look: Snapshot,
-        waiting: tuple[Skill, ...],
-    ) -> tuple[str, ...]:
-        from satchel.detect.hybrid import HybridDetector
-        from satchel.detect.mentions import parse_mentions
-        from satchel.detect.names import NameTable
-        from satchel.detect.pipeline import OVERRIDE
+def _called(goal_text: str, look: Snapshot) -> list[Skill]:
+    """The waiting skills that a request calls by name."""
+    waiting = _waiting(look)
+    if not waiting:
+        return []
+    from satchel.detect.mentions import NameTable, parse_mentions
 
-        if answer.detector == OVERRIDE:
-            return notes
-        found = parse_mentions(goal_text, NameTable(waiting))
-        called = [one.skill for one in found.wanted]
-        if called:
-            names = {skill.name.casefold() for skill in called}
-            left = [note for note in notes if _missing(note).casefold() not in names]
-            return (*(self._note(skill, "", look) for skill in called), *left)
-        if answer.detector == EXPLICIT or not isinstance(detector.detector, HybridDetector):
-            return notes
-        first = self._first(answer, goal_text, look, waiting)
-        if first is None or first.name in found.ruled_out:
-            return notes
-        return (*notes, self._note(first, "-first", look))
+    return [one.skill for one in parse_mentions(goal_text, NameTable(waiting)).wanted]
 
-    def _first(
-        self, answer: Answer, goal_text: str, look: Snapshot, waiting: Sequence[Skill]
-    ) -> Skill | None:
-        """The waiting skill that would come first; None when an offered one is as good."""
-        if len(look.for_model) <= _BESIDE:
-            skills: Sequence[Skill] = (*look.for_model, *waiting)
-            detector, skills = self._ready(look, skills)
-        else:
-            # Of thousands only the best are compared, and with those that fit at all.
-            detector, skills = self._ready(look, waiting)
-            fitting = [match.skill for match in detector.look(goal_text, skills).matches]
-            best = (match.skill for match in (*answer.matches, *answer.runners_up))
-            skills = (*best, *fitting)
-            detector = _made(skills) if fitting else detector
-        found = detector.look(goal_text, skills)
-        if not found.matches:
-            return None
-        paths = {skill.path for skill in waiting}
-        first: Match = found.matches[0]
-        offered = {skill.name for skill in skills if skill.path not in paths}
-        copies = {copy for copy, stands in found.collapsed if stands == first.name}
-        others = (*found.matches, *found.runners_up)
-        rivals = [one.score for one in others if one.skill.path not in paths]
-        if first.skill.path not in paths or copies & offered:
-            return None
-        return first.skill if first.score > max(rivals, default=0.0) else None
 
-    def _ready(self, look: Snapshot, skills: Sequence[Skill]) -> tuple[Any, Sequence[Skill]]:
-        """A detector for these skills, kept as long as the library is the same."""
-        if self._kept is None or self._kept[0] is not look:
-            self._kept = (look, _made(skills), skills)
-        return self._kept[1:]
-
-    def _note(self, skill: Skill, first: str, look: Snapshot) -> Note:
-        state = "changed" if skill.ref in look.asking else "untrusted"
-        if self._step:
-            return Note(f"{state}{first}-step", name=skill.name, typed=skill.typed)
-        return Note(f"{state}{first}", name=skill.name)
+def _note(skill: Skill, look: Snapshot, *, step: bool) -> Note:
+    state = "changed" if skill.ref in look.asking else "untrusted"
+    if step:
+        return Note(f"{state}-step", name=skill.name, typed=skill.typed)
+    return Note(state, name=skill.name)
 
 
 def _missing(note: str) -> str:
@@ -150,22 +89,11 @@ def _corrected(note: str, look: Snapshot) -> str:
     name = _missing(note)
     if not name:
         return note
-    from satchel.detect.names import NameTable
+    from satchel.detect.mentions import NameTable
 
     people_only = [skill for skill in look.skills if not skill.for_model]
     skill = NameTable(people_only).exact(name)
     return note if skill is None else Note("people-only", name=skill.name)
-
-
-def _made(skills: Sequence[Skill]) -> Any:
-    """A detector in memory that knows what these skills say of themselves."""
-    from satchel.detect.hybrid import HybridDetector
-    from satchel.detect.pipeline import SelectionPipeline
-    from satchel.detect.texts import head_row
-
-    made = SelectionPipeline(HybridDetector(rows=head_row))
-    made.prepare(skills)
-    return made
 
 
 def _waiting(look: Snapshot) -> tuple[Skill, ...]:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from satchel._language import say
 from satchel.errors import InvalidInput, NotFound, Refused
 from satchel.store.archive.rules import shown
-from satchel.store.sources.address import redacted
+from satchel.store.sources.base import redacted
 
 if TYPE_CHECKING:
     from satchel.store.sources import Source

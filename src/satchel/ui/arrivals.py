@@ -24,9 +24,8 @@ from satchel.library.lockfile import Place
 from satchel.store.archive.rules import shown
 from satchel.store.choose import choose, with_ids
 from satchel.store.sources import find_skills, source_of
-from satchel.store.sources.folder import FolderSource
+from satchel.store.sources.folder import ENDINGS, ArchiveSource, FolderSource
 from satchel.store.sources.git import GitSource
-from satchel.store.sources.packed import ENDINGS, ArchiveSource
 from satchel.store.stage import remove_tree
 from satchel.store.trouble import unchanged
 from satchel.ui.addresses import check_public

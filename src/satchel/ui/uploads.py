@@ -22,8 +22,7 @@ from starlette.requests import ClientDisconnect
 
 from satchel._language import say
 from satchel.errors import InvalidInput
-from satchel.store.archive.names import Names, check_path, ignored_part
-from satchel.store.archive.rules import shown
+from satchel.store.archive.rules import Names, check_path, ignored_part, shown
 from satchel.store.stage import remove_tree
 from satchel.store.trouble import unchanged
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from satchel.detect.index import Row
-from satchel.detect.index.open import (
+from satchel.detect.index.upkeep import (
     FORMAT,
     TANTIVY_FROM,
     UNUSED_S,
@@ -30,7 +30,6 @@ def test_the_engine_follows_the_number_of_skills(count, engine, tmp_path):
     index = open_index(str(tmp_path / "made"), count)
     assert index.engine == engine == choose_engine(str(tmp_path / "made"), count)
     index.update([Row("/a", (1, 1, 1), ("pdf", "", "", "", ""))])
-    index.close()
     assert os.listdir(tmp_path / "made") == [f"{engine}-{FORMAT}"]
     assert open_index(str(tmp_path / "made"), count).stamps() == {"/a": (1, 1, 1)}
 
@@ -65,7 +64,7 @@ def test_indexes_of_projects_that_are_not_used_any_more_are_removed(tmp_path):
 
 def test_nothing_heavy_is_imported_before_an_index_is_opened(root):
     code = (
-        "import sys\nimport satchel.detect.index.open, satchel.detect.index\n"
+        "import sys\nimport satchel.detect.index.upkeep, satchel.detect.index\n"
         "heavy = {'sqlite3', 'tantivy', 'satchel.detect.index.memory'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )

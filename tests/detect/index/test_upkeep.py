@@ -15,8 +15,7 @@ import pytest
 from satchel import Library
 from satchel._fs import locked
 from satchel.detect.index import Row
-from satchel.detect.index.open import FORMAT, TANTIVY_FROM
-from satchel.detect.index.upkeep import Upkeep
+from satchel.detect.index.upkeep import FORMAT, TANTIVY_FROM, Upkeep
 from satchel.errors import Conflict, NotFound, Refused
 from satchel.library import Location
 from satchel.skill import Head, Origin, Skill
@@ -55,7 +54,7 @@ def library(folder, count: int = 3) -> Library:
 
 def found(answer, term: str) -> set[str]:
     assert answer.ready is not None
-    keys = answer.ready.search([(term, 1.0)], 100_000)["description"]
+    keys = answer.ready.search_legs([(term, 1.0)], {"all": {"description": 1.0}}, 100_000)["all"]
     return {os.path.basename(os.path.dirname(key)) for key in keys}
 
 
@@ -302,7 +301,7 @@ def test_a_rebuild_waits_for_its_turn_and_keeps_the_lock(tmp_path, count):
 def any_engine(request, monkeypatch):
     """A small library that is kept by each of the engines."""
     least = 1 if request.param == "tantivy" else 1_000_000
-    monkeypatch.setattr("satchel.detect.index.open.TANTIVY_FROM", least)
+    monkeypatch.setattr("satchel.detect.index.upkeep.TANTIVY_FROM", least)
     return request.param
 
 

@@ -184,7 +184,7 @@ def test_a_damaged_file_is_rebuilt(tmp_path, letters, file, how):
 
 
 def test_damage_that_shows_only_when_a_vector_is_used_is_rebuilt(tmp_path, letters, monkeypatch):
-    monkeypatch.setattr("satchel.detect.vectors.matrix._CHECKED", 1)
+    monkeypatch.setattr("satchel.detect.vectors.store._CHECKED", 1)
     opened(tmp_path, letters).fill(SKILLS.items())
     _spoil(files(tmp_path, ".npy")[0], "values")
     store = opened(tmp_path, letters)

@@ -9,7 +9,7 @@ import pytest
 from openpyxl import Workbook
 
 from satchel.tools.excel import skill
-from satchel.tools.packaged_call import PackageTool
+from satchel.tools.packaged import PackageTool
 from satchel.tools.toolset import Toolset
 
 

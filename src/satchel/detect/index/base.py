@@ -22,9 +22,6 @@ FIELDS = ("name", "description", "when", "triggers", "body")
 FEW_ALLOWED = 1_000
 """Allowed keys that are asked for by themselves; of more, some are soon among the best."""
 
-EACH = {field: {field: 1.0} for field in FIELDS}
-"""Every field a leg of its own."""
-
 Stamp = tuple[int, int, int]
 """mtime_ns, ctime_ns and size of the skill's file: another stamp, another text."""
 
@@ -74,21 +71,40 @@ def write_state(path: str, magic: bytes, state: tuple[Any, ...]) -> None:
     Raises:
         OSError: the file cannot be written.
     """
+    write_atomic(path, magic + _packed(state), private=True, durable=False)
+
+
+def append_state(path: str, state: tuple[Any, ...]) -> None:
+    """Write a tuple behind those that a file holds already.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with open(path, "ab") as stream:
+        stream.write(_packed(state))
+
+
+def _packed(state: tuple[Any, ...]) -> bytes:
     body = marshal.dumps(state)
-    data = magic + crc32(body).to_bytes(4, "big") + body
-    write_atomic(path, data, private=True, durable=False)
+    return crc32(body).to_bytes(4, "big") + len(body).to_bytes(8, "big") + body
 
 
-def read_state(path: str, magic: bytes) -> tuple[Any, ...] | None:
-    """Return what `write_state` wrote; None when the file is missing or damaged."""
+def read_states(path: str, magic: bytes) -> tuple[list[tuple[Any, ...]], bool]:
+    """Return what was written, and whether that is all; what follows a damaged part is left out."""
+    states: list[tuple[Any, ...]] = []
     with suppress(OSError, ValueError, TypeError, EOFError):
         with open(path, "rb") as stream:
             data = stream.read()
-        start = len(magic)
-        body = memoryview(data)[start + 4 :]
-        if data[:start] == magic and data[start : start + 4] == crc32(body).to_bytes(4, "big"):
-            return marshal.loads(body)  # noqa: S302 - our own file, like a `.pyc`
-    return None
+        at = len(magic) if data.startswith(magic) else len(data)
+        while at < len(data):
+            begin = at + 12
+            at = begin + int.from_bytes(data[begin - 8 : begin], "big")
+            body = memoryview(data)[begin:at]
+            if data[begin - 12 : begin - 8] != crc32(body).to_bytes(4, "big"):
+                return states, False
+            states.append(marshal.loads(body))  # noqa: S302 - our own file, like a `.pyc`
+        return states, True
+    return states, False
 
 
 class FieldIndex(Protocol):
@@ -116,23 +132,6 @@ class FieldIndex(Protocol):
         """
         ...
 
-    def search(
-        self,
-        terms: Sequence[tuple[str, float]],
-        limit: int,
-        allowed: Collection[str] | None = None,
-    ) -> dict[str, dict[str, float]]:
-        """BM25 (k1 1.2, b 0.75) per field: field -> key -> score, of the best `limit` per field.
-
-        Args:
-            terms: Distinct terms of the goal and what each weighs; a score is the sum over the
-                terms of weight times BM25.
-            limit: How many keys per field.
-            allowed: Only these keys count; what somebody may see of an index that knows more. How
-                rare a term is still depends on all rows. None allows all, and is quicker.
-        """
-        ...
-
     def search_legs(
         self,
         terms: Sequence[tuple[str, float]],
@@ -140,16 +139,15 @@ class FieldIndex(Protocol):
         limit: int,
         allowed: Collection[str] | None = None,
     ) -> dict[str, dict[str, float]]:
-        """Several fields added up: leg -> key -> score, of the best `limit` per leg.
-
-        Quicker than adding up what `search` gives, and exact: who is nowhere among the best of one
-        field may be so in the sum.
+        """BM25 (k1 1.2, b 0.75), fields added up: leg -> key -> score, of the best `limit` per leg.
 
         Args:
-            terms: As for `search`.
+            terms: Distinct terms of the goal and what each weighs; a score is the sum over the
+                terms of weight times BM25.
             legs: By name: field -> what its score is multiplied by.
             limit: How many keys per leg.
-            allowed: As for `search`.
+            allowed: Only these keys count, for an index that holds more than the caller sees. How
+                rare a term is still depends on all rows. None allows all, and is quicker.
         """
         ...
 
@@ -162,19 +160,9 @@ class FieldIndex(Protocol):
         ...
 
     def version(self) -> tuple[int, ...]:
-        """Another value after every change, whoever made it; () when there is nothing to search.
+        """Another value after every change, by any process; () when there is nothing to search.
 
-        Costs microseconds, and is compared with what the same object said before.
+        It is so before the first update, and after the files were lost or damaged. Costs
+        microseconds, and is compared with what the same object said before.
         """
-        ...
-
-    def is_sound(self) -> bool:
-        """Whether there is something to search; costs microseconds.
-
-        False before the first update, and after the files were lost or damaged.
-        """
-        ...
-
-    def close(self) -> None:
-        """Let go of files."""
         ...

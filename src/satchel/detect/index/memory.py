@@ -12,11 +12,10 @@ import os
 import threading
 from array import array
 from collections import Counter
-from contextlib import suppress
 from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel.detect.index.base import EACH, FIELDS, read_state, write_state
+from satchel.detect.index.base import FIELDS, read_states, write_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 K1 = 1.2
 B = 0.75
-_MAGIC = b"satchel-terms-1\n"
+_MAGIC = b"satchel-terms-2\n"
 _MOST_OFTEN = 0xFFFF
 _READY = 2_000_000
 """Postings that are kept worked out; beyond it each search works them out anew."""
@@ -171,15 +170,6 @@ class MemoryIndex:
             # The file of another process is overwritten: both say the same.
             write_state(self._path, _MAGIC, tuple(state))
 
-    def search(
-        self,
-        terms: Sequence[tuple[str, float]],
-        limit: int,
-        allowed: Collection[str] | None = None,
-    ) -> dict[str, dict[str, float]]:
-        """BM25 per field: field -> key -> score, of the best `limit` per field."""
-        return self.search_legs(terms, EACH, limit, allowed)
-
     def search_legs(
         self,
         terms: Sequence[tuple[str, float]],
@@ -264,13 +254,6 @@ class MemoryIndex:
         """Another value after every update: what other processes write is not read again."""
         return (self._turn,) if self._turn else ()
 
-    def is_sound(self) -> bool:
-        """Whether it was ever filled: what is in memory is not lost."""
-        return self._turn > 0
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
 
 def _empty() -> _State:
     lengths: list[list[int]] = [[] for _ in FIELDS]
@@ -323,8 +306,5 @@ def _swept(state: _State) -> _State:
 
 def _load(path: str) -> _State | None:
     """The saved state, or None when there is none that can be used."""
-    found = read_state(path, _MAGIC)
-    with suppress(TypeError):
-        state = _State(*found) if found is not None else None
-        return state if state is not None and len(state.postings) == len(FIELDS) else None
-    return None
+    states, _ = read_states(path, _MAGIC)
+    return _State(*states[0]) if states else None

@@ -2,7 +2,7 @@
 
 tantivy stores a number and the terms of each skill. The number is a hash of the key; which key and
 stamp it stands for is in the file `rows` beside the index, because reading a stored text costs
-microseconds per hit and a number nothing.
+microseconds per hit and a number nothing. Small updates are appended to that file.
 
 An update commits to tantivy first and then writes `rows`. A process that is killed between the two
 leaves older stamps, so those skills are indexed again. When the folder is damaged, or `rows` is
@@ -22,7 +22,13 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from satchel._optional import require
-from satchel.detect.index.base import EACH, FIELDS, allowed_only, read_state, write_state
+from satchel.detect.index.base import (
+    FIELDS,
+    allowed_only,
+    append_state,
+    read_states,
+    write_state,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -36,8 +42,10 @@ _LARGE_HEAP = 1_000_000_000
 """Room for a million short skills in one segment: each further one makes every search slower.
 Only what is used of it is taken."""
 _SPACES = "satchel_spaces"
-_MAGIC = b"satchel-rows-1\n"
+_MAGIC = b"satchel-rows-2\n"
 _SCORE = itemgetter(0)
+_MAX_PARTS = 256
+"""Updates after which the file `rows` is written anew."""
 _MAX_FAILURES = 3
 """Updates in a row that may fail before the index is rebuilt from scratch."""
 
@@ -51,8 +59,13 @@ class _Rows(NamedTuple):
     """Fields that may have a text: few skills have `when`, and each term looked up costs time."""
     stamps: dict[str, Stamp]
     """By key."""
-    numbers: list[int]
-    """In the order of `stamps`."""
+    keys: dict[int, str]
+    """By number, in the order of `stamps`."""
+    parts: int
+    """Updates that are in the file; 0 when no more can be appended to it."""
+
+
+_NO_ROWS = _Rows(-1, frozenset(), {}, {}, 0)
 
 
 class _View(NamedTuple):
@@ -62,7 +75,6 @@ class _View(NamedTuple):
     docs: int
     schema: Any
     rows: _Rows
-    keys: dict[int, str]
     mark: tuple[int, ...]
     """Process, inode and time of both files: another mark, another commit."""
 
@@ -118,40 +130,40 @@ class TantivyIndex:
         heap = _SMALL_HEAP if len(first) <= _FEW else _LARGE_HEAP
         with _Writing(self._writable(), heap, self._tantivy.Document) as writing:
             view = self._current()  # nobody else writes from here on
-            fields, stamps = (view.rows.fields, dict(view.rows.stamps)) if view else ((), {})
-            numbers = dict(zip(stamps, view.rows.numbers, strict=True)) if view else {}
+            old = view.rows if view is not None else _NO_ROWS
             # A killed update may have left rows that `rows` does not list.
-            is_behind = view is not None and view.rows.commit < _last_commit(self._meta)
+            is_behind = view is not None and old.commit < _last_commit(self._meta)
+            stamps, keys = dict(old.stamps), dict(old.keys)
+            fresh: dict[str, Stamp] = {}
+            dropped = [key for key in gone if stamps.pop(key, None) is not None]
             self._failures += 1
-            for key in gone:
-                if stamps.pop(key, None) is not None:
-                    writing.drop(numbers.pop(key))
+            for number in map(_number, dropped):
+                writing.drop(number)
+                del keys[number]
             taken = 0
             for taken, row in enumerate(chain(first, todo), 1):
                 number = _number(row.key)
                 if is_behind or row.key in stamps:
                     writing.drop(number)
                 writing.add(number, row)
-                stamps[row.key], numbers[row.key] = row.stamp, number
+                stamps[row.key] = fresh[row.key] = row.stamp
+                keys[number] = row.key
                 if progress is not None and taken % 500 == 0:
                     progress(taken)
             commit = writing.commit()
-            used = writing.used.union(fields)
-            kept = _Rows(commit, frozenset(used), stamps, list(numbers.values()))
-            write_state(self._rows, _MAGIC, (commit, tuple(used), *kept[2:]))
+            fields = old.fields.union(writing.used)
+            parts = 1
+            if 0 < old.parts < _MAX_PARTS and len(first) <= _FEW and not is_behind:
+                parts = old.parts + 1
+                numbers = list(map(_number, fresh))
+                append_state(self._rows, (commit, tuple(fields), fresh, numbers, dropped))
+            else:
+                write_state(self._rows, _MAGIC, (commit, tuple(fields), stamps, list(keys), []))
+            kept = _Rows(commit, fields, stamps, keys, parts)
             self._view = self._view_of(kept, self._mark())
         self._failures = 0
         if progress is not None:
             progress(taken)
-
-    def search(
-        self,
-        terms: Sequence[tuple[str, float]],
-        limit: int,
-        allowed: Collection[str] | None = None,
-    ) -> dict[str, dict[str, float]]:
-        """BM25 per field: field -> key -> score, of the best `limit` per field."""
-        return self.search_legs(terms, EACH, limit, allowed)
 
     def search_legs(
         self,
@@ -199,15 +211,6 @@ class TantivyIndex:
         view = self._current()
         return view.mark if view is not None else ()
 
-    def is_sound(self) -> bool:
-        """Whether there is a commit that can be read."""
-        return self._current() is not None
-
-    def close(self) -> None:
-        """Release the files."""
-        with self._lock:
-            self._view = None
-
     def _best(
         self,
         view: _View,
@@ -238,7 +241,7 @@ class TantivyIndex:
             asked = query.boolean_query([(must, asked), (must, query.const_score_query(few, 0.0))])
         hits = view.searcher.search(asked, most, count=False).hits
         numbers = view.searcher.fast_field_values("num", [hit[1] for hit in hits])
-        names = view.keys
+        names = view.rows.keys
         try:
             # In C from end to end: this is as much work as the search of a small library.
             return dict(zip(map(names.__getitem__, numbers), map(_SCORE, hits), strict=True))
@@ -259,12 +262,11 @@ class TantivyIndex:
             return None
         with self._lock:
             try:
-                state = read_state(self._rows, _MAGIC)
-                rows = _Rows(-1, frozenset(), {}, []) if state is None else _Rows(*state)
+                rows = _read_rows(self._rows)
                 if not 0 <= rows.commit <= _last_commit(self._meta):
                     self._refuse(mark, "its two files do not belong together")
                     return None
-                self._view = self._view_of(rows._replace(fields=frozenset(rows.fields)), mark)
+                self._view = self._view_of(rows, mark)
             except BaseException as exc:  # noqa: BLE001 - the same
                 self._refuse(mark, _reason(exc))
                 return None
@@ -273,8 +275,7 @@ class TantivyIndex:
     def _view_of(self, rows: _Rows, mark: tuple[int, ...]) -> _View:
         index = self._open()
         searcher = index.searcher()
-        keys = dict(zip(rows.numbers, rows.stamps, strict=True))
-        return _View(searcher, int(searcher.num_docs), index.schema, rows, keys, mark)
+        return _View(searcher, int(searcher.num_docs), index.schema, rows, mark)
 
     def _mark(self) -> tuple[int, ...]:
         one, other = os.stat(self._meta), os.stat(self._rows)
@@ -364,6 +365,22 @@ class _Writing:
 
     def commit(self) -> int:
         return int(self._writer.commit())
+
+
+def _read_rows(path: str) -> _Rows:
+    """What the file `rows` holds; its commit is -1 when it cannot be used."""
+    states, is_whole = read_states(path, _MAGIC)
+    commit, fields = -1, frozenset[str]()
+    stamps: dict[str, Stamp] = {}
+    keys: dict[int, str] = {}
+    for state in states:
+        commit, used, fresh, numbers, dropped = state
+        fields = fields.union(used)
+        for key in dropped:
+            del stamps[key], keys[_number(key)]
+        stamps.update(fresh)
+        keys.update(zip(numbers, fresh, strict=True))
+    return _Rows(commit, fields, stamps, keys, len(states) if is_whole else 0)
 
 
 def _number(key: str) -> int:

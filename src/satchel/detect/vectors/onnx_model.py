@@ -9,8 +9,9 @@ many texts are shared out to several.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from satchel._language import say
 from satchel._optional import require
@@ -22,7 +23,6 @@ from satchel.detect.vectors.base import (
     unusable,
 )
 from satchel.detect.vectors.coverage import Vocabulary
-from satchel.detect.vectors.tokens import open_tokenizer, read_table
 from satchel.errors import ModelFailed
 
 if TYPE_CHECKING:
@@ -179,3 +179,61 @@ class OnnxEmbedder:
         if not outputs or outputs[0].ndim != 3 or outputs[0].shape[:2] != table.shape:
             raise ModelFailed(say("its output is no vector"))
         return outputs[0][0].mean(axis=0)
+
+
+_MAX_FILE = 128 << 20
+
+
+def open_tokenizer(folder: str, limit: int) -> tuple[Any, int | None]:
+    """The tokenizer of a folder, cut at `limit` tokens and without padding, and its unknown token.
+
+    Raises:
+        SettingsError: there is none, or it is damaged.
+        MissingExtra: `tokenizers` is not installed.
+    """
+    module: Any = require("tokenizers", EXTRA)
+    path = os.path.join(folder, "tokenizer.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(_MAX_FILE)  # one that is longer is cut, and no JSON
+        tokenizer = module.Tokenizer.from_str(text)
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(limit)
+        unknown = _unknown_token(tokenizer, json.loads(text))
+    except FileNotFoundError as exc:
+        raise unusable(folder, say("it has no `{name}`", name="tokenizer.json")) from exc
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as exc:  # a panic of the library's Rust is no Exception
+        reason = first_line(exc)
+        raise unusable(
+            folder, say("`{name}` cannot be read ({reason})", name="tokenizer.json", reason=reason)
+        ) from exc
+    return tokenizer, unknown
+
+
+def _unknown_token(tokenizer: Any, table: Any) -> int | None:
+    model = table["model"]
+    if isinstance(name := model.get("unk_token"), str):
+        return tokenizer.token_to_id(name)
+    number = model.get("unk_id")  # unigram
+    return number if isinstance(number, int) else None
+
+
+def read_table(folder: str, name: str) -> dict[str, Any]:
+    """What a JSON file of a folder holds; empty when there is none, or it holds no object.
+
+    Raises:
+        SettingsError: it is no JSON.
+    """
+    try:
+        with open(os.path.join(folder, name), "rb") as file:
+            found = json.loads(file.read(1 << 20))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as exc:
+        reason = first_line(exc)
+        raise unusable(
+            folder, say("`{name}` cannot be read ({reason})", name=name, reason=reason)
+        ) from exc
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

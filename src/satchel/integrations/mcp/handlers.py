@@ -17,8 +17,8 @@ from mcp.shared.exceptions import MCPError
 from satchel.errors import SatchelError
 from satchel.integrations.mcp.addresses import address
 from satchel.integrations.mcp.cursors import page
+from satchel.tools.base import TakenBack
 from satchel.tools.frame import one_line
-from satchel.tools.taking_back import TakenBack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

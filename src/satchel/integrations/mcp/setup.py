@@ -7,13 +7,15 @@ entry to paste. A project's file names no path of this machine, since such files
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 from satchel._fs import is_really_inside, read_plain, write_atomic
 from satchel._language import say
@@ -68,7 +70,7 @@ class Change(NamedTuple):
     before: str | None
     """The file as it is; None if there is none."""
     after: str | None
-    """The file as it would be; None if it would be deleted."""
+    """The file as it would be."""
     scope: Scope
     commands: tuple[tuple[str, ...], ...] = ()
 
@@ -79,9 +81,6 @@ class Change(NamedTuple):
 
     def difference(self, name: str) -> list[str]:
         """The commands, or the lines of the file that change, as `diff -u` shows them."""
-        import difflib
-        import shlex
-
         if self.commands:
             return [f"+{shlex.join(command)}" for command in self.commands]
         old, new = (self.before or "").splitlines(), (self.after or "").splitlines()
@@ -93,28 +92,22 @@ def plan(name: str, scope: Scope | None, project: str, *, remove: bool = False) 
 
     Raises:
         InvalidInput: the program has no file for that scope.
-        Refused: the file cannot be changed, or the entry does not start Satchel.
+        Refused: the file cannot be changed.
     """
     program = PROGRAMS[name]
     scope = scope or program.usual
     path = _path(program, scope, project)
-    before = _read(path)
     wanted = None if remove else _entry(program, scope, project)
     toml = path.endswith(".toml")
     try:
+        before = _read(path)
         content: dict[str, Any] = (
             tomllib.loads(before or "") if toml else json.loads(before or "{}")
         )
         servers: dict[str, Any] = {**content.get(program.table, {})}
-    except (ValueError, AttributeError, TypeError) as exc:
+    except (OSError, ValueError, AttributeError, TypeError) as exc:
         raise _by_hand(path, program, wanted) from exc
     held = servers.pop(NAME, None)
-    if wanted is None and held is not None and not is_ours(held):
-        raise Refused(
-            say("The entry `{name}` of {program} does not start Satchel", name=NAME,
-                program=program.title),
-            say("Look at it in `{path}`, and remove it there if nobody needs it", path=path),
-        )  # fmt: skip
     change = Change(program, path, before, before, scope)
     if held == wanted or (wanted and isinstance(held, dict) and {**held, **wanted} == held):
         return change
@@ -133,8 +126,6 @@ def plan(name: str, scope: Scope | None, project: str, *, remove: bool = False) 
     if toml:
         raise _by_hand(path, program, wanted)
     content[program.table] = servers if wanted is None else {**servers, NAME: wanted}
-    if wanted is None and content == {program.table: {}}:
-        return change._replace(after=None)
     return change._replace(after=json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -162,28 +153,14 @@ def apply(change: Change, project: str) -> str:
         if change.before is not None:
             mode = os.stat(path).st_mode & 0o777
             write_atomic(path + BACKUP, change.before.encode(), private=True)
-        if change.after is None:
-            os.unlink(path)
-        else:
-            write_atomic(path, change.after.encode(), private=True)
-            os.chmod(path, mode)
+        write_atomic(path, (change.after or "").encode(), private=True)
+        os.chmod(path, mode)
     except OSError as exc:
         raise Refused(
             say("`{path}` cannot be written: {reason}", path=path, reason=exc.strerror or exc),
             say("Make the file and its folder writable, and try again"),
         ) from exc
     return path + BACKUP if change.before is not None else ""
-
-
-def is_ours(held: Any) -> bool:
-    """Whether an entry starts Satchel."""
-    if not isinstance(held, dict):
-        return False
-    entry = cast("dict[str, Any]", held)
-    command = str(entry.get("command")).replace("\\", "/").rsplit("/", 1)[-1].lower()
-    args = entry.get("args")
-    is_module = isinstance(args, list) and cast("list[Any]", args)[:2] == ["-m", NAME]
-    return is_module or command.removesuffix(".exe") == NAME
 
 
 def _entry(program: Program, scope: Scope, project: str) -> dict[str, Any]:
@@ -193,9 +170,9 @@ def _entry(program: Program, scope: Scope, project: str) -> dict[str, Any]:
         args += ["--project", program.folder] if program.folder else []
     else:
         # The whole path: a program with windows does not have the PATH of a terminal.
-        beside = os.path.join(os.path.dirname(sys.executable), NAME)
-        command = beside if os.access(beside, os.X_OK) else shutil.which(NAME) or sys.executable
-        args = ["-m", NAME, *args] if command == sys.executable else args
+        command = os.path.join(os.path.dirname(sys.executable), NAME)
+        if not os.access(command, os.X_OK):
+            command, args = sys.executable, ["-m", NAME, *args]
         if program.folder or not program.project:  # it starts it nowhere in particular
             args += ["--project", os.path.abspath(project)]
     return {**({"type": "stdio"} if program.typed else {}), "command": command, "args": args}
@@ -224,10 +201,6 @@ def _read(path: str) -> str | None:
         return read_plain(path, _MAX_BYTES).decode()
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as exc:
-        raise Refused(
-            say("`{path}` cannot be read", path=path), say("Look at the file, and try again")
-        ) from exc
 
 
 def _by_hand(path: str, program: Program, wanted: dict[str, Any] | None) -> Refused:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from satchel.envelope import Envelope
     from satchel.library import Snapshot
     from satchel.skill.model import Skill
+    from satchel.tools.base import TakenBack
     from satchel.tools.session import Session
-    from satchel.tools.taking_back import TakenBack
     from satchel.tools.toolset import Toolset
 
 PLAIN = frozenset(("Skill", "SkillSearch", "ReadFile"))

@@ -1,12 +1,10 @@
 """ONE STRICT READER: zip and tar as a tree of files, or a refusal that names the rule.
 
-    rules.py     the rules and the bounds, and how a refusal is said
-    names.py     which names files may have
-    listing.py   many files, found by folder
+    rules.py     the rules, the bounds and the names, and how a refusal is said
+    tree.py      the files of an archive, found by folder
     zip.py       central directory and local headers, cross-checked
     tar.py       ustar, pax and GNU names
-    unpack.py    gz, bz2 and xz, within bounds
-    open.py      which of them a file is
+    open.py      which of them a file is; gz, bz2 and xz, within bounds
 
 Nothing is ever repaired, guessed or written to where skills live.
 """

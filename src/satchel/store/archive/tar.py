@@ -12,10 +12,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import adler32
 
-from satchel.store.archive.names import check_path, decode_path
-from satchel.store.archive.pieces import read_at
-from satchel.store.archive.rules import refuse
-from satchel.store.archive.tree import ArchiveTree, Contents
+from satchel.store.archive.rules import check_path, decode_path, refuse
+from satchel.store.archive.tree import ArchiveTree, Contents, read_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

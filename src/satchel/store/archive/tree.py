@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
+import os
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Protocol, Self
 
 from satchel.errors import NotFound
 from satchel.skill.tree import File
-from satchel.store.archive.listing import Listing
-from satchel.store.archive.names import Names, ignored_part
-from satchel.store.archive.rules import refuse
+from satchel.store.archive.rules import Names, ignored_part, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from satchel.store.archive.rules import Bounds
+
+_HAS_PREAD = hasattr(os, "pread")
+
+
+def read_at(descriptor: int, size: int, at: int) -> bytes:
+    """Up to `size` bytes from the position `at`."""
+    if _HAS_PREAD:
+        return os.pread(descriptor, size, at)
+    os.lseek(descriptor, at, os.SEEK_SET)  # Windows: one reader at a time
+    return os.read(descriptor, size)
+
+
+def _key(file: File) -> bytes:
+    return os.fsencode(file.path)
+
+
+class Listing:
+    """A base for trees that know all their files from the start."""
+
+    def __init__(self, files: Iterable[File]) -> None:
+        self.files = tuple(sorted(files, key=_key))
+
+    def below(self, path: str) -> tuple[File, ...]:
+        """The files under the folder `path`; all of them when it is empty."""
+        if not path:
+            return self.files
+        name = os.fsencode(path)
+        # In byte order everything under `a/` stands between `a/` and `a0`.
+        first = bisect_left(self.files, name + b"/", key=_key)
+        return self.files[first : bisect_left(self.files, name + b"0", first, key=_key)]
 
 
 class Reader(Protocol):

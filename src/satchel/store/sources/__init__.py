@@ -1,8 +1,7 @@
 """Where skills come from.
 
 base.py      Source and Bundle: what every source can do, and what it hands over
-folder.py    a folder on this machine
-packed.py    a zip or tar archive
+folder.py    a folder or an archive on this machine
 git.py       a repository, read without a checkout
 words.py     what a word on the command line, or a line of the lockfile, means
 find.py      which skills a source holds, and the files of one of them

@@ -15,10 +15,9 @@ from satchel._language import say
 from satchel.errors import NotFound
 from satchel.library.lockfile import Place
 from satchel.skill.tree import File
-from satchel.store.archive.listing import Listing
 from satchel.store.archive.rules import WIDE, refuse, shown
-from satchel.store.sources.address import check_ref, is_commit, parse_address
-from satchel.store.sources.base import Bundle
+from satchel.store.archive.tree import Listing
+from satchel.store.sources.base import Bundle, check_ref, is_commit, parse_address
 from satchel.store.sources.git_program import TIMEOUT, Fetcher, NoSuchRef, command, stop
 
 if TYPE_CHECKING:

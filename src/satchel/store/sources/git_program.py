@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 from satchel._language import say
 from satchel.errors import MissingExtra, NotFound, Refused
 from satchel.store.archive.rules import BOUNDS, refuse, shown
-from satchel.store.sources.address import redacted
+from satchel.store.sources.base import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from subprocess import Popen
 
-    from satchel.store.sources.address import Address
+    from satchel.store.sources.base import Address
 
 TIMEOUT = 600.0
 """Seconds a fetch may take."""

@@ -26,12 +26,10 @@ from satchel._fs import is_inside
 from satchel._language import say
 from satchel.errors import InvalidInput, NotFound
 from satchel.skill.tree import head_file
-from satchel.store.archive.names import check_path
-from satchel.store.archive.rules import refuse, shown
-from satchel.store.sources.address import parse_address, redacted
-from satchel.store.sources.folder import FolderSource
+from satchel.store.archive.rules import check_path, refuse, shown
+from satchel.store.sources.base import parse_address, redacted
+from satchel.store.sources.folder import ENDINGS, ArchiveSource, FolderSource
 from satchel.store.sources.git import GitSource
-from satchel.store.sources.packed import ENDINGS, ArchiveSource
 
 if TYPE_CHECKING:
     from satchel.library.lockfile import Place

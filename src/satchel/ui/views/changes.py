@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from satchel._language import listed, render, say
 from satchel.errors import NotFound, Refused
 from satchel.skill.tree import FolderTree
-from satchel.store.plan_words import power_words, verdict_words
+from satchel.store.plan import power_words, verdict_words
 from satchel.ui.views.differences import diff_lines
 from satchel.ui.views.findings import MARKS, MOODS
 from satchel.ui.views.scopes import scope_place, scope_words
@@ -199,11 +199,6 @@ def left_alone(plan: Plan, ticked: Sequence[str]) -> tuple[str, ...]:
     if len(ids) > TICKS:
         return () if EVERY in ticked else ids
     return tuple(one for one in ids if one not in ticked)
-
-
-def unnamed(plan: Plan, named: Sequence[str]) -> tuple[str, ...]:
-    """Ids that a script would overwrite without saying so."""
-    return () if EVERY in named else tuple(one for one in replaced_by(plan) if one not in named)
 
 
 def is_idle(plan: Plan, leave: Sequence[str]) -> bool:
@@ -422,7 +417,7 @@ def show_diff(plan: Plan, at: int, path: str) -> Diff:
     Raises:
         NotFound: the plan has no such skill or file.
     """
-    from satchel.store.patch import patch_one
+    from satchel.store.plan import patch_one
 
     step = plan.steps[at] if 0 <= at < len(plan.steps) else None
     if step is None or not any(file.path == path for file in _files(plan, step)):

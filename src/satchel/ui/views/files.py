@@ -18,7 +18,7 @@ from satchel.library.walk import OWN_FOLDERS
 from satchel.skill.file_kind import kind_of_mode
 from satchel.skill.tree import VERSION_CONTROL
 from satchel.tools.frame import encodable, printable, size_of
-from satchel.tools.pages import decode
+from satchel.tools.read_file import decode
 from satchel.ui.views.skills import broken_at, find_skill
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 from satchel.errors import Changed, SatchelError
-from satchel.library.broken import Broken, find_broken
+from satchel.library.snapshot import Broken, find_broken
 from satchel.skill.model import Skill
 
 if TYPE_CHECKING:

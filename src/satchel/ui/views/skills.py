@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from satchel._fs import is_inside
 from satchel._language import language, say
 from satchel.errors import InvalidInput, NotFound, SatchelError
-from satchel.library.broken import Broken
+from satchel.library.snapshot import Broken
 from satchel.skill.model import Head, Skill
 from satchel.tools.frame import encodable, printable
 from satchel.ui.views.shelf import OFFERED, SOURCES, STATES, look_now, shelf_of

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from satchel.facade import Approved, Satchel
-    from satchel.library.sealed import Taken
+    from satchel.library.survey import Taken
     from satchel.security import Report
     from satchel.skill.model import Skill
 
