@@ -233,7 +233,7 @@ def test_the_old_text_of_a_changed_skill_counts_no_more_while_the_index_catches_
     detector = detector_of(folder=str(tmp_path))
     detector.prepare(kept + before)
     upkeep = detector._upkeep  # noqa: SLF001
-    monkeypatch.setattr(upkeep, "_work", lambda: None)  # it never catches up
+    monkeypatch.setattr(upkeep, "_work", lambda _skills: None)  # it never catches up
     answer = detector.look("turn the pdf pages into images", kept + after)
     assert "401" in answer.notes[0]
     assert "301" in answer.notes[0]
@@ -249,7 +249,7 @@ def test_new_skills_and_indexed_ones_are_scored_alike(tmp_path, monkeypatch):
     new = tuple(skill(f"new-{at}", f"Reconciles invoices with ledger{at}.") for at in range(100))
     detector = detector_of(folder=str(tmp_path))
     detector.prepare(kept)
-    monkeypatch.setattr(detector._upkeep, "_work", lambda: None)  # noqa: SLF001
+    monkeypatch.setattr(detector._upkeep, "_work", lambda _skills: None)  # noqa: SLF001
     answer = detector.look("reconcile invoices", kept + new)
     assert answer.notes
     assert {match.name[:4] for match in answer.matches} == {"new-"}

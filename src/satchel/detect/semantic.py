@@ -46,7 +46,7 @@ _BUDGET = 2.0
 _REST = 30.0
 """Seconds until a model that failed is tried again."""
 _LOOK_AGAIN = 1.0
-"""Seconds between two looks at what is still lacking in a library of thousands."""
+"""Seconds between two counts of what is still lacking in a library of thousands."""
 _STRANGERS = 256
 """Keys of nobody whose files a look may look for; `prepare` looks for more."""
 _ALL_STRANGERS = 20_000
@@ -67,19 +67,15 @@ class _Seen:
         self.retry_at = 0.0
         self._looked_at = 0.0
         self._changes: int = -1
-        self._losses: int = -1
         self.count(store)
 
     def count(self, store: VectorStore) -> None:
-        """Bring `lacking` up to date; what was there stays there unless something was lost."""
-        changes, losses = store.changes, store.losses
-        if losses == self._losses:
-            is_early = time.monotonic() - self._looked_at < _LOOK_AGAIN
-            if changes == self._changes or (is_early and len(self.lacking) > _MANY):
-                return
-        among = self.lacking if losses == self._losses else self.keys
-        self.lacking = frozenset(store.lacking(among))
-        self._changes, self._losses = changes, losses
+        """Bring `lacking` up to date; in a large library at most once a second."""
+        is_early = time.monotonic() - self._looked_at < _LOOK_AGAIN
+        if store.changes == self._changes or (is_early and len(self.keys) > _MANY):
+            return
+        self._changes = store.changes
+        self.lacking = frozenset(store.lacking(self.keys))
         self._looked_at = time.monotonic()
 
 

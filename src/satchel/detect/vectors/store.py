@@ -222,8 +222,6 @@ class VectorStore:
         self._thread: threading.Thread | None = None
         self.changes = 0
         """Grows with every change."""
-        self.losses = 0
-        """Grows when vectors were lost: a damaged file, or one that was removed."""
         self.is_damaged = False
         """Whether damaged vectors were found, and are being made again."""
         self.stopped = ""
@@ -256,9 +254,7 @@ class VectorStore:
             except Damaged:
                 self._lose()
                 return
-            saved, fresh = self._state
-            self.losses += not saved.digests.keys() <= found.digests.keys()
-            self._state = (found, fresh)
+            self._state = (found, self._state[1])
             self.changes += 1
 
     def held(self) -> list[str]:
@@ -341,7 +337,6 @@ class VectorStore:
         with self._lock:
             self._state = (empty()._replace(mark=mark_of(self._folder)), self._state[1])
             self.is_damaged = True
-            self.losses += 1
             self.changes += 1
 
     # --- filling ---
