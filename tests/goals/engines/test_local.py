@@ -70,6 +70,32 @@ def test_a_fault_of_the_disk_is_said(tmp_path):
     asyncio.run(main())
 
 
+def test_who_watches_hears_of_tries_that_failed(folder):
+    class Slow:
+        """Fails once, and takes a moment the second time."""
+
+        async def run(self, work):
+            if work.attempt == 1:
+                raise ValueError("not yet")
+            await heard.wait()
+            return Done("x")
+
+    async def main():
+        async with LocalEngine(Slow(), folder) as engine:
+            await engine.submit(Goal("g", Plan("g", (Step("a", prompt="x"),), retry=QUICK)))
+            told = []
+            async for event in engine.watch("g"):
+                told.append((event.step, event.state))
+                if event.state == "retrying":
+                    assert "not yet" in event.text
+                    heard.set()
+            assert ("a", "retrying") in told
+            assert told[-2:] == [("a", "done"), ("", "done")]
+
+    heard = asyncio.Event()
+    asyncio.run(main())
+
+
 def test_without_a_runner_and_a_folder_nothing_can_be_done():
     async def main():
         async with LocalEngine() as engine:

@@ -34,8 +34,6 @@ QUEUE = "satchel-goals"
 RECOVERIES = 20
 """A goal whose workers die so often, without a step being done meanwhile, is set aside. With 5, of
 400 goals whose worker was killed every second six were, through no fault of theirs."""
-AT_REST: frozenset[str] = OVER | {"asking"}
-"""States in which nothing happens by itself."""
 _PAGE = 200
 _KEPT = 1000
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from satchel.goals.engines._dbos_runs import Runs
     from satchel.goals.engines._dbos_store import Store
     from satchel.goals.execution import Workbench
-    from satchel.goals.model import Answer, Done, Step, StepCall, StepEvent, Work
+    from satchel.goals.model import Answer, Done, Step, StepCall, Work
 
 APPLICATION = "satchel-goals"
 VERSION = "1"
@@ -384,9 +384,6 @@ class _Execution:
     async def ask(self, step: Step, text: str) -> Answer | None:  # noqa: ARG002
         """None: when a person answers, another run begins."""
         return None
-
-    def tell(self, event: StepEvent) -> None:
-        """Nothing: reports are compared."""
 
 
 class _Guarded:

@@ -25,7 +25,6 @@ from satchel._optional import require
 from satchel.errors import Conflict, NotFound
 from satchel.goals import answers
 from satchel.goals.engines._dbos_runs import (
-    AT_REST,
     ENGINE,
     QUEUE,
     WORKFLOW,
@@ -43,14 +42,15 @@ from satchel.goals.engines._dbos_store import (
     surely_dead,
 )
 from satchel.goals.engines._dbos_worker import APPLICATION, VERSION, Worker
-from satchel.goals.engines._watching import watch_reports
 from satchel.goals.engines.base import (
+    AT_REST,
     Workbench,
     busy,
     no_runner,
     not_open,
     not_over,
     other_plan,
+    watch_reports,
 )
 from satchel.goals.graph import insist
 from satchel.goals.model import OVER

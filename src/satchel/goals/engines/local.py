@@ -18,8 +18,7 @@ from satchel.goals import answers
 from satchel.goals.artefacts import FolderArtefacts, MemoryArtefacts
 from satchel.goals.engines._local_goal import AT_REST, Held, LocalExecution
 from satchel.goals.engines._local_shelf import Shelf, must_be, read
-from satchel.goals.engines._watching import watch_reports
-from satchel.goals.engines.base import busy, not_over
+from satchel.goals.engines.base import busy, not_over, watch_reports
 from satchel.goals.execute import execute
 from satchel.goals.execution import Workbench
 from satchel.goals.graph import insist
@@ -44,6 +43,8 @@ if TYPE_CHECKING:
 
 LOOK = 0.3
 """Seconds between two looks at what other processes do and want."""
+_GLANCE = 0.05
+"""Seconds between two looks at a goal of this process."""
 _PATIENCE = 5.0
 """Seconds that `cancel` waits for steps to clean up."""
 
@@ -255,7 +256,6 @@ class LocalEngine:
                 self._close(held, "failed", f"{type(exc).__name__}: {exc}")
         finally:
             self._shelf.let_go(held)
-            held.wake()
             for name in self._shelf.make_room(held):
                 self._forget_memory(name)
 
@@ -370,12 +370,8 @@ class LocalEngine:
                 return held.report(self.name)
             if held.task is None:
                 await asyncio.sleep(LOOK if left is None else min(left, LOOK))
-            elif left is None:
-                await held.changed()
             else:
-                changed = held.changed()
-                await asyncio.wait([changed], timeout=left)
-                changed.cancel()
+                await asyncio.wait([held.task], timeout=left)
 
     async def list(
         self, *, states: Sequence[GoalState] = (), limit: int = 50, before: float | None = None
@@ -396,9 +392,11 @@ class LocalEngine:
     def watch(self, goal_id: str) -> AsyncIterator[StepEvent]:
         """What happens to it, until it is over or asks. Beginning with what has happened."""
         held = self._shelf.known(goal_id)
-        if held.journal is None and self._shelf.folder:
-            return watch_reports(lambda: self.report(goal_id), AT_REST, LOOK)
-        return held.watched()
+
+        async def report() -> GoalReport:  # a full disk has no line about the end
+            return held.report(self.name) if held.task or held.ended else await self.report(goal_id)
+
+        return watch_reports(report, AT_REST, _GLANCE if held.task else LOOK)
 
     async def work(self, *, drain: float = 30.0) -> None:
         """There are no workers here."""

@@ -29,8 +29,8 @@ from satchel.errors import Conflict, NotFound, ServerFailed
 from satchel.goals import answers
 from satchel.goals.artefacts import FolderArtefacts, MemoryArtefacts, digest_of
 from satchel.goals.engines import _temporal_wire as wire
-from satchel.goals.engines._watching import watch_reports
 from satchel.goals.engines.base import (
+    AT_REST,
     Workbench,
     busy,
     missing,
@@ -38,6 +38,7 @@ from satchel.goals.engines.base import (
     not_open,
     not_over,
     other_plan,
+    watch_reports,
 )
 from satchel.goals.graph import insist
 from satchel.goals.model import OVER, GoalSummary
@@ -88,8 +89,6 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 ENGINE = "temporal"
-AT_REST: frozenset[str] = OVER | {"asking"}
-"""States in which nothing happens by itself."""
 LOOK_S = 0.2
 """Seconds between two looks at a goal that is watched."""
 QUERY_TIMEOUT = timedelta(seconds=3)
