@@ -3,7 +3,8 @@
     python tests/temporal_work.py ADDRESS QUEUE FOLDER
 
 It writes what it does to FOLDER/log, one JSON line each. What a step does is in its prompt:
-`sleep 3`, `block 3`, `fail once`, `break`, `big 5000`; anything else is given back.
+`sleep 3`, `block 3`, `hang first` (until it is cancelled, the first time), `fail once`, `break`,
+`big 5000`; anything else is given back.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from satchel.goals.model import Done
 if TYPE_CHECKING:
     from satchel.goals.model import Work
 
-SILENCE = 4.0
+SILENCE = 2.5
 """Seconds after which a worker is given up here; less than in earnest, for the sake of time."""
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -38,12 +39,14 @@ def be_impatient() -> None:
     _temporal_workflow.SILENCE = _temporal_worker.SILENCE = timedelta(seconds=SILENCE)
     _temporal_worker.STILL = SILENCE / 2
     _temporal_worker.BEAT = SILENCE / 5
+    _temporal_worker.STICKY = timedelta(seconds=0.5)
 
 
 class Logged:
     """Does what a prompt says, and writes down when it began and ended."""
 
     def __init__(self, folder: str) -> None:
+        self.folder = folder
         self.path = os.path.join(folder, "log")
 
     def log(self, kind: str, work: Work) -> None:
@@ -57,6 +60,8 @@ class Logged:
         word, _, rest = work.prompt.partition(" ")
         if word == "sleep":
             await asyncio.sleep(float(rest))
+        elif word == "hang" and sum(one.step == work.step.id for one in moments(self.folder)) == 1:
+            await asyncio.Event().wait()
         elif word == "block":
             time.sleep(float(rest))  # noqa: ASYNC251 - a runner that is not as it should be
         elif word == "break" or (word == "fail" and work.attempt == 1):
@@ -123,7 +128,7 @@ async def main(address: str, queue: str, folder: str) -> None:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         with suppress(asyncio.CancelledError):
-            await engine.work(drain=5)
+            await engine.work(drain=2)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from postgres import NoPostgres, Postgres, free_port
+from postgres import free_port
 from satchel.errors import Conflict, InvalidInput, Refused, ServerFailed
 from satchel.goals.engines import _dbos_runs
 from satchel.goals.engines._dbos_store import Store, address
@@ -21,21 +21,18 @@ from satchel.goals.engines.dbos import DbosEngine
 from satchel.goals.model import Done, Goal, Plan, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from postgres import Postgres
     from satchel.goals.model import Work
 
 pytestmark = pytest.mark.timeout(60)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    try:
-        with Postgres(fsync=False) as running:
-            yield running
-    except NoPostgres as exc:
-        pytest.skip(str(exc))
+@pytest.fixture
+def server(postgres_server: Postgres) -> Postgres:
+    return postgres_server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

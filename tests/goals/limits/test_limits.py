@@ -20,7 +20,6 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import make_url
 
 from counting_provider import Provider, ask, limiter
-from postgres import NoPostgres, Postgres
 from satchel.errors import InvalidInput, ServerFailed
 from satchel.goals.engines.dbos import DbosEngine
 from satchel.goals.engines.local import LocalEngine
@@ -31,21 +30,16 @@ from satchel.goals.write_ahead import write_ahead
 from sizes import sized
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from postgres import Postgres
     from satchel.goals.model import Work
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(os.path.dirname(HERE))
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    try:
-        with Postgres(fsync=False) as running:
-            yield running
-    except NoPostgres as exc:
-        pytest.skip(str(exc))
+@pytest.fixture
+def server(postgres_server: Postgres) -> Postgres:
+    return postgres_server
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -49,7 +49,7 @@ class GoalWorkflow:
 
     @workflow.init
     def __init__(self, packed: dict[str, Any]) -> None:
-        task = self.task = wire.unpack_task(packed)
+        task = self.task = unpack(wire.Task, packed)
         plan = task.goal.plan
         self.goal = task.goal._replace(plan=plan._replace(parallel=min(plan.parallel, PENDING)))
         self.large = wire.large_for(len(plan.steps))
