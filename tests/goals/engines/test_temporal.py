@@ -147,7 +147,7 @@ def test_a_worker_that_is_told_to_end_drains_and_gives_back_what_takes_too_long(
                 await engine.submit(wanted)
                 await until(lambda: len(moments(str(tmp_path))) == 2)
                 first.tell(signal.SIGTERM)
-                assert await asyncio.to_thread(first.process.wait, 20) == 0
+                assert await asyncio.to_thread(first.wait, 20) == 0
             with WorkerProcess(temporal_server.address, queue, str(tmp_path)):
                 report = await engine.wait(wanted.id, 40)
             assert report.state == "done"
