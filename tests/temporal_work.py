@@ -93,7 +93,9 @@ class WorkerProcess:
 
     def __init__(self, address: str, queue: str, folder: str) -> None:
         forks = multiprocessing.get_context("forkserver")
-        forks.set_forkserver_preload(["temporal_work"])
+        forks.set_forkserver_preload(
+            ["satchel.goals.engines._temporal_worker", TemporalEngine.__module__]
+        )
         here, there = forks.Pipe(duplex=False)
         self.process = forks.Process(target=work, args=(address, queue, folder, there))
         self.process.start()
