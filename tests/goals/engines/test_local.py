@@ -222,23 +222,6 @@ def _say(folder, value, ready, said):
     asyncio.run(main())
 
 
-def test_a_list_of_some_states_reads_only_the_ends_of_the_others(tmp_path):
-    async def main():
-        async with LocalEngine(Runner(), str(tmp_path)) as engine:
-            for name, plan in (("d", PLAN), ("h", ASKING), ("r", ASKING)):
-                await engine.submit(Goal(name, plan))
-                await engine.wait(name)
-            async with LocalEngine(None, str(tmp_path)) as other:
-                await other.retry("r")  # nobody runs it: its last line is the revision
-                path = tmp_path / "goals" / "d" / "journal.jsonl"
-                lines = path.read_text().splitlines()
-                path.write_text("\n".join(["not read", *lines[1:]]) + "\n")
-                assert [one.id for one in await other.list(states=["asking"])] == ["h"]
-                assert [one.id for one in await other.list(states=["queued"])] == ["r"]
-
-    asyncio.run(main())
-
-
 def test_memory_does_not_grow_for_ever(monkeypatch):
     monkeypatch.setattr(_local_shelf, "KEPT", 10)
 

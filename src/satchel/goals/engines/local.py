@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from satchel._language import say
-from satchel.errors import NotFound, Refused, StepFailed
+from satchel.errors import NotFound, Refused
 from satchel.goals import answers
 from satchel.goals.artefacts import FolderArtefacts, MemoryArtefacts
 from satchel.goals.engines._local_goal import AT_REST, Held, LocalExecution
@@ -257,7 +257,8 @@ class LocalEngine:
         finally:
             self._shelf.let_go(held)
             for name in self._shelf.make_room(held):
-                self._forget_memory(name)
+                if isinstance(self.artefacts, MemoryArtefacts):
+                    self.artefacts.drop(name)
 
     @staticmethod
     def _close(held: Held, state: GoalState, reason: str) -> None:
@@ -309,11 +310,7 @@ class LocalEngine:
 
     async def forget(self, goal_id: str) -> None:
         """Remove a goal that is over, with its journal and its large outputs."""
-        try:
-            held = self._shelf.known(goal_id)
-        except NotFound:
-            await self._sweep(goal_id)
-            raise
+        held = self._shelf.known(goal_id)
         if held.task is not None or held.state not in OVER:
             raise not_over(goal_id, held.state)
         journal = self._shelf.journal(goal_id)
@@ -331,27 +328,6 @@ class LocalEngine:
             journal.remove()
         finally:
             journal.leave()
-
-    async def _sweep(self, goal_id: str) -> None:
-        """Remove large outputs that outlived their goal, if there are any."""
-        with suppress(StepFailed):  # it is no goal's name
-            if not isinstance(self.artefacts, FolderArtefacts):
-                await self.artefacts.forget(goal_id)
-                return
-            journal = self._shelf.journal(goal_id)
-            if not self.artefacts.has(goal_id) or journal is None or not journal.take():
-                return  # there are none, or somebody begins a goal of this name
-            try:
-                if read(journal) is None:
-                    await self.artefacts.forget(goal_id)
-                    journal.remove()
-            finally:
-                journal.leave()
-
-    def _forget_memory(self, goal_id: str) -> None:
-        """A goal that was over for long is no more in memory: neither are its outputs."""
-        if isinstance(self.artefacts, MemoryArtefacts):
-            self.artefacts.drop(goal_id)
 
     # --- looking --------------------------------------------------------------------------
 
@@ -381,8 +357,6 @@ class LocalEngine:
         for name in self._shelf.names(before):
             if len(found) >= limit:
                 break
-            if not self._shelf.may_be(name, states):
-                continue
             with suppress(NotFound):
                 summary = summary_of(self._shelf.known(name).report(self.name))
                 if not states or summary.state in states:
