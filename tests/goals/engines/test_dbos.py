@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ import pytest
 from postgres import free_port
 from satchel.errors import Conflict, InvalidInput, Refused, ServerFailed
 from satchel.goals.engines import _dbos_runs
+from satchel.goals.engines import _dbos_store as process
 from satchel.goals.engines._dbos_store import Store, address
 from satchel.goals.engines.dbos import DbosEngine
 from satchel.goals.model import Done, Goal, Plan, Step
@@ -257,6 +260,23 @@ def test_an_engine_that_is_not_open_says_so(tmp_path: Path) -> None:
             await DbosEngine(None, str(tmp_path / "goals.db")).report("any")
 
     run(scene())
+
+
+def test_which_process_is_surely_dead() -> None:
+    own = process.own_name()
+    assert not process.surely_dead(own)
+    code = "from satchel.goals.engines._dbos_store import own_name; print(own_name())"
+    source = os.path.join(os.path.dirname(__file__), "..", "..", "..", "src")
+    other = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": source},
+    ).stdout.strip()  # fmt: skip
+    assert other != own
+    assert process.surely_dead(other)
+    machine, number, began, token = own.split(":")
+    assert process.surely_dead(":".join((machine, number, "1" + began, token)))  # a later one
+    assert not process.surely_dead(f"elsewhere:{number}:{began}:{token}")
+    assert not process.surely_dead("another-machine")
 
 
 def test_the_latest_of_many_revisions_is_found(tmp_path: Path) -> None:

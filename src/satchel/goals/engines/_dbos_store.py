@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import secrets
-import socket
 import time
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -193,8 +192,8 @@ class Store:
         return {str(name): float(left) for name, left in found}
 
     def lives(self, name: str) -> bool:
-        """Whether the lease of a worker has not run out."""
-        return self.workers().get(name, -1.0) > 0
+        """Whether a worker has a lease, and its process is not known to be gone."""
+        return not surely_dead(name) and self.workers().get(name, -1.0) > 0
 
     # What people said
 
@@ -323,5 +322,35 @@ class DatabaseArtefacts:
 
 
 def own_name() -> str:
-    """A name for this process that no other ever has."""
-    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
+    """A name for this process that no other ever has: machine, number, start, chance."""
+    pid = os.getpid()
+    return f"{_machine()}:{pid}:{_began(pid)}:{secrets.token_hex(4)}"
+
+
+def surely_dead(name: str) -> bool:
+    """Whether a process of this machine is gone. False when that cannot be known from here."""
+    parts = name.split(":")
+    if len(parts) != 4 or parts[0] != _machine() or not parts[0] or not parts[1].isdigit():
+        return False
+    began = _began(int(parts[1]))
+    return began != parts[2] if began or parts[2] else False
+
+
+def _machine() -> str:
+    """The same for processes that see each other's numbers; empty where that cannot be told."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+        return f"{boot[:13]}-{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return ""
+
+
+def _began(pid: int) -> str:
+    """When a process began, in ticks since the machine did; empty when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in {"Z", "X"} else fields[19]

@@ -2,9 +2,9 @@
 
 DBOS knows a step by the order of calls, so every step is recorded in the order of the plan. It
 refuses what a worker writes that has lost a run. DBOS leaves open who takes over from a dead
-process: each worker renews a lease, and the others put the runs of one whose lease ran out back
-into the queue. A worker that was frozen asks whether its runs are still its own before it begins a
-step.
+process: each worker renews a lease, and the others put the runs of one whose lease ran out, or
+whose process is gone, back into the queue. A worker that was frozen asks whether its runs are still
+its own before it begins a step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from satchel._language import say
 from satchel.errors import Refused
 from satchel.goals.engines._dbos_runs import STEP, WORKFLOW, Order, parse
-from satchel.goals.engines._dbos_store import IDLE, SCHEMA
+from satchel.goals.engines._dbos_store import IDLE, SCHEMA, surely_dead
 from satchel.goals.execute import execute
 from satchel.goals.model import StepResult
 from satchel.goals.perform import perform
@@ -242,7 +242,7 @@ class Worker:
                 steady = began - self._steady >= self._lease
                 workers = self._store.workers()
                 for name, left in workers.items():
-                    if name != self.name and left < 0 and steady:
+                    if name != self.name and (surely_dead(name) or (left < 0 and steady)):
                         self._take_over(name)
                 if began >= orphans:
                     orphans = began + _ORPHANS_S

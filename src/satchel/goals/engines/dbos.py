@@ -89,7 +89,8 @@ class DbosEngine:
         at_once: Goals that a worker has at once, at most. Kept in the database: who says it says
             it for all workers. When None, what was said last; 100 at first.
         poll: Seconds between two looks for new goals.
-        lease: Seconds after which a worker that does not answer is taken for dead.
+        lease: Seconds after which a worker that does not answer is taken for dead. One of the same
+            machine is known to be dead at once.
     """
 
     name = ENGINE
@@ -249,6 +250,8 @@ class DbosEngine:
             self._runs.count_deaths(str(run.id), 0)
             self._client.resume_workflow(str(run.id), queue_name=self._runs.queue)
             run = self._runs.latest(goal_id)
+        elif run.status == "PENDING" and self._store.lives(run.worker):
+            raise busy(goal_id)
         return self._runs.report(run)
 
     # --- people ---------------------------------------------------------------------------
