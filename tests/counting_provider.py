@@ -11,9 +11,9 @@ import random
 import sys
 import threading
 import time
-from typing import Any, Self
+from typing import Self
 
-from satchel.goals.limits import Limit, LocalLimiter, SharedLimiter
+from satchel.goals.limits import Limit, SharedLimiter
 
 
 class Provider:
@@ -78,11 +78,9 @@ class Provider:
         self._thread.join()
 
 
-def limiter(kind: str, where: str, limit: Limit) -> Any:
-    """One of the limiters."""
-    if kind == "local":
-        return LocalLimiter({"model": limit})
-    return SharedLimiter({"model": limit}, where, lease=3.0)
+def limiter(where: str, limit: Limit) -> SharedLimiter:
+    """The limiter, which soon gives up who is killed."""
+    return SharedLimiter({"model": limit}, where, lease=1.0)
 
 
 async def ask(port: int) -> None:
@@ -96,9 +94,9 @@ async def ask(port: int) -> None:
 
 
 async def main() -> None:
-    kind, where, per_second, at_once, port, count = sys.argv[1:]
+    where, per_second, at_once, port, count = sys.argv[1:]
     limit = Limit(float(per_second) or None, int(at_once) or None)
-    async with limiter(kind, where, limit) as limits:
+    async with limiter(where, limit) as limits:
 
         async def one() -> None:
             async with limits.slot("model"):

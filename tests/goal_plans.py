@@ -15,7 +15,7 @@ from satchel.goals.perform import perform
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from satchel.goals.model import Answer, StepCall, StepEvent, StepResult, Work
+    from satchel.goals.model import Answer, StepCall, StepResult, Work
 
 QUICK = Retry(attempts=3, first=0.001, most=0.01)
 
@@ -75,7 +75,6 @@ class Execution:
         self.answers = answers or {}
         self.recorded: list[str] = []
         self.asked: list[tuple[str, str]] = []
-        self.events: list[StepEvent] = []
         self.clock = 1_000.0
 
     def now(self) -> float:
@@ -92,6 +91,3 @@ class Execution:
     async def ask(self, step: Step, text: str) -> Answer | None:
         self.asked.append((step.id, text))
         return self.answers.get(step.id)
-
-    def tell(self, event: StepEvent) -> None:
-        self.events.append(event)

@@ -16,7 +16,12 @@ import socket
 import subprocess
 import tempfile
 import time
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 USERS = ("postgres", "nobody")
 """Who runs it when we are root."""
@@ -185,3 +190,13 @@ class Postgres:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    """One server for all tests of a run; give every test a database of its own."""
+    try:
+        with Postgres(fsync=False) as running:
+            yield running
+    except NoPostgres as exc:
+        pytest.skip(str(exc))

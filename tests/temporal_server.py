@@ -117,7 +117,10 @@ class TemporalServer:
 
 @pytest.fixture(scope="session")
 def temporal_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporalServer]:
-    """One server for all tests of a run; give every test goals and a queue of its own."""
+    """One server for all tests of a run; give every test goals and a queue of its own.
+
+    It has a second namespace, `staging`.
+    """
     folder: Path = tmp_path_factory.mktemp("temporal")
-    with TemporalServer(folder) as server:
+    with TemporalServer(folder, "--namespace", "staging") as server:
         yield server

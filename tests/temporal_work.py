@@ -1,49 +1,49 @@
 """A worker of the tests in a process of its own, so that it can be killed and frozen.
 
-    python tests/temporal_work.py ADDRESS QUEUE FOLDER
-
 It writes what it does to FOLDER/log, one JSON line each. What a step does is in its prompt:
-`sleep 3`, `block 3`, `fail once`, `break`, `big 5000`; anything else is given back.
+`sleep 3`, `block 3`, `hang first` (until it is cancelled, the first time), `fail once`, `break`,
+`big 5000`; anything else is given back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from satchel.errors import StepFailed
+from satchel.goals.engines import _temporal_worker, _temporal_workflow
 from satchel.goals.engines.temporal import TemporalEngine
 from satchel.goals.model import Done
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from satchel.goals.model import Work
 
-SILENCE = 4.0
+SILENCE = 2.5
 """Seconds after which a worker is given up here; less than in earnest, for the sake of time."""
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def be_impatient() -> None:
     """Give silent workers up sooner, in all that this process does from now on."""
-    from satchel.goals.engines import _temporal_worker, _temporal_workflow
-
     _temporal_workflow.SILENCE = _temporal_worker.SILENCE = timedelta(seconds=SILENCE)
     _temporal_worker.STILL = SILENCE / 2
     _temporal_worker.BEAT = SILENCE / 5
+    _temporal_worker.STICKY = timedelta(seconds=0.5)
 
 
 class Logged:
     """Does what a prompt says, and writes down when it began and ended."""
 
     def __init__(self, folder: str) -> None:
+        self.folder = folder
         self.path = os.path.join(folder, "log")
 
     def log(self, kind: str, work: Work) -> None:
@@ -57,6 +57,8 @@ class Logged:
         word, _, rest = work.prompt.partition(" ")
         if word == "sleep":
             await asyncio.sleep(float(rest))
+        elif word == "hang" and sum(one.step == work.step.id for one in moments(self.folder)) == 1:
+            await asyncio.Event().wait()
         elif word == "block":
             time.sleep(float(rest))  # noqa: ASYNC251 - a runner that is not as it should be
         elif word == "break" or (word == "fail" and work.attempt == 1):
@@ -87,46 +89,50 @@ def moments(folder: str) -> list[Moment]:
 
 
 class WorkerProcess:
-    """Such a worker, from the test's side."""
+    """Such a worker, from the test's side. A fork of a process that has imported everything."""
 
     def __init__(self, address: str, queue: str, folder: str) -> None:
-        path = os.pathsep.join([os.path.join(ROOT, "src"), os.path.join(ROOT, "tests")])
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, address, queue, folder],
-            env={**os.environ, "PYTHONPATH": path},
-            stdout=subprocess.PIPE,
+        forks = multiprocessing.get_context("forkserver")
+        forks.set_forkserver_preload(
+            ["satchel.goals.engines._temporal_worker", TemporalEngine.__module__]
         )
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == b"ready\n"
+        here, there = forks.Pipe(duplex=False)
+        self.process = forks.Process(target=work, args=(address, queue, folder, there))
+        self.process.start()
+        there.close()
+        assert here.recv() == "ready"
 
     def tell(self, number: int) -> None:
-        self.process.send_signal(number)
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
+
+    def wait(self, seconds: float) -> int | None:
+        """Its exit code; None when it goes on."""
+        self.process.join(seconds)
+        return self.process.exitcode
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait()
+        self.process.join()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.kill()
-        self.process.stdout.close()
 
 
-async def main(address: str, queue: str, folder: str) -> None:
+def work(address: str, queue: str, folder: str, test: Connection) -> None:
     """Work until told to end, then drain."""
-    async with TemporalEngine(Logged(folder), folder, address=address, queue=queue) as engine:
-        task = asyncio.current_task()
-        assert task is not None
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
-        with suppress(asyncio.CancelledError):
-            await engine.work(drain=5)
 
+    async def main() -> None:
+        async with TemporalEngine(Logged(folder), folder, address=address, queue=queue) as engine:
+            task = asyncio.current_task()
+            assert task is not None
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+            test.send("ready")
+            with suppress(asyncio.CancelledError):
+                await engine.work(drain=2)
 
-if __name__ == "__main__":
-    arguments: Any = sys.argv[1:]
     be_impatient()
-    asyncio.run(main(*arguments))
+    asyncio.run(main())

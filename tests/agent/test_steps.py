@@ -529,16 +529,16 @@ def test_every_request_of_a_step_takes_a_slot_also_those_of_sub_agents(start, pl
     assert len(server.requests) == 5
 
 
-def test_a_limit_of_the_provider_holds_for_all_steps_together(start, provider):
-    from satchel.goals.limits.base import Limit
-    from satchel.goals.limits.local import LocalLimiter
+def test_a_limit_of_the_provider_holds_for_all_steps_together(start, provider, tmp_path):
+    from satchel.goals.limits import Limit, SharedLimiter
 
     slow = Reply("Fine.", delay=0.2)
-    limiter = LocalLimiter({provider: Limit(at_once=3)})
+    limiter = SharedLimiter({provider: Limit(at_once=3)}, str(tmp_path / "limits.db"))
     runner, server = start(lambda request: slow, limiter=limiter)
 
     async def main():
-        return await asyncio.gather(*(runner.run(work()) for _ in range(12)))
+        async with limiter:
+            return await asyncio.gather(*(runner.run(work()) for _ in range(12)))
 
     assert [done.output for done in asyncio.run(main())] == ["Fine."] * 12
     begun = [request.at for request in server.requests]

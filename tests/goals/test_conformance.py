@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 from engine_suite import bench as benches
 from engine_suite import keeping, looking, people, revisions, running, values
-from postgres import NoPostgres, Postgres
 from satchel.goals.engines import _temporal_worker
 from satchel.goals.engines.dbos import DbosEngine
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.engines.temporal import TemporalEngine
-from temporal_server import TemporalServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,24 +25,20 @@ PATIENCE = 28.0
 """Seconds, on a machine that has much else to do; three times that is still below the timeout."""
 
 
-def local(services: ExitStack, folder: str) -> Setup:
+def local(request: pytest.FixtureRequest, folder: str) -> Setup:
     return benches.Setup(LocalEngine, patience=8)
 
 
-def local_with_a_folder(services: ExitStack, folder: str) -> Setup:
+def local_with_a_folder(request: pytest.FixtureRequest, folder: str) -> Setup:
     return benches.Setup(lambda runner: LocalEngine(runner, folder), patience=8)
 
 
-def dbos_on_sqlite(services: ExitStack, folder: str) -> Setup:
+def dbos_on_sqlite(request: pytest.FixtureRequest, folder: str) -> Setup:
     return _dbos(os.path.join(folder, "goals.db"))
 
 
-def dbos_on_postgresql(services: ExitStack, folder: str) -> Setup:
-    try:
-        server = services.enter_context(Postgres(fsync=False))
-    except NoPostgres as exc:
-        pytest.skip(str(exc))
-    return _dbos(server.database())
+def dbos_on_postgresql(request: pytest.FixtureRequest, folder: str) -> Setup:
+    return _dbos(request.getfixturevalue("postgres_server").database())
 
 
 def _dbos(database: str) -> Setup:
@@ -56,19 +49,20 @@ def _dbos(database: str) -> Setup:
     )
 
 
-def temporal(services: ExitStack, folder: str) -> Setup:
-    server = services.enter_context(TemporalServer(folder))
+def temporal(request: pytest.FixtureRequest, folder: str) -> Setup:
     outputs = os.path.join(folder, "artefacts")
-    patch = services.enter_context(pytest.MonkeyPatch.context())
+    where = {"address": request.getfixturevalue("temporal_server").address, "queue": "conformance"}
+    patch = pytest.MonkeyPatch()
     patch.setattr(_temporal_worker, "BEAT", 0.1)  # so a step hears soon that it was cancelled
+    request.addfinalizer(patch.undo)
     return benches.Setup(
-        lambda runner: TemporalEngine(runner, outputs, address=server.address),
-        lambda: TemporalEngine(None, outputs, address=server.address),
+        lambda runner: TemporalEngine(runner, outputs, **where),
+        lambda: TemporalEngine(None, outputs, **where),
         PATIENCE,
     )
 
 
-SUBJECTS: dict[str, Callable[[ExitStack, str], Setup]] = {
+SUBJECTS: dict[str, Callable[[pytest.FixtureRequest, str], Setup]] = {
     "local": local,
     "local-folder": local_with_a_folder,
     "dbos-sqlite": dbos_on_sqlite,
@@ -108,8 +102,8 @@ def opened(
 ) -> Iterator[Opened]:
     """One engine for all of its cases; each case has goals of its own."""
     folder = str(tmp_path_factory.mktemp(request.param))
-    with ExitStack() as services, asyncio.Runner() as loop:
-        bench = benches.Bench(SUBJECTS[request.param](services, folder))
+    with asyncio.Runner() as loop:
+        bench = benches.Bench(SUBJECTS[request.param](request, folder))
         yield Opened(loop, bench)
         loop.run(bench.close())
 

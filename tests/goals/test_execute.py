@@ -371,14 +371,6 @@ def test_cancelling_a_run_ends_all_of_it(after):
 # --- what is told -------------------------------------------------------------------------
 
 
-def test_events_tell_the_story():
-    plan = plan_of(Step("a"), Step("h", "human", prompt="ok?", needs=("a",)))
-    _, execution = ran(plan)
-    told = [(event.step, event.state, event.text) for event in execution.events]
-    assert told == [("a", "running", ""), ("a", "done", ""), ("h", "asking", "ok?")]
-    assert execution.events[1].result.output == "a<>"
-
-
 def test_the_time_at_work_is_not_counted_twice():
     known = {
         "a": StepResult("a", "done", started=10, seconds=5),

@@ -26,7 +26,6 @@ from satchel.goals.engines.local import LocalEngine
 from satchel.goals.model import Goal
 from satchel.goals.plan_file import read_plan, write_plan
 from satchel.testing import make_skill, make_tool_skill
-from temporal_server import temporal_server  # noqa: F401 - a fixture
 
 GOAL = "Prepare API documentation for the pet shop service"
 ABOUT = "Lists the endpoints of a service and writes API documentation."

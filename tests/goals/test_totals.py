@@ -14,15 +14,12 @@ from satchel.goals.engines.dbos import DbosEngine
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.engines.temporal import TemporalEngine
 from satchel.goals.model import Done, Goal, Plan, Retry, Step, Usage
-from temporal_server import temporal_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from satchel.goals.model import Work
-
-__all__ = ["temporal_server"]
 
 pytestmark = pytest.mark.timeout(90)
 EACH = Usage(1, 60, 40, 0.5)

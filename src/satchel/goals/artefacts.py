@@ -179,15 +179,6 @@ class FolderArtefacts:
         """For one goal."""
         return FolderArtefacts(self._folder, goal)
 
-    def has(self, goal: str) -> bool:
-        """Whether anything is kept for a goal.
-
-        Raises:
-            StepFailed: it is no name of a goal.
-        """
-        parts(f"{goal}/{'0' * 64}")  # what is no goal's name is no path
-        return os.path.exists(self._of(goal))
-
     async def forget(self, goal: str) -> None:
         """Remove its folder."""
         import asyncio

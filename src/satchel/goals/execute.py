@@ -17,7 +17,7 @@ from satchel.goals import artefacts
 from satchel.goals.clock import carried
 from satchel.goals.endings import answered, broken, ending, final, skipped
 from satchel.goals.execution import Progress
-from satchel.goals.model import NO_USAGE, Budget, StepCall, StepEvent, StepResult
+from satchel.goals.model import NO_USAGE, Budget, StepCall, StepResult
 from satchel.goals.reports import NOTHING, report_of
 from satchel.goals.spending import Spending
 from satchel.goals.templates import Values, fill, steps_mentioned
@@ -95,7 +95,6 @@ class _Run:
         self.known = known
         self.answers = answers
         self.revision = revision
-        self.progress = progress
         self.results = progress.results
         self.running = progress.running
         self.steps, self.needs, self.behind = wire(plan)
@@ -237,7 +236,7 @@ class _Run:
         if self.spending is not None:
             now = self.execution.now()
             call = call._replace(left=self.spending.left(self.results, self.running, now))
-        return self.stoppable(step, "running", self.execution.perform(call))
+        return self.stoppable(step, self.execution.perform(call))
 
     def outputs(self, step: Step) -> dict[str, Any]:
         """The outputs that its texts mention; nothing of a step that failed."""
@@ -257,27 +256,22 @@ class _Run:
         since = self.execution.now()
         answer = self.answers.get(step.id)
         if answer is None:
-            answer = await self.stoppable(step, "asking", self.execution.ask(step, text), text)
+            answer = await self.stoppable(step, self.execution.ask(step, text))
         if answer is None:
             if self.culprit is not None:
                 return self.stopped(step)
             return StepResult(step.id, "asking", text, started=since)
         return answered(step, answer, since, self.execution.now())
 
-    async def stoppable(
-        self, step: Step, state: str, work: Awaitable[_T], text: str = ""
-    ) -> _T | None:
+    async def stoppable(self, step: Step, work: Awaitable[_T]) -> _T | None:
         """Wait for what may take long; None when it was stopped because another step failed."""
         task = asyncio.current_task(self.loop)
         if task is None:  # pragma: no cover - a body always runs in a task
             raise InternalError("A step runs outside of any task")
         name = step.id
-        now = self.execution.now()
         self.at_work[name] = task
-        if state == "running":
-            self.running[name] = now
-        if self.progress.watched:
-            self.execution.tell(StepEvent(self.goal.id, name, state, now, text))
+        if step.action_type != "human":
+            self.running[name] = self.execution.now()
         try:
             result = await work
         except BaseException as exc:
@@ -307,9 +301,6 @@ class _Run:
         self.results[name] = result
         if self.spending is not None:
             self.spending.add(result)
-        if self.progress.watched and name not in self.known and state != "asking":
-            now = self.execution.now()
-            self.execution.tell(StepEvent(self.goal.id, name, state, now, "", result))
         if state == "failed" and self.policy(name) == "fail_fast":
             self.stop(result)
         elif state == "skipped" and result.error and result.error.code == "BUDGET":

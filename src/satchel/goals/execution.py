@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from satchel.goals.model import StepResult
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from satchel.goals.artefacts import Artefacts
-    from satchel.goals.model import Answer, Step, StepCall, StepEvent, StepResult, StepRunner
+    from satchel.goals.model import Answer, Step, StepCall, StepRunner
 
 
 class Workbench(NamedTuple):
@@ -23,15 +25,22 @@ class Workbench(NamedTuple):
 class Progress:
     """What can be seen of a run from outside, while it goes on."""
 
-    __slots__ = ("results", "running", "watched")
+    __slots__ = ("results", "running", "tries")
 
     def __init__(self) -> None:
         self.results: dict[str, StepResult] = {}
         """Of steps that ended or ask."""
         self.running: dict[str, float] = {}
         """Step -> since when it is at work."""
-        self.watched = True
-        """Whether anybody listens to `Execution.tell`; if not, events are not even made."""
+        self.tries: dict[str, tuple[str, ...]] = {}
+        """Step -> notes about its tries that failed, where the engine hears of them."""
+
+    def seen(self) -> dict[str, StepResult]:
+        """The results, with those of steps that are at work."""
+        return self.results | {
+            name: StepResult(name, "running", started=since, notes=self.tries.get(name, ()))
+            for name, since in self.running.items()
+        }
 
 
 class Execution(Protocol):
@@ -58,8 +67,4 @@ class Execution(Protocol):
 
     def ask(self, step: Step, text: str) -> Awaitable[Answer | None]:
         """A person's word; None when it is not there yet, and the run shall end without it."""
-        ...
-
-    def tell(self, event: StepEvent, /) -> None:
-        """Something happened, for whoever watches here."""
         ...

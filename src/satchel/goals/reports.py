@@ -14,7 +14,6 @@ from satchel.goals.model import (
     ENDS,
     NO_USAGE,
     OVER,
-    Answer,
     Budget,
     Goal,
     GoalReport,
@@ -46,12 +45,9 @@ class Spent(NamedTuple):
 NOTHING = Spent()
 """There were no earlier ones, or all that they made still holds."""
 
-Record = TypeVar(
-    "Record", Answer, Budget, Goal, GoalReport, GoalSummary, Plan, Retry, Step, StepCall,
-    Spent, StepError, StepEvent, StepResult, Usage,
-)  # fmt: skip
+Record = TypeVar("Record", bound="tuple[Any, ...]")
 
-_INSIDE: dict[type[Any], dict[str, type[Any]]] = {
+INSIDE: dict[type[Any], dict[str, type[Any]]] = {
     Step: {"retry": Retry},
     Plan: {"steps": Step, "retry": Retry, "budget": Budget},
     Goal: {"plan": Plan},
@@ -61,7 +57,9 @@ _INSIDE: dict[type[Any], dict[str, type[Any]]] = {
     Spent: {"usage": Usage},
     StepCall: {"step": Step, "retry": Retry, "left": Budget},
 }
-"""Record -> its fields that hold records: one, several, or several by name."""
+"""Record -> its fields that hold records: one, several, or several by name. Engines add theirs."""
+_BY_NAME = {"answers", "known"}
+"""Fields that hold records by name, as the `steps` of a report do."""
 _LISTS = {"needs", "skills", "tools", "notes"}
 """Fields that are tuples of texts."""
 
@@ -69,7 +67,7 @@ _LISTS = {"needs", "skills", "tools", "notes"}
 def pack(record: Any) -> dict[str, Any]:
     """A record as JSON values."""
     kind = cast("Any", type(record))
-    inside = _INSIDE.get(kind)
+    inside = INSIDE.get(kind)
     defaults = kind._field_defaults
     packed: dict[str, Any] = {}
     for name, value in zip(kind._fields, record, strict=True):
@@ -101,19 +99,20 @@ def unpack(kind: type[Record], packed: Any) -> Record:
     if not isinstance(packed, dict):
         raise InvalidInput(f"A `{kind.__name__}` is an object, and this is none")
     table = unpack_messages(cast("dict[str, Any]", packed))
-    inside = _INSIDE.get(kind)
+    inside = INSIDE.get(kind)
     values: dict[str, Any] = {}
-    for name in kind._fields:
+    for name in cast("Any", kind)._fields:
         if name not in table:
             continue
         value: Any = table[name]
         if inside is not None and name in inside and value is not None:
-            value = _unpack_inside(inside[name], value, kind is GoalReport and name == "steps")
+            by_name = name in _BY_NAME or (kind is GoalReport and name == "steps")
+            value = _unpack_inside(inside[name], value, by_name)
         elif name in _LISTS:
             value = tuple(cast("list[str]", value))
         values[name] = value
     try:
-        return kind(**values)
+        return cast("Any", kind)(**values)
     except TypeError as exc:
         raise InvalidInput(f"Something is missing in a `{kind.__name__}`: {exc}") from exc
 

@@ -108,26 +108,15 @@ def order(plan: Plan) -> tuple[Step, ...]:
 
 def circle(needs: Mapping[str, Iterable[str]]) -> list[str]:
     """Steps that wait for each other, the first one again at the end; empty when none do."""
-    over: set[str] = set()
-    for start in needs:
-        if start in over:
-            continue
-        path = [start]
-        on_path = {start}
-        todo = [iter(needs[start])]
-        while todo:
-            need = next(todo[-1], None)
-            if need is None:
-                todo.pop()
-                name = path.pop()
-                on_path.discard(name)
-                over.add(name)
-            elif need in on_path:
-                return [*path[path.index(need) :], need]
-            elif need in needs and need not in over:
-                path.append(need)
-                on_path.add(need)
-                todo.append(iter(needs[need]))
+    from graphlib import CycleError, TopologicalSorter
+
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as exc:
+        found: list[str] = exc.args[1][:0:-1]  # each waits for the next one
+        first = min(map(list(needs).index, found))
+        place = found.index(list(needs)[first])
+        return [*found[place:], *found[: place + 1]]
     return []
 
 

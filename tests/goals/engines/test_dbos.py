@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from postgres import NoPostgres, Postgres, free_port
+from postgres import free_port
 from satchel.errors import Conflict, InvalidInput, Refused, ServerFailed
 from satchel.goals.engines import _dbos_runs
 from satchel.goals.engines import _dbos_store as process
@@ -24,21 +24,18 @@ from satchel.goals.engines.dbos import DbosEngine
 from satchel.goals.model import Done, Goal, Plan, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from postgres import Postgres
     from satchel.goals.model import Work
 
 pytestmark = pytest.mark.timeout(60)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    try:
-        with Postgres(fsync=False) as running:
-            yield running
-    except NoPostgres as exc:
-        pytest.skip(str(exc))
+@pytest.fixture
+def server(postgres_server: Postgres) -> Postgres:
+    return postgres_server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -135,11 +132,9 @@ def test_who_cancels_elsewhere_ends_a_running_step_soon(database: str) -> None:
         async with DbosEngine(runner, database), DbosEngine(None, database) as client:
             await client.submit(Goal("long", chain("a", "b")))
             await until(lambda: runner.begun)
-            began = time.monotonic()
             await client.cancel("long")
             await until(lambda: runner.cancelled)
-            assert time.monotonic() - began < 30
-            report = await client.report("long")
+            report = await client.wait("long", 15)
             assert report.state == "cancelled"
             assert [one.state for one in report.steps.values()] == ["cancelled", "cancelled"]
         assert runner.begun == ["a"]
@@ -178,10 +173,8 @@ def test_a_worker_elsewhere_is_dead_when_its_lease_has_run_out(database: str) ->
         _put_with(database, "another-machine", "orphan.1.1", lease=1.0)
         runner = Runner()
         async with DbosEngine(runner, database, lease=1.0) as engine:
-            began = time.monotonic()
             report = await engine.wait("orphan", 30)
             assert report.state == "done"
-            assert 0.5 < time.monotonic() - began < 12
         assert runner.begun == ["b", "c"]  # `a` is recorded
 
     run(scene())
@@ -219,12 +212,12 @@ def _put_with(database: str, worker: str, workflow: str, lease: float) -> None:
 def test_a_run_that_somebody_else_has_begins_no_step_here(tmp_path: Path) -> None:
     async def scene() -> None:
         database = str(tmp_path / "goals.db")
-        runner = Runner(a=1.0)
+        runner = Runner(a=60)
         async with DbosEngine(runner, database) as engine:
             await engine.submit(Goal("taken", chain("a", "b")))
             await until(lambda: runner.begun)
             await asyncio.to_thread(_put_with, database, "another-machine", "taken.1.1", 60.0)
-            await asyncio.sleep(2.5)
+            await until(lambda: runner.cancelled)
             report = await engine.report("taken")
         assert runner.begun == ["a"]
         assert report.steps["a"].state != "done"  # what it gave was refused: another has the run
@@ -324,6 +317,7 @@ class Tidy:
 
     def __init__(self) -> None:
         self.now = self.most = self.begun = 0
+        self.tidies = False
         self.hold = asyncio.Event()
 
     async def run(self, work: Work) -> Done:
@@ -335,31 +329,29 @@ class Tidy:
                 try:
                     await asyncio.sleep(60)
                 finally:
+                    self.tidies = True
                     await self.hold.wait()
         finally:
             self.now -= 1
         return Done("done")
 
 
-def test_a_new_revision_waits_for_the_end_of_what_was_cancelled(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_goal_is_cancelled_when_its_steps_have_ended(database: str) -> None:
     async def scene() -> None:
         runner = Tidy()
         async with DbosEngine(runner, database), DbosEngine(None, database) as client:
             await client.submit(Goal("again", chain("a")))
             await until(lambda: runner.begun)
             await client.cancel("again")
-            monkeypatch.setattr("satchel.goals.engines.dbos._STOPPING", 1.0)
-            with pytest.raises(Conflict, match="a step of it has not ended"):
+            await until(lambda: runner.tidies)
+            with pytest.raises(Conflict, match="is running"):
                 await client.retry("again")
-            monkeypatch.setattr("satchel.goals.engines.dbos._STOPPING", 10.0)
-            retrying = asyncio.create_task(client.retry("again"))
-            await asyncio.sleep(0.5)
-            assert not retrying.done()
+            with pytest.raises(Conflict, match="is not over"):
+                await client.forget("again")
             runner.hold.set()
-            assert (await retrying).revision == 2
-            assert (await client.wait("again", 10)).state == "done"
+            assert (await client.wait("again", 15)).state == "cancelled"
+            assert (await client.retry("again")).revision == 2
+            assert (await client.wait("again", 15)).state == "done"
         assert (runner.begun, runner.most) == (2, 1)
 
     run(scene())
@@ -370,11 +362,10 @@ def test_what_a_dead_worker_was_told_to_end_is_not_waited_for(tmp_path: Path) ->
         database = str(tmp_path / "goals.db")
         async with DbosEngine(None, database) as client:
             await client.submit(Goal("orphan", chain("a")))
-            _put_with(database, "another-machine", "orphan.1.1", lease=0.2)
+            _put_with(database, "another-machine", "orphan.1.1", lease=-1)
             await client.cancel("orphan")
-            began = time.monotonic()
+            assert (await client.report("orphan")).state == "cancelled"
             assert (await client.retry("orphan")).revision == 2
-            assert time.monotonic() - began < 30
 
     run(scene())
 
@@ -398,16 +389,12 @@ def test_a_goal_whose_workers_die_is_set_aside_and_can_be_resumed(
     monkeypatch.setattr(_dbos_runs, "RECOVERIES", 2)
 
     async def scene() -> None:
-        for held in ("b", "c"):  # a worker that leaves has not died; a step that is done absolves
-            runner = Runner(**{held: 60})
+        for _ in range(2):
+            runner = Runner(b=60)
             async with DbosEngine(runner, database, lease=0.3) as engine:
-                await engine.submit(Goal("killer", chain("a", "b", "c")))
-                await until(lambda: held in runner.begun)  # noqa: B023
+                await engine.submit(Goal("killer", chain("a", "b")))
+                await until(lambda: "b" in runner.begun)  # noqa: B023
             _put_with(database, "another-machine", "killer.1.1", lease=-1)
-        runner = Runner(c=60)
-        async with DbosEngine(runner, database, lease=0.3) as engine:
-            await until(lambda: "c" in runner.begun)
-        _put_with(database, "another-machine", "killer.1.1", lease=-1)
         async with DbosEngine(Runner(), database, lease=0.3) as engine:
             report = await engine.wait("killer", 20)
             assert (report.state, report.steps["a"].state) == ("failed", "done")

@@ -70,6 +70,32 @@ def test_a_fault_of_the_disk_is_said(tmp_path):
     asyncio.run(main())
 
 
+def test_who_watches_hears_of_tries_that_failed(folder):
+    class Slow:
+        """Fails once, and takes a moment the second time."""
+
+        async def run(self, work):
+            if work.attempt == 1:
+                raise ValueError("not yet")
+            await heard.wait()
+            return Done("x")
+
+    async def main():
+        async with LocalEngine(Slow(), folder) as engine:
+            await engine.submit(Goal("g", Plan("g", (Step("a", prompt="x"),), retry=QUICK)))
+            told = []
+            async for event in engine.watch("g"):
+                told.append((event.step, event.state))
+                if event.state == "retrying":
+                    assert "not yet" in event.text
+                    heard.set()
+            assert ("a", "retrying") in told
+            assert told[-2:] == [("a", "done"), ("", "done")]
+
+    heard = asyncio.Event()
+    asyncio.run(main())
+
+
 def test_without_a_runner_and_a_folder_nothing_can_be_done():
     async def main():
         async with LocalEngine() as engine:
@@ -192,23 +218,6 @@ def _say(folder, value, ready, said):
                 said.append("accepted")
             except Conflict:
                 said.append("refused")
-
-    asyncio.run(main())
-
-
-def test_a_list_of_some_states_reads_only_the_ends_of_the_others(tmp_path):
-    async def main():
-        async with LocalEngine(Runner(), str(tmp_path)) as engine:
-            for name, plan in (("d", PLAN), ("h", ASKING), ("r", ASKING)):
-                await engine.submit(Goal(name, plan))
-                await engine.wait(name)
-            async with LocalEngine(None, str(tmp_path)) as other:
-                await other.retry("r")  # nobody runs it: its last line is the revision
-                path = tmp_path / "goals" / "d" / "journal.jsonl"
-                lines = path.read_text().splitlines()
-                path.write_text("\n".join(["not read", *lines[1:]]) + "\n")
-                assert [one.id for one in await other.list(states=["asking"])] == ["h"]
-                assert [one.id for one in await other.list(states=["queued"])] == ["r"]
 
     asyncio.run(main())
 

@@ -13,6 +13,7 @@ import pytest
 
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.model import Goal, Plan, Step
+from sizes import sized
 
 SRC = os.path.join(os.path.dirname(__file__), "..", "..", "..", "src")
 WORKER = """
@@ -51,7 +52,7 @@ def plan_of(length: int) -> Plan:
 @pytest.mark.timeout(60)
 def test_killed_again_and_again_it_still_ends(tmp_path):
     folder, log = str(tmp_path / "state"), str(tmp_path / "log")
-    goals = [f"g{n}" for n in range(5)]
+    goals = [f"g{n}" for n in range(sized(3, 5))]
 
     async def begin():
         async with LocalEngine(None, folder) as client:
@@ -71,7 +72,7 @@ def test_killed_again_and_again_it_still_ends(tmp_path):
     while True:
         worker = subprocess.Popen(command, env=env, stdout=subprocess.PIPE)
         worker.stdout.readline()
-        if kills < 8:
+        if kills < sized(4, 8):
             time.sleep(draw.uniform(0.0, 0.15))
             worker.kill()
             kills += 1
@@ -92,6 +93,6 @@ def test_killed_again_and_again_it_still_ends(tmp_path):
             assert reports[goal].steps[f"s{n}"].output == expected
     with open(log, encoding="utf-8") as file:
         tries = file.read().split()
-    assert len(set(tries)) == 50
+    assert len(set(tries)) == 10 * len(goals)
     # Each kill can cost each goal the one step that it was at.
-    assert len(tries) <= 50 + kills * len(goals)
+    assert len(tries) <= (10 + kills) * len(goals)

@@ -20,49 +20,41 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import make_url
 
 from counting_provider import Provider, ask, limiter
-from postgres import NoPostgres, Postgres
 from satchel.errors import InvalidInput, ServerFailed
 from satchel.goals.engines.dbos import DbosEngine
 from satchel.goals.engines.local import LocalEngine
-from satchel.goals.limits import Limit, LocalLimiter, SharedLimiter
+from satchel.goals.limits import Limit, SharedLimiter
 from satchel.goals.model import Done, Goal, Plan, Retry, Step
 from satchel.goals.refusals import failed, for_driver, refusal, without_password
 from satchel.goals.write_ahead import write_ahead
 from sizes import sized
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from postgres import Postgres
     from satchel.goals.model import Work
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(os.path.dirname(HERE))
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    try:
-        with Postgres(fsync=False) as running:
-            yield running
-    except NoPostgres as exc:
-        pytest.skip(str(exc))
+@pytest.fixture
+def server(postgres_server: Postgres) -> Postgres:
+    return postgres_server
 
 
 @pytest.fixture(params=sized(["sqlite"], ["sqlite", "postgres"]))
-def shared(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
-    """What processes share: which kind, and where."""
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """What processes share."""
     if request.param == "sqlite":
-        return "sqlite", str(tmp_path / "limits.db")
-    return "postgres", request.getfixturevalue("server").database()
+        return str(tmp_path / "limits.db")
+    return request.getfixturevalue("server").database()
 
 
-def client(
-    kind: str, where: str, limit: Limit, port: int, count: int
-) -> subprocess.Popen[str]:  # fmt: skip
+def client(where: str, limit: Limit, port: int, count: int) -> subprocess.Popen[str]:
     path = os.pathsep.join([os.path.join(os.path.dirname(TESTS), "src"), TESTS])
     return subprocess.Popen(
         [
-            sys.executable, os.path.join(TESTS, "counting_provider.py"), kind, where,
+            sys.executable, os.path.join(TESTS, "counting_provider.py"), where,
             str(limit.per_second or 0), str(limit.at_once or 0), str(port), str(count),
         ],
         env={**os.environ, "PYTHONPATH": path},
@@ -73,19 +65,17 @@ def client(
 
 @pytest.mark.timeout(60)
 def test_two_processes_never_exceed_five_a_second_and_three_at_once(
-    shared: tuple[str, str],
+    shared: str,
 ) -> None:
     limit = Limit(per_second=5, at_once=3)
     with Provider() as provider:
-        clients = [client(*shared, limit, provider.port, 12) for _ in range(2)]
+        clients = [client(shared, limit, provider.port, sized(7, 12)) for _ in range(2)]
         for one in clients:
             with one:
                 assert one.wait(50) == 0
-        assert len(provider.arrivals) == 24
+        assert len(provider.arrivals) == sized(14, 24)
         assert provider.busiest() <= 5
         assert provider.most <= 3
-        # It is a limit and not a standstill: 5 in 1.25 seconds, and places are soon free.
-        assert max(provider.arrivals) - min(provider.arrivals) < 24 / 5 * 1.25 * 3
 
 
 def test_who_begins_while_another_writes_waits_for_it(tmp_path: Path) -> None:
@@ -117,15 +107,15 @@ def test_who_never_ends_writing_is_not_waited_for_for_ever(tmp_path: Path) -> No
 
 
 @pytest.mark.timeout(60)
-def test_who_is_killed_frees_its_place(shared: tuple[str, str]) -> None:
+def test_who_is_killed_frees_its_place(shared: str) -> None:
     limit = Limit(at_once=1)
     with Provider((9.0, 9.0)) as provider:
-        holder = client(*shared, limit, provider.port, 1)
+        holder = client(shared, limit, provider.port, 1)
         assert holder.stdout is not None
         holder.stdout.readline()
 
         async def next_one() -> float:
-            async with limiter(*shared, limit) as limits:
+            async with limiter(shared, limit) as limits:
                 holder.kill()
                 holder.communicate()
                 began = time.monotonic()
@@ -133,7 +123,7 @@ def test_who_is_killed_frees_its_place(shared: tuple[str, str]) -> None:
                     return time.monotonic() - began
 
         waited = asyncio.run(next_one())
-    assert waited < 10  # when the lease of 3 seconds has run out
+    assert waited < 8  # its request takes 9 seconds, and its lease one
 
 
 @pytest.mark.timeout(30)
@@ -143,8 +133,8 @@ def test_a_place_is_kept_for_longer_than_its_lease(tmp_path: Path) -> None:
     async def scene() -> None:
         limits = {"model": Limit(at_once=1)}
         async with (
-            SharedLimiter(limits, path, lease=0.6) as one,
-            SharedLimiter(limits, path, lease=0.6) as other,
+            SharedLimiter(limits, path, lease=0.4) as one,
+            SharedLimiter(limits, path, lease=0.4) as other,
         ):
             got = asyncio.Event()
 
@@ -154,28 +144,27 @@ def test_a_place_is_kept_for_longer_than_its_lease(tmp_path: Path) -> None:
 
             async with one.slot("model"):
                 task = asyncio.create_task(wants())
-                await asyncio.sleep(2.0)
-                assert not got.is_set()
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(got.wait(), 1.2)
             await asyncio.wait_for(task, 5)
 
     asyncio.run(scene())
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("kind", ["local", "sqlite"])
-def test_one_process(kind: str, tmp_path: Path) -> None:
+def test_one_process(tmp_path: Path) -> None:
     async def scene(port: int) -> None:
-        async with limiter(kind, str(tmp_path / "limits.db"), Limit(4, 2)) as limits:
+        async with limiter(str(tmp_path / "limits.db"), Limit(4, 2)) as limits:
 
             async def one() -> None:
                 async with limits.slot("model"):
                     await ask(port)
 
-            await asyncio.gather(*(one() for _ in range(10)))
+            await asyncio.gather(*(one() for _ in range(6)))
 
     with Provider((0.0, 0.3)) as provider:
         asyncio.run(scene(provider.port))
-        assert len(provider.arrivals) == 10
+        assert len(provider.arrivals) == 6
         assert provider.busiest() <= 4
         assert provider.most <= 2
 
@@ -188,15 +177,18 @@ def test_less_than_one_a_second_and_parts_of_one() -> None:
 
 def test_providers_have_their_own_limits_and_the_rest_share_one_rule(tmp_path: Path) -> None:
     async def scene() -> None:
-        limits = LocalLimiter({"slow": Limit(at_once=1), "*": Limit(at_once=2)})
-        async with limits.slot("slow"), limits.slot("other"), limits.slot("other"):
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05), limits.slot("slow"):
-                    pass
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05), limits.slot("other"):
-                    pass
-            async with asyncio.timeout(1), limits.slot("third"):
+        rules = {"slow": Limit(at_once=1), "*": Limit(at_once=2)}
+        async with (
+            SharedLimiter(rules, str(tmp_path / "limits.db")) as limits,
+            limits.slot("slow"),
+            limits.slot("other"),
+            limits.slot("other"),
+        ):
+            for full in ("slow", "other"):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.1), limits.slot(full):
+                        pass
+            async with asyncio.timeout(10), limits.slot("third"):
                 pass
         shared = SharedLimiter({"slow": Limit(at_once=1)}, str(tmp_path / "never.db"))
         async with asyncio.timeout(1), shared.slot("free"), shared.slot("free"):
@@ -221,9 +213,9 @@ def test_who_gives_up_waiting_leaves_no_place_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [Limit(per_second=0), Limit(at_once=0), Limit(-1.0)])
-def test_a_limit_that_lets_nobody_through_is_refused(limit: Limit) -> None:
+def test_a_limit_that_lets_nobody_through_is_refused(limit: Limit, tmp_path: Path) -> None:
     async def scene() -> None:
-        async with LocalLimiter({"m": limit}).slot("m"):
+        async with SharedLimiter({"m": limit}, str(tmp_path / "limits.db")).slot("m"):
             pass
 
     with pytest.raises(InvalidInput, match="lets nobody through"):
@@ -267,7 +259,7 @@ def test_what_the_server_refuses_is_said_at_once(
         url = url.replace("satchel@", "poor@")
 
     async def scene() -> None:
-        async with limiter("postgres", url, Limit(100, 2)) as limits, limits.slot("model"):
+        async with limiter(url, Limit(100, 2)) as limits, limits.slot("model"):
             pass
 
     began = time.monotonic()
@@ -382,7 +374,7 @@ def test_a_password_with_signs_lets_the_limiter_in(server: Postgres) -> None:
 
     async def scene() -> None:
         address = url.replace("satchel@", "signs:hun/t?r%2@")
-        async with limiter("postgres", address, Limit(100, 2)) as limits, limits.slot("model"):
+        async with limiter(address, Limit(100, 2)) as limits, limits.slot("model"):
             pass
 
     asyncio.run(scene())
@@ -441,7 +433,7 @@ def test_a_server_that_is_restarted_is_waited_for(server: Postgres) -> None:
     url = server.database()
 
     async def scene() -> None:
-        async with limiter("postgres", url, Limit(100, 2)) as limits:
+        async with limiter(url, Limit(100, 2)) as limits:
             async with limits.slot("model"):
                 pass
             await asyncio.to_thread(server.restart)
@@ -454,10 +446,10 @@ def test_a_server_that_is_restarted_is_waited_for(server: Postgres) -> None:
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("at_once", [None, 50])
 def test_who_gives_up_before_beginning_costs_nobody_a_turn(
-    shared: tuple[str, str], at_once: int | None
+    shared: str, at_once: int | None
 ) -> None:
     async def scene() -> None:
-        async with limiter(*shared, Limit(2, at_once)) as limits:
+        async with limiter(shared, Limit(2, at_once)) as limits:
 
             async def one() -> None:
                 async with limits.slot("model"):
@@ -475,10 +467,10 @@ def test_who_gives_up_before_beginning_costs_nobody_a_turn(
 
 
 @pytest.mark.timeout(30)
-def test_who_is_killed_while_many_wait_costs_others_one_turn(shared: tuple[str, str]) -> None:
+def test_who_is_killed_while_many_wait_costs_others_one_turn(shared: str) -> None:
     limit = Limit(per_second=2)
     with Provider() as provider:
-        crowd = client(*shared, limit, provider.port, 40)
+        crowd = client(shared, limit, provider.port, 40)
         assert crowd.stdout is not None
         crowd.stdout.readline()
         time.sleep(0.5)
@@ -486,7 +478,7 @@ def test_who_is_killed_while_many_wait_costs_others_one_turn(shared: tuple[str, 
         crowd.communicate()
 
         async def next_one() -> None:
-            async with limiter(*shared, limit) as limits, asyncio.timeout(5), limits.slot("model"):
+            async with limiter(shared, limit) as limits, asyncio.timeout(5), limits.slot("model"):
                 pass
 
         asyncio.run(next_one())

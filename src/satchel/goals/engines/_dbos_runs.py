@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel._language import pack_messages, say, unpack_messages
+from satchel._language import say, unpack_messages
 from satchel.errors import NotFound
-from satchel.goals.engines._dbos_store import surely_dead
 from satchel.goals.engines.base import missing
-from satchel.goals.model import OVER, Answer, Goal, GoalSummary, StepResult
-from satchel.goals.reports import NOTHING, Spent, last_sign, pack, report_of, unpack
+from satchel.goals.model import OVER, Answer, Goal, StepResult
+from satchel.goals.reports import INSIDE, NOTHING, Spent, last_sign, report_of, summary_of, unpack
 from satchel.goals.revision import going_on
 from satchel.goals.wiring import at_work
 
@@ -25,19 +23,16 @@ if TYPE_CHECKING:
 
     from dbos import DBOSClient, WorkflowStatus
 
-    from satchel.goals.model import GoalReport, GoalState
+    from satchel.goals.engines._dbos_store import Store
+    from satchel.goals.model import GoalReport, GoalState, GoalSummary
 
 ENGINE = "dbos"
 WORKFLOW = "satchel.goal"
 STEP = "step:"
 QUEUE = "satchel-goals"
-RECOVERIES = 20
-"""A goal whose workers die so often, without a step being done meanwhile, is set aside. With 5, of
-400 goals whose worker was killed every second six were, through no fault of theirs."""
-AT_REST: frozenset[str] = OVER | {"asking"}
-"""States in which nothing happens by itself."""
+RECOVERIES = 100
+"""A run whose workers die so often is set aside."""
 _PAGE = 200
-_KEPT = 1000
 
 
 class RunId(NamedTuple):
@@ -51,58 +46,27 @@ class RunId(NamedTuple):
         return f"{self.goal}.{self.revision}.{self.number}"
 
 
-def parse(workflow: str) -> RunId | None:
-    """The run that a workflow is, if it is one."""
-    goal, _, rest = workflow.partition(".")
-    revision, _, number = rest.partition(".")
-    if goal and revision.isdigit() and number.isdigit():
-        return RunId(goal, int(revision), int(number))
-    return None
+def parse(workflow: str) -> RunId:
+    """The run that a workflow is."""
+    goal, revision, number = workflow.split(".")
+    return RunId(goal, int(revision), int(number))
 
 
 class Order(NamedTuple):
     """What a run is told: the input of its workflow."""
 
     goal: Goal
-    run: RunId
+    run: str
     before: str = ""
     """The run whose results it goes on from."""
-    keep: tuple[str, ...] | None = None
+    keep: Sequence[str] | None = None
     """Which of them hold; those that have ended when None."""
     answers: Mapping[str, Answer] = {}
     spent: Spent = NOTHING
     """What earlier revisions took for results that are not kept."""
-    born: str = ""
-    """Which goal of this name it is: one may be removed, and another take its name."""
 
-    def packed(self) -> dict[str, Any]:
-        """As DBOS keeps it."""
-        return {
-            "goal": pack(self.goal),
-            "run": str(self.run),
-            "before": self.before,
-            "keep": None if self.keep is None else list(self.keep),
-            "answers": {step: pack(answer) for step, answer in self.answers.items()},
-            "spent": pack(self.spent),
-            "born": self.born,
-        }
 
-    @classmethod
-    def of(cls, packed: Mapping[str, Any]) -> Order:
-        """The same, back."""
-        run = parse(packed["run"])
-        assert run is not None  # noqa: S101 - we wrote it
-        keep = packed.get("keep")
-        answers = cast("Mapping[str, Any]", packed.get("answers") or {})
-        return cls(
-            unpack(Goal, packed["goal"]),
-            run,
-            packed.get("before", ""),
-            None if keep is None else tuple(keep),
-            {step: unpack(Answer, answer) for step, answer in answers.items()},
-            unpack(Spent, packed.get("spent") or {}),
-            packed.get("born", ""),
-        )
+INSIDE[Order] = {"goal": Goal, "answers": Answer, "spent": Spent}
 
 
 class Run(NamedTuple):
@@ -115,33 +79,42 @@ class Run(NamedTuple):
     row: WorkflowStatus
 
     @property
-    def about(self) -> dict[str, Any]:
-        """What `about` wrote."""
-        return self.row.attributes or {}
+    def order(self) -> Order:
+        """What it was told."""
+        return unpack(Order, cast("Any", self.row.input)["args"][0])
 
-    @property
-    def born(self) -> str:
-        """Which goal of this name it is of."""
-        return self.about.get("born", "")
+    def follow(self, run: RunId, **changes: Any) -> Order:
+        """What a run is told that goes on from this one."""
+        order = self.order._replace(run=str(run), before=str(self.id), keep=None, answers={})
+        return order._replace(**changes)
 
     @property
     def begun(self) -> float:
         """When it was put into the queue: DBOS itself knows only the second, on SQLite."""
-        return float(self.about.get("begun") or (self.row.created_at or 0) / 1000)
+        about = self.row.attributes or {}
+        return float(about.get("begun") or (self.row.created_at or 0) / 1000)
+
+    @property
+    def deaths(self) -> int:
+        """How many workers died with it."""
+        return (self.row.attributes or {}).get("deaths", 0)
+
+    @property
+    def stopped(self) -> float:
+        """When it was told to stop; 0 if it was not."""
+        return (self.row.attributes or {}).get("stopped", 0.0)
 
     @property
     def set_aside(self) -> bool:
         """Whether its workers died too often."""
-        return self.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED" or (
-            self.status == "CANCELLED" and self.about.get("deaths", 0) >= RECOVERIES
-        )
+        return self.status == "CANCELLED" and self.deaths >= RECOVERIES
 
     @property
     def ended(self) -> float:
         """When it was over, by the clock of the database; 0 while it is not."""
         if self.state not in OVER:
             return 0.0
-        return (self.row.completed_at or self.row.updated_at or 0) / 1000
+        return max(self.stopped, (self.row.completed_at or self.row.updated_at or 0) / 1000)
 
     @property
     def moving(self) -> bool:
@@ -158,23 +131,24 @@ class Run(NamedTuple):
         if self.status == "CANCELLED" and not self.set_aside:
             return "cancelled"
         if self.status == "SUCCESS":
-            return cast("Any", self.row.output or {}).get("state", "failed")
+            state = cast("Any", self.row.output or {}).get("state", "failed")
+            return "cancelled" if state == "asking" and self.stopped else state
         return "failed"
 
     @property
     def reason(self) -> str:
         """Why it did not end as `done`."""
+        if self.state == "cancelled":
+            return say("It was cancelled")
         if self.status == "SUCCESS":
             return unpack_messages(cast("Any", self.row.output or {})).get("reason", "")
         if self.set_aside:
             return say(
                 "Its workers died {count} times; `satchel goal resume` tries again",
-                count=self.about.get("deaths") or self.row.recovery_attempts or 0,
+                count=self.deaths,
             )
         if self.status == "ERROR":
             return str(self.row.error)
-        if self.status == "PENDING" and surely_dead(self.worker):
-            return say("Its worker is gone; the next one goes on with it")
         return ""
 
 
@@ -183,15 +157,16 @@ class Runs:
 
     Args:
         client: Of DBOS.
+        store: Knows which workers live.
         queue: Where this process puts runs, and takes them from.
         worker: The name of this process, when it works.
     """
 
-    def __init__(self, client: DBOSClient, queue: str, worker: str) -> None:
+    def __init__(self, client: DBOSClient, store: Store, queue: str, worker: str) -> None:
         self._client = client
+        self._store = store
         self.queue = queue
         self.worker = worker
-        self._orders: dict[str, Order] = {}
 
     def latest(self, goal: str) -> Run:
         """The run that stands for the goal now.
@@ -218,30 +193,30 @@ class Runs:
 
     def all_of(self, goal: str) -> list[str]:
         """Every run of a goal."""
-        found = self._client.list_workflows(
-            workflow_id_prefix=f"{goal}.", load_input=False, load_output=False
-        )
-        return [row.workflow_id for row in found]
+        return [row.workflow_id for row in self._rows(workflow_id_prefix=f"{goal}.")]
 
     def _some(self, ids: Sequence[RunId]) -> dict[RunId, Run]:
-        found = self._client.list_workflows(
-            workflow_ids=[str(one) for one in ids], load_input=False
-        )
-        return {run.id: run for row in found if (run := _run(row)) is not None}
+        found = self._client.list_workflows(workflow_ids=[str(one) for one in ids])
+        return {run.id: run for run in map(_run, found)}
 
-    def lost(self, ids: Sequence[str]) -> list[str]:
-        """Those of our runs that are not our own any more: cancelled, or taken over."""
-        if not ids:
-            return []
-        found = self._client.list_workflows(
-            workflow_ids=list(ids), load_input=False, load_output=False
-        )
-        mine = {
-            row.workflow_id
-            for row in found
-            if row.status == "PENDING" and row.executor_id == self.worker
-        }
-        return [run for run in ids if run not in mine]
+    def _rows(self, **which: Any) -> list[WorkflowStatus]:
+        """Runs without what they were told and what they gave back."""
+        return self._client.list_workflows(**which, load_input=False, load_output=False)
+
+    def ours(self) -> dict[str, bool]:
+        """Runs that this worker has -> whether they are told to stop."""
+        found = self._rows(name=WORKFLOW, status="PENDING", executor_id=self.worker)
+        return {row.workflow_id: bool(_run(row).stopped) for row in found}
+
+    def stop(self, run: Run) -> bool:
+        """Cancel a run; True when that is left to a worker that lives: it ends the steps first."""
+        about = {"stopped": time.time()}
+        self._client.update_workflow_attributes(str(run.id), about, merge=True)
+        if run.status == "PENDING" and self._store.lives(run.worker):
+            return True
+        if run.moving:
+            self.cancel(str(run.id))
+        return False
 
     def claim(self, goals: Sequence[str]) -> None:
         """Take the runs of these goals that wait in the queue of all workers into our own."""
@@ -253,19 +228,13 @@ class Runs:
 
     def give_back(self, worker: str, *, died: bool = False) -> None:
         """Put what a worker has, and what waits in its own queue, into the queue of all workers."""
-        rows = self._client.list_workflows(
-            name=WORKFLOW, status="PENDING", executor_id=worker, load_input=False, load_output=False
-        )
         own = own_queue(worker)
-        waiting = self._client.list_workflows(
-            status="ENQUEUED", queue_name=own, load_input=False, load_output=False
-        )
-        runs = [row.workflow_id for row in waiting]
-        for row in rows:
+        runs = [row.workflow_id for row in self._rows(status="ENQUEUED", queue_name=own)]
+        for row in self._rows(name=WORKFLOW, status="PENDING", executor_id=worker):
             deaths = (row.attributes or {}).get("deaths", 0) + 1
             if died:
                 self.count_deaths(row.workflow_id, deaths)
-            if died and deaths >= RECOVERIES:
+            if (died and deaths >= RECOVERIES) or _run(row).stopped:
                 self.cancel(row.workflow_id)
             else:
                 runs.append(row.workflow_id)
@@ -283,44 +252,19 @@ class Runs:
 
     def workers(self) -> set[str]:
         """Who has runs."""
-        found = self._client.list_workflows(
-            name=WORKFLOW, status="PENDING", load_input=False, load_output=False
-        )
+        found = self._rows(name=WORKFLOW, status="PENDING")
         return {row.executor_id for row in found if row.executor_id}
 
-    def order(self, run: str, born: str) -> Order:
-        """What a run was told: that never changes, so it is asked once.
-
-        Args:
-            run: Which.
-            born: Of which goal of that name: another process may have removed the one that is
-                remembered here.
+    def order(self, run: str) -> Order:
+        """What a run was told.
 
         Raises:
             NotFound: there is no such run.
         """
-        order = self._orders.get(run)
-        if order is None or order.born != born:
-            order = self._read(run)
-            self.keep(order)
-        return order
-
-    def keep(self, order: Order) -> None:
-        """Remember what a run was told."""
-        while len(self._orders) >= _KEPT:
-            self._orders.pop(next(iter(self._orders)), None)
-        self._orders[str(order.run)] = order
-
-    def forget(self, runs: Sequence[str]) -> None:
-        """These are no more."""
-        for run in runs:
-            self._orders.pop(run, None)
-
-    def _read(self, run: str) -> Order:
         found = self._client.list_workflows(workflow_ids=[run], load_output=False)
-        if not found or found[0].input is None:
+        if not found:
             raise NotFound(say("There is no run `{run}`", run=run))
-        return Order.of(cast("Any", found[0].input)["args"][0])
+        return _run(found[0]).order
 
     def results(self, run: str) -> dict[str, StepResult]:
         """What a run has recorded so far."""
@@ -333,18 +277,12 @@ class Runs:
 
     def known(self, order: Order) -> dict[str, StepResult]:
         """What a run knows before it begins: of runs that are over, so always the same."""
-        chain = [order]  # the latest first; people may have answered a thousand times
-        while chain[-1].before:
-            chain.append(self.order(chain[-1].before, order.born))
-        known: dict[str, StepResult] = {}
-        for one in reversed(chain[:-1]):
-            results = {**known, **self.results(one.before)}
-            known = (
-                going_on(results)
-                if one.keep is None
-                else {name: results[name] for name in one.keep}
-            )
-        return known
+        if not order.before:
+            return {}
+        results = {**self.known(self.order(order.before)), **self.results(order.before)}
+        if order.keep is None:
+            return going_on(results)
+        return {name: results[name] for name in order.keep}
 
     def _still_asking(self, order: Order) -> dict[str, StepResult]:
         """Questions of the run before that this one will ask again, and may not have yet."""
@@ -358,20 +296,23 @@ class Runs:
 
     def report(self, run: Run) -> GoalReport:
         """How far a goal is, by its latest run."""
-        order = self.order(str(run.id), run.born)
+        order = run.order
         results = {
             **(self._still_asking(order) if run.moving else {}),
             **self.known(order),
             **self.results(str(run.id)),
         }
+        reason = run.reason
         if run.state == "running":
             for name in at_work(order.goal.plan, results):
                 results[name] = StepResult(name, "running")
+            if not self._store.lives(run.worker):
+                reason = say("Its worker is gone; the next one goes on with it")
         report = report_of(
             order.goal,
             results,
             run.state,
-            reason=run.reason,
+            reason=reason,
             engine=ENGINE,
             revision=run.id.revision,
             spent=order.spent,
@@ -389,77 +330,32 @@ class Runs:
             if len(found) >= limit:
                 break
             if not states or run.state in states:
-                found.append(self._summary(run))
+                with suppress(NotFound):  # it was removed meanwhile
+                    found.append(summary_of(self.report(self.latest(run.id.goal))))
         return found
 
     def _by_submission(self, before: float | None) -> Iterator[Run]:
         """The latest run of each goal, in the order of their first runs, the last one first.
 
-        A goal's first run is its oldest, so its others have been seen when it comes; but for those
-        that began after `before`.
+        A goal's first run is its oldest, so its others have been seen when it comes.
         """
         latest: dict[str, Run] = {}
         offset = 0
-        until = None if before is None else datetime.fromtimestamp(before, UTC).isoformat()
         page = [None] * _PAGE
         while len(page) == _PAGE:
             page = self._client.list_workflows(
-                name=WORKFLOW, sort_desc=True, limit=_PAGE, offset=offset, load_input=False,
-                end_time=until,
-            )  # fmt: skip
+                name=WORKFLOW, sort_desc=True, limit=_PAGE, offset=offset, load_input=False
+            )
             offset += _PAGE
             for run in map(_run, page):
-                if run is None:
-                    continue
                 name = run.id.goal
                 if name not in latest or latest[name].id < run.id:
                     latest[name] = run
                 if run.id == RunId(name, 1, 1):
                     found = latest.pop(name)
-                    if before is None:
+                    if before is None or run.begun < before:
                         yield found
-                    elif run.begun < before:
-                        yield self.latest(name)
         yield from latest.values()  # somebody removed their first runs from the database
-
-    def _summary(self, run: Run) -> GoalSummary:
-        end = cast("dict[str, Any]", run.row.output or {}) if run.status == "SUCCESS" else None
-        if end is None:
-            report = self.report(run)
-            done = sum(one.state == "done" for one in report.steps.values())
-            started, seconds = report.started, report.seconds
-        else:
-            done, started, seconds = end["done"], end["started"], end["seconds"]
-        return GoalSummary(
-            run.id.goal,
-            run.state,
-            run.about.get("goal", ""),
-            ENGINE,
-            started,
-            seconds,
-            done,
-            run.about.get("steps", 0),
-        )
-
-
-def ending(report: GoalReport) -> dict[str, Any]:
-    """What a run gives back: the results are with its steps already."""
-    ended = {
-        "state": report.state,
-        "reason": report.reason,
-        # As the whole goal says it: an earlier run of it may have begun before this one.
-        "started": min((one.started for one in report.steps.values() if one.started), default=0.0),
-        "seconds": report.seconds,
-        "done": sum(one.state == "done" for one in report.steps.values()),
-    }
-    return pack_messages(ended)
-
-
-def about(order: Order) -> dict[str, Any]:
-    """What a list shows of a goal, so that it need not read plans."""
-    plan = order.goal.plan
-    text = plan.goal[:300].replace("\0", "")  # PostgreSQL minds it in JSON
-    return {"goal": text, "steps": len(plan.steps), "born": order.born, "begun": time.time()}
 
 
 def own_queue(worker: str) -> str:
@@ -467,6 +363,5 @@ def own_queue(worker: str) -> str:
     return f"{QUEUE}:{worker}"
 
 
-def _run(row: WorkflowStatus) -> Run | None:
-    run = parse(row.workflow_id)
-    return None if run is None else Run(run, row.status, row.executor_id or "", row)
+def _run(row: WorkflowStatus) -> Run:
+    return Run(parse(row.workflow_id), row.status, row.executor_id or "", row)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import sqlalchemy as sa
+    from sqlalchemy.exc import DBAPIError
 
 SCHEMA = "satchel"
 """Where the tables are on PostgreSQL, those of DBOS as well: other applications have their own."""
@@ -44,10 +45,6 @@ _TABLES = (
     (
         "CREATE TABLE IF NOT EXISTS {in}satchel_outputs (goal TEXT NOT NULL, digest TEXT NOT NULL,"
         " data {bytes} NOT NULL, kept DOUBLE PRECISION NOT NULL, PRIMARY KEY (goal, digest))"
-    ),
-    (
-        "CREATE TABLE IF NOT EXISTS {in}satchel_stopping (run TEXT PRIMARY KEY,"
-        " worker TEXT NOT NULL)"
     ),
     (
         "CREATE INDEX IF NOT EXISTS satchel_answers_open ON {in}satchel_answers (goal)"
@@ -98,7 +95,9 @@ class Store:
             path = self.url.removeprefix("sqlite:///").partition("?")[0]
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             make_private(path)
-            engine = sa.create_engine(self.url, pool_size=20, max_overflow=0, pool_timeout=60)
+            engine = sa.create_engine(
+                self.url, pool_size=20, max_overflow=0, pool_timeout=60, hide_parameters=True
+            )
             event.listen(engine, "connect", _prepare_sqlite)
             return engine
         url = sa.make_url(self.url).set(drivername="postgresql+psycopg")
@@ -108,6 +107,7 @@ class Store:
             max_overflow=5,
             pool_timeout=60,
             pool_pre_ping=True,
+            hide_parameters=True,  # outputs of steps belong in no log
             connect_args={
                 "application_name": "satchel-goals",
                 "connect_timeout": 10,
@@ -122,12 +122,14 @@ class Store:
             ServerFailed: the database does not answer, or refuses.
         """
         import sqlalchemy as sa
+        from dbos import DBOS
         from sqlalchemy.exc import DBAPIError
 
         try:
             with self.engine.connect() as connection:
                 connection.execute(sa.text("SELECT 1"))
-            self._migrate()
+            # Its connections do not wait for another process that makes the same tables.
+            _patiently(lambda: DBOS.migrate(self.url, schema=SCHEMA), _is_locked)
             with self.engine.begin() as connection:
                 if not self.sqlite:  # two that start at once would both create them
                     connection.execute(sa.text("SELECT pg_advisory_xact_lock(7305112)"))
@@ -140,22 +142,6 @@ class Store:
             # `failed` hides the password, also where the driver's words have it.
             raise failed(url.render_as_string(hide_password=False), str(exc.orig)) from exc
 
-    def _migrate(self) -> None:
-        """Make the tables of DBOS; its connections do not wait for another process's lock."""
-        from dbos import DBOS
-        from sqlalchemy.exc import OperationalError
-
-        give_up = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                DBOS.migrate(self.url, schema=SCHEMA)
-            except OperationalError as exc:
-                if "locked" not in str(exc) or time.monotonic() > give_up:
-                    raise
-                time.sleep(0.05)
-            else:
-                return
-
     def _sql(self, statement: str) -> str:
         return (
             statement.replace("{in}", "" if self.sqlite else f"{SCHEMA}.")
@@ -165,21 +151,12 @@ class Store:
 
     def _do(self, work: Callable[[sa.Connection], _Given]) -> _Given:
         """One transaction; a database that is being restarted is waited for."""
-        from sqlalchemy.exc import DBAPIError
 
-        give_up = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                with self.engine.begin() as connection:
-                    return work(connection)
-            except DBAPIError as exc:
-                transient = exc.connection_invalidated or type(exc).__name__ in {
-                    "OperationalError",
-                    "InterfaceError",
-                }
-                if not transient or time.monotonic() > give_up:
-                    raise
-                time.sleep(0.3)
+        def once() -> _Given:
+            with self.engine.begin() as connection:
+                return work(connection)
+
+        return _patiently(once, _is_transient)
 
     def execute(self, statement: str, **values: Any) -> int:
         """Change something; returns how many rows it changed."""
@@ -214,35 +191,9 @@ class Store:
         found = self.rows("SELECT name, until - {now} FROM {in}satchel_workers")
         return {str(name): float(left) for name, left in found}
 
-    # What was cancelled, and may not have ended yet
-
-    def stop(self, run: str, worker: str) -> None:
-        """This run was cancelled; its worker says when it has really ended."""
-        self.execute(
-            "INSERT INTO {in}satchel_stopping (run, worker) VALUES (:run, :worker)"
-            " ON CONFLICT (run) DO NOTHING",
-            run=run, worker=worker,
-        )  # fmt: skip
-
-    def stopping(self, worker: str) -> list[str]:
-        """The runs that a worker is to end."""
-        found = self.rows(
-            "SELECT run FROM {in}satchel_stopping WHERE worker = :worker", worker=worker
-        )
-        return [str(run) for (run,) in found]
-
-    def stopped(self, run: str) -> None:
-        """It has ended."""
-        self.execute("DELETE FROM {in}satchel_stopping WHERE run = :run", run=run)
-
-    def who_stops(self, run: str) -> str:
-        """The worker that still is at a run that was cancelled; empty when none is."""
-        found = self.rows(
-            "SELECT s.worker FROM {in}satchel_stopping s JOIN {in}satchel_workers w"
-            " ON w.name = s.worker WHERE s.run = :run AND w.until > {now}",
-            run=run,
-        )
-        return str(found[0][0]) if found else ""
+    def lives(self, name: str) -> bool:
+        """Whether a worker has a lease, and its process is not known to be gone."""
+        return not surely_dead(name) and self.workers().get(name, -1.0) > 0
 
     # What people said
 
@@ -264,23 +215,23 @@ class Store:
         )  # fmt: skip
         return {str(step): unpack(Answer, json.loads(answer)) for step, answer in found}
 
-    def taken(self, goal: str, revision: int, steps: Sequence[str], run: int) -> None:
-        """These answers are with this run now."""
+    def taken(self, goal: str, revision: int, steps: Sequence[str]) -> None:
+        """A run knows these answers; those of earlier revisions are of plans that are no more."""
+        self.execute(
+            "DELETE FROM {in}satchel_answers WHERE goal = :goal AND revision < :revision",
+            goal=goal, revision=revision,
+        )  # fmt: skip
         for step in steps:
             self.execute(
-                "UPDATE {in}satchel_answers SET run = :run"
+                "UPDATE {in}satchel_answers SET run = 0"
                 " WHERE goal = :goal AND revision = :revision AND step = :step AND run IS NULL",
-                goal=goal, revision=revision, step=step, run=run,
+                goal=goal, revision=revision, step=step,
             )  # fmt: skip
 
-    def waiting(self, goal: str = "") -> list[tuple[str, int]]:
+    def waiting(self) -> list[str]:
         """Goals that were answered and have no run yet that knows it."""
-        found = self.rows(
-            "SELECT DISTINCT goal, revision FROM {in}satchel_answers"
-            " WHERE run IS NULL AND (:goal = '' OR goal = :goal)",
-            goal=goal,
-        )
-        return [(str(name), int(revision)) for name, revision in found]
+        found = self.rows("SELECT DISTINCT goal FROM {in}satchel_answers WHERE run IS NULL")
+        return [str(name) for (name,) in found]
 
     def forget(self, goal: str) -> None:
         """Remove the answers of a goal."""
@@ -289,6 +240,29 @@ class Store:
     def close(self) -> None:
         """Let go of it."""
         self.engine.dispose()
+
+
+def _patiently(work: Callable[[], _Given], passes: Callable[[DBAPIError], bool]) -> _Given:
+    """Try something again as long as its fault is one that passes."""
+    from sqlalchemy.exc import DBAPIError
+
+    give_up = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return work()
+        except DBAPIError as exc:
+            if not passes(exc) or time.monotonic() > give_up:
+                raise
+            time.sleep(0.1)
+
+
+def _is_locked(exc: DBAPIError) -> bool:
+    return "locked" in str(exc)
+
+
+def _is_transient(exc: DBAPIError) -> bool:
+    names = {"OperationalError", "InterfaceError"}
+    return exc.connection_invalidated or type(exc).__name__ in names
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

@@ -16,9 +16,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from satchel._language import say
+from satchel._language import pack_messages, say
 from satchel.errors import Refused
-from satchel.goals.engines._dbos_runs import STEP, WORKFLOW, Order, ending
+from satchel.goals.engines._dbos_runs import STEP, WORKFLOW, Order, parse
 from satchel.goals.engines._dbos_store import IDLE, SCHEMA, surely_dead
 from satchel.goals.execute import execute
 from satchel.goals.model import StepResult
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from satchel.goals.engines._dbos_runs import Runs
     from satchel.goals.engines._dbos_store import Store
     from satchel.goals.execution import Workbench
-    from satchel.goals.model import Answer, Done, Step, StepCall, StepEvent, Work
+    from satchel.goals.model import Answer, Done, Step, StepCall, Work
 
 APPLICATION = "satchel-goals"
 VERSION = "1"
@@ -41,9 +41,6 @@ _LOOK_S = 0.5
 """Seconds between two looks for runs that were cancelled."""
 _ORPHANS_S = 10.0
 """Seconds between two looks for runs of workers without a lease."""
-_EXPECTED = ("Asyncio task cancelled", "no longer owned", "cancelled during execution",
-             "is not the latest version")  # fmt: skip
-"""Warnings of DBOS about what is meant to happen."""
 
 _serving: Worker | None = None
 """DBOS is one per process, so there is one worker."""
@@ -57,21 +54,19 @@ class Worker:
         store: Our tables.
         runs: Those of DBOS.
         bench: Does the steps.
-        ended: Hears which run ends here.
         go_on: Called as often as the lease is renewed.
         only: Ids of the goals that this process may do; all when None.
         lease: Seconds.
     """
 
     def __init__(
-        self, store: Store, runs: Runs, bench: Workbench, ended: Callable[[str], None],
-        go_on: Callable[[], None], only: Collection[str] | None, lease: float,
+        self, store: Store, runs: Runs, bench: Workbench, go_on: Callable[[], None],
+        only: Collection[str] | None, lease: float,
     ) -> None:  # fmt: skip
         self.name = runs.worker
         self.bench = bench
         self._store = store
         self._runs = runs
-        self._ended = ended
         self._go_on = go_on
         self._only = only
         self._lease = lease
@@ -83,10 +78,9 @@ class Worker:
         self._draining = False
         self._looks: asyncio.Task[None] | None = None
         self._look = asyncio.Event()
-        self.doubts = 0
-        """How often the lease was overdue: others may have taken our runs meanwhile."""
         self._renewed = self._steady = time.monotonic()
-        """When the lease was renewed last, and since when it was never overdue."""
+        """When the lease was renewed last, and since when it was never overdue: others may have
+        taken what was ours before that."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._hold, name="satchel-lease", daemon=True)
 
@@ -114,6 +108,7 @@ class Worker:
                 "system_database_url": self._store.url,
                 # One pool for a file. A server gets another, so that a lease never waits.
                 "system_database_engine": self._store.engine if self._store.sqlite else None,
+                "db_engine_kwargs": {"hide_parameters": True},
                 "dbos_system_schema": SCHEMA,
                 "serializer": dbos.DBOSPortableJSONSerializer(),
                 "application_version": VERSION,
@@ -122,13 +117,13 @@ class Worker:
                 "max_executor_threads": 16 if self._store.sqlite else 32,
                 "run_migrations": False,
                 "scheduler_polling_interval_sec": 3600.0,
-                "log_level": "WARNING",
+                # Warnings are about what is meant to happen: runs that are cancelled or given away.
+                "log_level": "ERROR",
             }
         )
         if dbos.DBOS.executor_id != self.name:  # `DBOS(…)` gave the application's own
             raise in_use
         _serving, self._dbos = self, made
-        logging.getLogger("dbos").addFilter(_unexpected)
         try:
             await asyncio.to_thread(self._store.alive, self.name, self._lease)
             await self._claim()
@@ -146,7 +141,7 @@ class Worker:
         """Carry out a run; cancelled when it is not ours any more."""
         from dbos import error
 
-        name = str(order.run)
+        name = order.run
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - DBOS runs workflows in tasks
         if name in self._active:  # it was taken from us, and has come back
@@ -159,7 +154,7 @@ class Worker:
                 _Execution(self, order, task),
                 known=known,
                 answers=order.answers,
-                revision=order.run.revision,
+                revision=parse(name).revision,
                 spent=order.spent,
             )
         except (error.DBOSWorkflowConflictIDError, error.DBOSWorkflowCancelledError):
@@ -169,8 +164,7 @@ class Worker:
                 del self._active[name]
             if task.cancelling():
                 self._look.set()
-            self._ended(name)
-        return ending(report)
+        return pack_messages({"state": report.state, "reason": report.reason})
 
     def busy(self, more: int) -> None:
         """Count what is being done, or written down, and should not be cut off."""
@@ -186,18 +180,15 @@ class Worker:
                 await asyncio.Event().wait()  # until the run is cancelled
             finally:
                 self.busy(1)
-        doubts = self.doubts
-        if execution.doubts == doubts and not self._overdue():
+        now = time.monotonic()
+        if execution.since >= self._steady and not self._overdue():
             return
         task = self._active.get(execution.run)
-        if await asyncio.to_thread(self._runs.lost, [execution.run]) or task is not execution.task:
+        ours = await asyncio.to_thread(self._runs.ours)
+        if ours.get(execution.run, True) or task is not execution.task:
             execution.task.cancel()
             raise asyncio.CancelledError
-        execution.doubts = doubts
-
-    async def went_on(self, run: str) -> None:
-        """A run that lost its worker got further: that one's death does not count any more."""
-        await asyncio.to_thread(self._runs.count_deaths, run, 0)
+        execution.since = now
 
     async def _claim(self) -> None:
         if self._only is not None:
@@ -213,17 +204,17 @@ class Worker:
                 pass
             self._look.clear()
             try:
-                for name in await asyncio.to_thread(self._store.stopping, self.name):
-                    if name not in self._active:
-                        await asyncio.to_thread(self._store.stopped, name)
                 await self._claim()
-                lost = await asyncio.to_thread(self._runs.lost, list(self._active))
+                ours = await asyncio.to_thread(self._runs.ours)
+                for name, stops in ours.items():
+                    if stops and name not in self._active:  # its steps have ended
+                        await asyncio.to_thread(self._runs.cancel, name)
             except Exception:
                 logging.getLogger(__name__).exception("looking for cancelled goals failed")
                 continue
-            for name in lost:
-                task = self._active.get(name)
-                if task is not None and not task.cancelling():  # twice would cut off its tidying
+            for name, task in list(self._active.items()):
+                # A second time would cut off its tidying.
+                if ours.get(name, True) and not task.cancelling():
                     task.cancel()
 
     def look(self) -> None:
@@ -242,8 +233,7 @@ class Worker:
         while not self._stop.is_set():
             began = time.monotonic()
             if self._overdue():
-                self.doubts += 1  # before it is renewed: nothing shall take the new for the old
-                self._steady = began
+                self._steady = began  # before it is renewed: nothing shall take new for old
             try:
                 self._store.alive(self.name, self._lease)
                 self._renewed = began
@@ -267,9 +257,6 @@ class Worker:
         """Put the runs of a dead worker back into the queue."""
         if self._store.claim(worker):
             self._runs.give_back(worker, died=True)
-            for run in self._store.stopping(worker):  # cancelled meanwhile
-                self._runs.cancel(run)
-                self._store.stopped(run)
 
     # --- the end ----------------------------------------------------------------------------
 
@@ -326,7 +313,6 @@ class Worker:
         pool.shutdown(wait=False)
         # The loop still has DBOS' pool, which is closed.
         loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix="asyncio"))
-        logging.getLogger("dbos").removeFilter(_unexpected)
         self._dbos = _serving = None
 
 
@@ -336,15 +322,14 @@ class _Execution:
     def __init__(self, worker: Worker, order: Order, task: asyncio.Task[Any]) -> None:
         from dbos import DBOS
 
-        self.run = str(order.run)
+        self.run = order.run
         self.task = task
-        self.doubts = worker.doubts
-        """The worker's, when this run was surely its own."""
+        self.since = time.monotonic()
+        """When this run was surely its worker's own."""
         self._worker = worker
         artefacts = worker.bench.artefacts.of(order.goal.id)
         self._bench = worker.bench._replace(runner=_Guarded(self, worker), artefacts=artefacts)
         self._step = DBOS.run_step_async
-        self._again = False
 
     def now(self) -> float:
         """The clock: what is decided by it is decided inside of steps, and recorded."""
@@ -365,13 +350,7 @@ class _Execution:
         finally:
             if fresh:
                 self._worker.busy(-1)
-        if not fresh:
-            self._again = True  # it was recorded by a worker that is gone
-            return unpack(StepResult, packed)
-        if self._again:
-            self._again = False
-            await self._worker.went_on(self.run)
-        return fresh[0]
+        return fresh[0] if fresh else unpack(StepResult, packed)
 
     async def perform(self, call: StepCall) -> StepResult:
         """Here, in this process."""
@@ -384,9 +363,6 @@ class _Execution:
     async def ask(self, step: Step, text: str) -> Answer | None:  # noqa: ARG002
         """None: when a person answers, another run begins."""
         return None
-
-    def tell(self, event: StepEvent) -> None:
-        """Nothing: reports are compared."""
 
 
 class _Guarded:
@@ -406,17 +382,4 @@ async def _goal(order: dict[str, Any]) -> dict[str, Any]:
     """The workflow: one run of a goal."""
     if _serving is None:
         raise asyncio.CancelledError  # the process is leaving
-    return await _serving.run(Order.of(order))
-
-
-def _unexpected(record: logging.LogRecord) -> bool:
-    """Whether a line of DBOS' log is worth reading.
-
-    Lines after the first are statements with their values: outputs of steps belong in no log.
-    """
-    message = record.getMessage()
-    if any(part in message for part in _EXPECTED):
-        return False
-    if "(psycopg." in message or "(sqlite3." in message:
-        record.msg, record.args = message.partition("\n")[0], ()
-    return True
+    return await _serving.run(unpack(Order, order))

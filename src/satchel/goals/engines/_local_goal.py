@@ -1,24 +1,34 @@
-"""What does the process that runs a goal know of it? Its results so far, and who is watching."""
+"""A goal in the process that runs it: its results so far, and its side of `execute`."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING
 
 from satchel.goals.execution import Progress, Workbench
-from satchel.goals.model import OVER, StepEvent, StepResult
+from satchel.goals.model import OVER
 from satchel.goals.perform import perform
 from satchel.goals.reports import last_sign, report_of
 from satchel.goals.revision import still_known
 from satchel.goals.spending import NOTHING, spent
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    import asyncio
+    from collections.abc import Awaitable, Callable, Coroutine
     from typing import Any
 
     from satchel.goals.engines._local_journal import Journal
-    from satchel.goals.model import Answer, Goal, GoalReport, GoalState, Plan, Step, StepCall
+    from satchel.goals.model import (
+        Answer,
+        Goal,
+        GoalReport,
+        GoalState,
+        Plan,
+        Step,
+        StepCall,
+        StepEvent,
+        StepResult,
+    )
 
 AT_REST: frozenset[str] = OVER | {"asking", "queued"}
 """States in which nothing happens by itself."""
@@ -40,16 +50,12 @@ class Held:
         self.over_since = 0.0
         """When the last run ended, where that is known."""
         self.progress = Progress()
-        self.progress.watched = False
         self.ended: GoalReport | None = None
         """How the last run ended."""
         self.answers: dict[str, Answer] = {}
-        self.events: list[StepEvent] = []
-        """What happened since somebody watches."""
         self.journal: Journal | None = None
         self.task: asyncio.Task[None] | None = None
         self.cancelled = False
-        self._waiting: list[asyncio.Future[None]] = []
 
     @property
     def results(self) -> dict[str, StepResult]:
@@ -64,16 +70,9 @@ class Held:
         """How far it is."""
         if self.ended is not None:
             return self.ended
-        results = self.results
-        if self.progress.running:
-            running = self.progress.running.items()
-            results = {
-                **results,
-                **{name: StepResult(name, "running", started=since) for name, since in running},
-            }
         report = report_of(
             self.goal,
-            results,
+            self.progress.seen(),
             self.state,
             reason=self.reason,
             engine=engine,
@@ -91,18 +90,13 @@ class Held:
         self.ended = None
         self.state, self.reason = "running", ""
         self.started = self.started or time.time()
-        self._tell_all("running")
+        self.progress.tries.clear()
 
     def end(self, report: GoalReport, at: float) -> None:
         """A run has ended."""
         self.over_since = at
         self.ended = report._replace(ended=at) if report.state in OVER else report
         self.state, self.reason = report.state, report.reason
-        self._tell_all(report.state, report.reason)
-
-    def _tell_all(self, state: str, reason: str = "") -> None:
-        if self.progress.watched:
-            self.tell(StepEvent(self.goal.id, "", state, time.time(), reason))
 
     def revise(self, plan: Plan, from_step: str) -> None:
         """Begin a new revision with the results that still hold."""
@@ -115,64 +109,14 @@ class Held:
         self.ended = None
         self.state, self.reason = "queued", ""
 
-    def tell(self, event: StepEvent) -> None:
-        """Something happened: whoever watches is woken."""
-        self.events.append(event)
-        if self._waiting:
-            self.wake()
-
-    def wake(self) -> None:
-        """Let everybody look who waits for a change."""
-        for future in self._waiting:
-            if not future.done():
-                future.set_result(None)
-        self._waiting.clear()
-
-    def changed(self) -> asyncio.Future[None]:
-        """Done as soon as it runs no more; once it is watched, as soon as anything happens."""
-        if len(self._waiting) > 100:  # of those who looked only for a while
-            self._waiting = [future for future in self._waiting if not future.done()]
-        future = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        return future
-
-    def watch(self) -> None:
-        """From now on keep what happens; what has happened is told from the results."""
-        if self.progress.watched:
-            return
-        self.progress.watched = True
-        goal = self.goal.id
-        events = [StepEvent(goal, "", "running", self.started)]
-        for result in sorted(self.results.values(), key=lambda one: one.started):
-            if result.state in {"done", "failed"} and result.attempts:
-                events.append(StepEvent(goal, result.step, "running", result.started))
-            if result.state != "waiting":
-                at = result.started + result.seconds
-                text = str(result.output) if result.state == "asking" else ""
-                events.append(StepEvent(goal, result.step, result.state, at, text, result))
-        events += [
-            StepEvent(goal, name, "running", since) for name, since in self.progress.running.items()
-        ]
-        if self.state != "running":
-            events.append(StepEvent(goal, "", self.state, time.time(), self.reason))
-        self.events = events
-
-    async def watched(self) -> AsyncIterator[StepEvent]:
-        """What happens to it, until it runs no more."""
-        self.watch()
-        seen = 0
-        while True:
-            changed = self.changed()
-            while seen < len(self.events):
-                yield self.events[seen]
-                seen += 1
-            if self.task is None:
-                return
-            await changed
+    def tried(self, event: StepEvent) -> None:
+        """A try of a step failed, and another one follows."""
+        notes = self.progress.tries.get(event.step, ())
+        self.progress.tries[event.step] = (*notes, event.text)
 
     def forgettable(self) -> bool:
-        """Whether nothing more happens to it, and nobody looks."""
-        return self.task is None and self.state in OVER and not self._waiting
+        """Whether nothing more happens to it."""
+        return self.task is None and self.state in OVER
 
     def to_go_on(self) -> bool:
         """Whether a step that asks was answered meanwhile."""
@@ -190,7 +134,6 @@ class LocalExecution:
         self._bench = Workbench(bench.runner, bench.artefacts.of(held.goal.id), bench.large)
         self._journal = held.journal
         self.now: Callable[[], float] = time.time
-        self.tell: Callable[[StepEvent], None] = held.tell
 
     def record(
         self, step: Step, body: Callable[[], Awaitable[StepResult]]
@@ -208,7 +151,7 @@ class LocalExecution:
 
     def perform(self, call: StepCall) -> Coroutine[Any, Any, StepResult]:
         """Do it here."""
-        return perform(call, self._bench, self.tell)
+        return perform(call, self._bench, self._held.tried)
 
     async def ask(self, step: Step, text: str) -> Answer | None:
         """Nobody is waited for: the run ends, and an answer begins the next one."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from satchel.goals.model import Answer, Goal, GoalState, Plan, StepResult
 
-_TAIL = 8_192
-"""Bytes at the end of a journal that mostly say how it stands."""
 _HEAD = 64
 """Bytes at the beginning that say when it was submitted."""
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
@@ -201,25 +199,6 @@ def lines_of(path: str) -> Iterator[dict[str, Any]]:
             continue  # torn by a crash: that step is done again
         if isinstance(line, dict):
             yield cast("dict[str, Any]", line)
-
-
-def last_state(path: str) -> str:
-    """The state that the last lines tell, without reading the others; empty if they do not."""
-    with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL))
-        rows = file.read().splitlines()
-    for row in reversed(rows[1:] if size > _TAIL else rows):
-        if row.startswith(b'{"end":'):
-            try:
-                return str(json.loads(row)["end"])
-            except ValueError:
-                return ""  # torn
-        if row.startswith(b'{"run":'):
-            return "running"
-        if row.startswith(b'{"revision":'):
-            return ""
-    return ""
 
 
 def _torn(path: str) -> bool:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from satchel._language import say, unpack_messages
 from satchel.errors import InvalidInput
 from satchel.goals.engines._local_goal import AT_REST, Held
-from satchel.goals.engines._local_journal import Journal, last_state, lines_of
+from satchel.goals.engines._local_journal import Journal, lines_of
 from satchel.goals.engines.base import busy, missing, other_plan
 from satchel.goals.model import Answer, Goal, Plan, StepResult
 from satchel.goals.reports import pack, unpack
 from satchel.goals.spending import spent
 from satchel.goals.wiring import at_work
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
 
 KEPT = 10_000
 """Goals that stay in memory, without a folder, once they are over."""
@@ -83,17 +79,6 @@ class Shelf:
         if held.journal is not None:
             held.journal.leave()
             self.here.pop(held.goal.id, None)
-
-    def may_be(self, goal_id: str, states: Collection[str]) -> bool:
-        """Whether it is worth reading a whole journal of a goal that shall be in these states."""
-        if not states or goal_id in self.here or not self.folder:
-            return True
-        try:
-            state = last_state(Journal(os.path.join(self.folder, goal_id)).path)
-        except OSError:
-            return False
-        # Who runs may have ended just now, or its process is gone.
-        return state in {"", "running", *states}
 
     def make_room(self, ended: Held) -> list[str]:
         """One more is over: keep only the latest of those in memory. Returns who is gone."""

@@ -14,8 +14,8 @@ from satchel._language import say
 from satchel._optional import require
 from satchel.errors import InvalidInput
 from satchel.goals.artefacts import is_reference
-from satchel.goals.model import Answer, Goal
-from satchel.goals.reports import NOTHING, Spent, pack, pack_results, unpack, unpack_results
+from satchel.goals.model import Answer, Goal, StepResult
+from satchel.goals.reports import INSIDE, NOTHING, Spent, pack
 from satchel.goals.templates import mentioned
 
 try:
@@ -32,7 +32,7 @@ except ImportError:
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from satchel.goals.model import StepCall, StepResult
+    from satchel.goals.model import StepCall
 
 WORKFLOW = "satchel.goal"
 FORGOTTEN = "satchel.forgotten"
@@ -68,27 +68,7 @@ class Task(NamedTuple):
     """What earlier revisions took for results that are not in `known`."""
 
 
-def pack_task(task: Task) -> dict[str, Any]:
-    """A task as JSON values."""
-    return {
-        **task._asdict(),
-        "goal": pack(task.goal),
-        "known": pack_results(task.known),
-        "answers": {name: pack(answer) for name, answer in task.answers.items()},
-        "spent": pack(task.spent),
-    }
-
-
-def unpack_task(packed: Mapping[str, Any]) -> Task:
-    """The same, back; what a later version added is ignored."""
-    given = {name: packed[name] for name in Task._fields if name in packed}
-    answers: Mapping[str, Any] = packed.get("answers", {})
-    return Task(**given)._replace(
-        goal=unpack(Goal, packed["goal"]),
-        known=unpack_results(packed.get("known", {})),
-        answers={name: unpack(Answer, value) for name, value in answers.items()},
-        spent=unpack(Spent, packed.get("spent", {})),
-    )
+INSIDE[Task] = {"goal": Goal, "known": StepResult, "answers": Answer, "spent": Spent}
 
 
 def pack_call(call: StepCall, large: int) -> dict[str, Any]:

@@ -34,6 +34,8 @@ BEAT = 2.0
 """Seconds between two heartbeats; also how long a step goes on that is cancelled."""
 STILL = SILENCE.total_seconds() / 2
 """A worker that did nothing for so many seconds may have lost its steps."""
+STICKY = timedelta(seconds=5)
+"""How long a workflow waits for the worker that has it in memory."""
 GRACE_S = 10.0
 """Seconds for steps that are cancelled to clean up."""
 
@@ -65,7 +67,7 @@ class StepWorker:
             max_eager_activity_reservations_per_workflow_task=min(16, at_once),
             max_heartbeat_throttle_interval=beat,
             default_heartbeat_throttle_interval=beat,
-            sticky_queue_schedule_to_start_timeout=timedelta(seconds=5),
+            sticky_queue_schedule_to_start_timeout=STICKY,
             graceful_shutdown_timeout=timedelta(days=365),  # `stop` ends it sooner
         )
         self._run: asyncio.Task[None] | None = None

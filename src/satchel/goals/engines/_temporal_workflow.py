@@ -14,6 +14,7 @@ from satchel._language import Message, pack_messages
 from satchel._optional import require
 from satchel.goals.engines import _temporal_wire as wire
 from satchel.goals.execute import execute
+from satchel.goals.execution import Progress
 from satchel.goals.model import Answer, StepError, StepResult
 from satchel.goals.reports import pack_results, report_of, summary_of, unpack
 
@@ -28,7 +29,7 @@ except ImportError:
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from satchel.goals.model import GoalReport, GoalState, Step, StepCall, StepEvent
+    from satchel.goals.model import GoalReport, GoalState, Step, StepCall
 
 SILENCE = timedelta(seconds=10)
 """A worker without a heartbeat for so long has lost its step to another one."""
@@ -49,13 +50,13 @@ class GoalWorkflow:
 
     @workflow.init
     def __init__(self, packed: dict[str, Any]) -> None:
-        task = self.task = wire.unpack_task(packed)
+        task = self.task = unpack(wire.Task, packed)
         plan = task.goal.plan
         self.goal = task.goal._replace(plan=plan._replace(parallel=min(plan.parallel, PENDING)))
         self.large = wire.large_for(len(plan.steps))
         self.answers = dict(task.answers)
-        self.results: dict[str, StepResult] = dict(task.known)
-        """Also of steps that run or ask now: what a report shows."""
+        self.progress = Progress()
+        self.progress.results.update(task.known)
         self.asked: dict[str, asyncio.Event] = {}
         """Steps that ask, and what wakes them."""
         self.busy = 0
@@ -78,6 +79,7 @@ class GoalWorkflow:
                 revision=self.task.revision,
                 spent=self.task.spent,
                 started=self.started,
+                progress=self.progress,
             )
         except asyncio.CancelledError:
             report = self.report("cancelled")
@@ -92,7 +94,7 @@ class GoalWorkflow:
                 {"state": report.state, "done": line.done, "started": line.started,
                  "seconds": line.seconds}
             )  # fmt: skip
-        return self.progress()
+        return self.told()
 
     async def note_asking(self) -> None:
         """Keep in the memo whether it asks."""
@@ -138,25 +140,18 @@ class GoalWorkflow:
         finally:
             self.busy -= 1
 
-    async def ask(self, step: Step, text: str) -> Answer | None:  # noqa: ARG002 - told before
+    async def ask(self, step: Step, text: str) -> Answer | None:
         """Wait for the signal."""
         if step.id not in self.answers:
+            text = wire.cut(text, self.large)  # a question must fit into a message as well
+            asking = StepResult(step.id, "asking", text, started=self.now())
+            self.progress.results[step.id] = asking
             event = self.asked[step.id] = asyncio.Event()
             try:
                 await event.wait()
             finally:
                 del self.asked[step.id]
         return self.answers[step.id]
-
-    def tell(self, event: StepEvent) -> None:
-        """Keep the state of a step for reports."""
-        if event.result is not None:
-            self.results[event.step] = event.result
-        elif event.state == "running" and event.step:
-            self.results[event.step] = StepResult(event.step, "running", started=event.at)
-        elif event.state == "asking":
-            text = wire.cut(event.text, self.large)  # a question must fit into a message as well
-            self.results[event.step] = StepResult(event.step, "asking", text, started=event.at)
 
     # --- signals and queries ----------------------------------------------------------------
 
@@ -169,7 +164,7 @@ class GoalWorkflow:
             event.set()
 
     @workflow.query(name=wire.PROGRESS)
-    def progress(self) -> dict[str, Any]:
+    def told(self) -> dict[str, Any]:
         """Everything but the plan."""
         report = self.ended or self.report(self.state())
         progress = {
@@ -185,7 +180,11 @@ class GoalWorkflow:
     def report(self, state: GoalState) -> GoalReport:
         """How far it is."""
         return report_of(
-            self.goal, self.results, state, started=self.started, revision=self.task.revision
+            self.goal,
+            self.progress.seen(),
+            state,
+            started=self.started,
+            revision=self.task.revision,
         )
 
     def state(self) -> GoalState:
@@ -196,7 +195,7 @@ class GoalWorkflow:
 
     def done(self) -> int:
         """How many steps are done."""
-        return sum(result.state == "done" for result in self.results.values())
+        return sum(result.state == "done" for result in self.progress.results.values())
 
 
 def _lost(call: StepCall, exc: ActivityError) -> StepResult:

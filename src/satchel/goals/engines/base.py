@@ -6,14 +6,17 @@ retries or failures: `execute` does, with the `Execution` that the engine gives 
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import TYPE_CHECKING, Protocol, Self
 
 from satchel._language import say
 from satchel.errors import Conflict, NotFound, Refused
 from satchel.goals.execution import Execution, Workbench
+from satchel.goals.model import ENDS, OVER, StepEvent
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
     from satchel.goals.artefacts import Artefacts
     from satchel.goals.model import (
@@ -23,11 +26,11 @@ if TYPE_CHECKING:
         GoalState,
         GoalSummary,
         Plan,
-        StepEvent,
     )
 
 
 __all__ = [
+    "AT_REST",
     "Engine",
     "Execution",
     "Workbench",
@@ -37,7 +40,11 @@ __all__ = [
     "not_open",
     "not_over",
     "other_plan",
+    "watch_reports",
 ]
+
+AT_REST: frozenset[str] = OVER | {"asking"}
+"""States of a goal in which nothing happens by itself."""
 
 
 def missing(goal_id: str) -> NotFound:
@@ -203,3 +210,45 @@ class Engine(Protocol):
             Refused: this engine has no workers.
         """
         ...
+
+
+async def watch_reports(
+    report: Callable[[], Awaitable[GoalReport]], rest: Collection[str], pause: float
+) -> AsyncIterator[StepEvent]:
+    """Yield what changes between two reports, until the goal is in one of the states of `rest`."""
+    told: dict[str, tuple[str, int]] = {}
+    while True:
+        now = await report()
+        for event in _news(now, told):
+            yield event
+        if now.state in rest:
+            return
+        await asyncio.sleep(pause)
+
+
+def _news(report: GoalReport, told: dict[str, tuple[str, int]]) -> list[StepEvent]:
+    """What a report says that is not in `told` (step -> state, number of notes); it is added there.
+
+    Steps that ended come first, in the order of their ends.
+    """
+    found: list[StepEvent] = []
+    rows = sorted(
+        report.steps.values(),
+        key=lambda one: (one.state not in ENDS, one.started + one.seconds),
+    )
+    for result in rows:
+        name, state = result.step, result.state
+        known, notes = told.get(name, ("", 0))
+        new = state not in {"waiting", known} and known not in ENDS
+        if new and not (known and state == "running"):
+            at = result.started + result.seconds or time.time()
+            text = str(result.output) if state == "asking" else ""
+            found.append(StepEvent(report.id, name, state, at, text, result))
+            told[name] = state, notes
+        if state == "running" and len(result.notes) > notes:
+            found.append(StepEvent(report.id, name, "retrying", time.time(), result.notes[-1]))
+            told[name] = state, len(result.notes)
+    if told.get("") != (report.state, 0):
+        told[""] = report.state, 0
+        found.append(StepEvent(report.id, "", report.state, time.time(), report.reason))
+    return found

@@ -15,24 +15,19 @@ database is all that they share.
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from satchel._language import say
 from satchel._optional import require
-from satchel.errors import Conflict, NotFound
+from satchel.errors import NotFound
 from satchel.goals import answers
 from satchel.goals.engines._dbos_runs import (
-    AT_REST,
     ENGINE,
     QUEUE,
     WORKFLOW,
     Order,
     RunId,
     Runs,
-    about,
     own_queue,
 )
 from satchel.goals.engines._dbos_store import (
@@ -40,17 +35,17 @@ from satchel.goals.engines._dbos_store import (
     DatabaseArtefacts,
     Store,
     own_name,
-    surely_dead,
 )
 from satchel.goals.engines._dbos_worker import APPLICATION, VERSION, Worker
-from satchel.goals.engines._watching import watch_reports
 from satchel.goals.engines.base import (
+    AT_REST,
     Workbench,
     busy,
     no_runner,
     not_open,
     not_over,
     other_plan,
+    watch_reports,
 )
 from satchel.goals.graph import insist
 from satchel.goals.model import OVER
@@ -62,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
     from satchel.goals.artefacts import Artefacts
+    from satchel.goals.engines._dbos_runs import Run
     from satchel.goals.model import (
         Answer,
         Goal,
@@ -75,11 +71,9 @@ if TYPE_CHECKING:
 
 _Given = TypeVar("_Given")
 _NEVER = 10 * 365 * 86400.0
-"""The delay of a run that only says that a goal was cancelled: nobody ever begins it."""
+"""The delay of a run that only takes the place of one: it never begins."""
 _LOOK_S = 0.3
 """Seconds between two looks at a goal that is watched."""
-_STOPPING = 10.0
-"""Seconds that a new revision waits for steps of the old one that were cancelled."""
 
 
 class DbosEngine:
@@ -124,8 +118,8 @@ class DbosEngine:
         self._lease = lease
         self._client: Any = None
         self._runs: Runs
-        self._ended: dict[str, asyncio.Event] = {}
-        """Run that is waited for -> whether it has ended in this process."""
+        self._waiting = 0
+        """How many goals are waited for."""
         self._worker: Worker | None = None
 
     async def __aenter__(self) -> Self:
@@ -133,8 +127,8 @@ class DbosEngine:
             await asyncio.to_thread(self._connect)
             if self._bench is not None:
                 worker = Worker(
-                    self._store, self._runs, self._bench, self._has_ended,
-                    self._go_on_with_answered, self._only, self._lease,
+                    self._store, self._runs, self._bench, self._go_on_with_answered, self._only,
+                    self._lease,
                 )  # fmt: skip
                 await worker.launch()
                 self._worker = worker
@@ -172,7 +166,7 @@ class DbosEngine:
                 on_conflict="always_update" if self._bench and self._at_once else "never_update",
                 application_name=APPLICATION,
             )
-        self._runs = Runs(client, own, name)
+        self._runs = Runs(client, self._store, own, name)
 
     async def _disconnect(self) -> None:
         if self._client is not None:
@@ -190,7 +184,7 @@ class DbosEngine:
     async def submit(self, goal: Goal) -> GoalReport:
         """Begin a goal and come back at once. The same id and plan again is the same goal."""
         insist(goal)
-        order = Order(goal, RunId(goal.id, 1, 1), born=secrets.token_hex(8))
+        order = Order(goal, str(RunId(goal.id, 1, 1)))
         if await self._in_thread(self._begin, order):
             return report_of(goal, {}, "queued", engine=ENGINE)
         return await self._in_thread(self._same_goal, goal)
@@ -202,61 +196,32 @@ class DbosEngine:
         options: dict[str, Any] = {
             "workflow_name": WORKFLOW,
             "queue_name": self._runs.queue,
-            "workflow_id": str(order.run),
+            "workflow_id": order.run,
             "workflow_id_reuse_policy": "reject",
             "app_version": VERSION,
-            "attributes": about(order),
+            "attributes": {"begun": time.time()},
         }
         if delay is not None:
             options["delay_seconds"] = delay
         try:
-            self._client.enqueue(options, order.packed())
+            self._client.enqueue(options, pack(order))
         except error.DBOSWorkflowIDInUseError:
             return False
-        self._runs.keep(order)
         return True
 
     def _same_goal(self, goal: Goal) -> GoalReport:
         run = self._runs.latest(goal.id)
         plan = pack(goal.plan)
-        known = (str(run.id), str(RunId(goal.id, 1, 1)))
-        if not any(pack(self._runs.order(one, run.born).goal.plan) == plan for one in known):
+        first = self._runs.order(str(RunId(goal.id, 1, 1)))
+        if plan not in (pack(run.order.goal.plan), pack(first.goal.plan)):
             raise other_plan(goal.id)
         return self._runs.report(run)
 
     async def retry(
         self, goal_id: str, *, from_step: str = "", plan: Plan | None = None
     ) -> GoalReport:
-        """Begin a new revision of a goal that is over or asks; kept are results that hold.
-
-        Raises:
-            Conflict: it runs, or was cancelled and a step of it has not ended yet.
-        """
-        await self._until_stopped(goal_id)
+        """Begin a new revision of a goal that is over or asks; kept are results that hold."""
         return await self._in_thread(self._retry, goal_id, from_step, plan)
-
-    async def _until_stopped(self, goal_id: str) -> None:
-        """Wait for steps of a goal that was cancelled.
-
-        Raises:
-            Conflict: one has not ended in time.
-        """
-        patience = time.monotonic() + _STOPPING
-        while await self._in_thread(self._still_stops, goal_id):
-            if time.monotonic() > patience:
-                raise Conflict(
-                    say(
-                        "Goal `{goal}` was cancelled, and a step of it has not ended", goal=goal_id
-                    ),
-                    say("Wait until its worker has ended it, then try again"),
-                )
-            await asyncio.sleep(0.1)
-
-    def _still_stops(self, goal_id: str) -> bool:
-        """Whether a worker that lives is still at a step that was cancelled."""
-        run = self._runs.latest(goal_id)
-        worker = self._store.who_stops(str(run.id)) if run.status == "CANCELLED" else ""
-        return bool(worker) and not surely_dead(worker)
 
     def _retry(self, goal_id: str, from_step: str, plan: Plan | None) -> GoalReport:
         run = self._runs.latest(goal_id)
@@ -264,18 +229,15 @@ class DbosEngine:
             raise busy(goal_id)
         report = self._runs.report(run)
         wanted = report.plan if plan is None else plan
-        earlier = self._runs.order(str(run.id), run.born)
+        earlier = run.order
         goal = earlier.goal._replace(plan=wanted)
         insist(goal)
         kept = still_known(report.plan, wanted, report.steps, from_step)
         took = spent(report.plan, report.steps, kept, earlier.spent)
-        order = Order(
-            goal, RunId(goal_id, run.id.revision + 1, 1), str(run.id), tuple(kept), spent=took,
-            born=run.born,
-        )  # fmt: skip
-        if not self._begin(order):
-            raise busy(goal_id)  # somebody else was quicker
-        revision = order.run.revision
+        revision = run.id.revision + 1
+        now = RunId(goal_id, revision, 1)
+        if not self._begin(run.follow(now, goal=goal, keep=[*kept], spent=took)):
+            raise busy(goal_id)  # another process was quicker
         return report_of(goal, kept, "queued", engine=ENGINE, revision=revision, spent=took)
 
     async def resume(self, goal_id: str) -> GoalReport:
@@ -288,7 +250,7 @@ class DbosEngine:
             self._runs.count_deaths(str(run.id), 0)
             self._client.resume_workflow(str(run.id), queue_name=self._runs.queue)
             run = self._runs.latest(goal_id)
-        elif run.status == "PENDING" and not surely_dead(run.worker):
+        elif run.status == "PENDING" and self._store.lives(run.worker):
             raise busy(goal_id)
         return self._runs.report(run)
 
@@ -314,67 +276,40 @@ class DbosEngine:
     def _go_on(self, goal_id: str) -> None:
         """Begin the next run of a goal that asked and was answered; when it runs, later."""
         run = self._runs.latest(goal_id)
-        said = self._store.said(goal_id, run.id.revision)
-        waiting = {revision for _, revision in self._store.waiting(goal_id)}
-        for revision in waiting - {run.id.revision}:
-            earlier = self._store.said(goal_id, revision)
-            self._store.taken(goal_id, revision, list(earlier), 0)  # of a plan that is no more
-        if run.moving or run.id.revision not in waiting:
+        if run.moving:
             return
-        number = 0
-        if run.state == "asking":
-            order = self._runs.order(str(run.id), run.born)
-            number = run.id.number + 1
-            now = run.id._replace(number=number)
-            self._begin(Order(order.goal, now, str(run.id), None, said, order.spent, run.born))
-            taken = self._runs.order(str(now), run.born).answers
-            said = {step: said[step] for step in said if step in taken}
-        self._store.taken(goal_id, run.id.revision, list(said), number)
+        said = self._store.said(goal_id, run.id.revision)
+        now = run.id._replace(number=run.id.number + 1)
+        if run.state == "asking" and not self._begin(run.follow(now, answers=said)):
+            return  # another process was quicker
+        self._store.taken(goal_id, run.id.revision, list(said))
 
     def _go_on_with_answered(self) -> None:
         """The same for all goals: of answers that came while their goal ran."""
-        for goal_id, revision in self._store.waiting():
+        for goal_id in self._store.waiting():
             try:
                 self._go_on(goal_id)
-            except NotFound:  # somebody removed it from the database
-                said = self._store.said(goal_id, revision)
-                self._store.taken(goal_id, revision, list(said), 0)
+            except NotFound:  # it was removed from the database
+                self._store.forget(goal_id)
 
     async def cancel(self, goal_id: str) -> None:
-        """Stop it."""
+        """Stop it; a goal whose steps run is cancelled when its worker has ended them."""
         await self._in_thread(self._cancel, goal_id)
         if self._worker is not None:
             self._worker.look()
 
     def _cancel(self, goal_id: str) -> None:
         run = self._runs.latest(goal_id)
-        while run.state not in OVER:
-            if run.moving:
-                if run.worker:
-                    self._store.stop(str(run.id), run.worker)
-                self._client.cancel_workflow(str(run.id))
-            else:  # it asks, so no run of it can be stopped: one that never begins says it
-                order = self._runs.order(str(run.id), run.born)
-                now = run.id._replace(number=run.id.number + 1)
-                end = Order(order.goal, now, str(run.id), spent=order.spent, born=run.born)
-                self._begin(end, _NEVER)
-                self._client.cancel_workflow(str(end.run))
-            run = self._runs.latest(goal_id)
-            if run.status == "CANCELLED" and run.worker:  # it was taken a moment ago
-                self._store.stop(str(run.id), run.worker)
+        while run.state not in OVER and not self._runs.stop(run):
+            run = self._runs.latest(goal_id)  # it may have gone on meanwhile
 
     async def forget(self, goal_id: str) -> None:
-        """Remove a goal that is over, with its runs, its answers and its large outputs.
-
-        Raises:
-            Conflict: it runs or asks, or was cancelled and a step of it has not ended yet.
-        """
+        """Remove a goal that is over, with its runs, its answers and its large outputs."""
         try:
-            await self._until_stopped(goal_id)
+            runs = await self._in_thread(self._claim, goal_id)
         except NotFound:
             await self.artefacts.forget(goal_id)  # what outlived its goal
             raise
-        runs = await self._in_thread(self._claim, goal_id)
         await self.artefacts.forget(goal_id)
         await self._in_thread(self._remove, goal_id, runs)
 
@@ -387,16 +322,14 @@ class DbosEngine:
         run = self._runs.latest(goal_id)
         if run.state not in OVER:
             raise not_over(goal_id, run.state)
-        order = self._runs.order(str(run.id), run.born)
         end = RunId(goal_id, run.id.revision + 1, 1)
-        if not self._begin(Order(order.goal, end, str(run.id), born=run.born), _NEVER):
+        if not self._begin(run.follow(end), _NEVER):
             raise not_over(goal_id, "queued")  # somebody else was quicker
         return self._runs.all_of(goal_id)
 
     def _remove(self, goal_id: str, runs: list[str]) -> None:
         self._store.forget(goal_id)
         self._client.delete_workflows(runs)
-        self._runs.forget(runs)
 
     # --- looking --------------------------------------------------------------------------
 
@@ -408,34 +341,25 @@ class DbosEngine:
         """Until it is over, or asks a person; what is so far when the time is up."""
         end = None if timeout is None else time.monotonic() + timeout
         pause = 0.02
-        while True:
-            run = await self._in_thread(self._runs.latest, goal_id)
-            left = pause if end is None else min(pause, end - time.monotonic())
-            at_rest = run.state in AT_REST
-            if run.state == "asking" and await self._in_thread(self._answered, goal_id):
-                at_rest = False  # it goes on in a moment
-            if at_rest or left <= 0:
-                self._ended.pop(str(run.id), None)
-                return await self._in_thread(self._runs.report, run)
-            # The more are waited for, the less often: what ends here is heard of at once.
-            pause = min(pause * 1.5, 0.5 + 0.01 * len(self._ended))
-            ended = self._ended.setdefault(str(run.id), asyncio.Event())
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await ended.wait()
-                    self._ended.pop(str(run.id), None)
-                    pause = 0.01  # until it is written down
+        self._waiting += 1
+        try:
+            while True:
+                run = await self._in_thread(self._looked_at, goal_id)
+                left = pause if end is None else min(pause, end - time.monotonic())
+                if run.state in AT_REST or left <= 0:
+                    return await self._in_thread(self._runs.report, run)
+                await asyncio.sleep(left)
+                pause = min(pause * 1.5, 0.3 + 0.005 * self._waiting)
+        finally:
+            self._waiting -= 1
 
-    def _has_ended(self, run: str) -> None:
-        if run in self._ended:
-            self._ended[run].set()
-
-    def _answered(self, goal_id: str) -> bool:
-        """Whether a goal that asks was answered, and goes on in a moment."""
-        if not self._store.waiting(goal_id):
-            return False
-        self._go_on(goal_id)
-        return True
+    def _looked_at(self, goal_id: str) -> Run:
+        """The latest run; one that asks and was answered goes on before."""
+        run = self._runs.latest(goal_id)
+        if run.state == "asking" and goal_id in self._store.waiting():
+            self._go_on(goal_id)
+            run = self._runs.latest(goal_id)
+        return run
 
     async def list(
         self, *, states: Sequence[GoalState] = (), limit: int = 50, before: float | None = None

@@ -13,13 +13,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from satchel._language import Message, say
-from satchel.errors import NotFound, Refused, StepFailed
+from satchel.errors import NotFound, Refused
 from satchel.goals import answers
 from satchel.goals.artefacts import FolderArtefacts, MemoryArtefacts
 from satchel.goals.engines._local_goal import AT_REST, Held, LocalExecution
 from satchel.goals.engines._local_shelf import Shelf, must_be, read
-from satchel.goals.engines._watching import watch_reports
-from satchel.goals.engines.base import busy, not_over
+from satchel.goals.engines.base import busy, not_over, watch_reports
 from satchel.goals.execute import execute
 from satchel.goals.execution import Workbench
 from satchel.goals.graph import insist
@@ -44,6 +43,8 @@ if TYPE_CHECKING:
 
 LOOK = 0.3
 """Seconds between two looks at what other processes do and want."""
+_GLANCE = 0.05
+"""Seconds between two looks at a goal of this process."""
 _PATIENCE = 5.0
 """Seconds that `cancel` waits for steps to clean up."""
 
@@ -254,9 +255,9 @@ class LocalEngine:
                 self._close(held, "failed", f"{type(exc).__name__}: {exc}")
         finally:
             self._shelf.let_go(held)
-            held.wake()
             for name in self._shelf.make_room(held):
-                self._forget_memory(name)
+                if isinstance(self.artefacts, MemoryArtefacts):
+                    self.artefacts.drop(name)
 
     @staticmethod
     def _close(held: Held, state: GoalState, reason: str) -> None:
@@ -308,11 +309,7 @@ class LocalEngine:
 
     async def forget(self, goal_id: str) -> None:
         """Remove a goal that is over, with its journal and its large outputs."""
-        try:
-            held = self._shelf.known(goal_id)
-        except NotFound:
-            await self._sweep(goal_id)
-            raise
+        held = self._shelf.known(goal_id)
         if held.task is not None or held.state not in OVER:
             raise not_over(goal_id, held.state)
         journal = self._shelf.journal(goal_id)
@@ -331,27 +328,6 @@ class LocalEngine:
         finally:
             journal.leave()
 
-    async def _sweep(self, goal_id: str) -> None:
-        """Remove large outputs that outlived their goal, if there are any."""
-        with suppress(StepFailed):  # it is no goal's name
-            if not isinstance(self.artefacts, FolderArtefacts):
-                await self.artefacts.forget(goal_id)
-                return
-            journal = self._shelf.journal(goal_id)
-            if not self.artefacts.has(goal_id) or journal is None or not journal.take():
-                return  # there are none, or somebody begins a goal of this name
-            try:
-                if read(journal) is None:
-                    await self.artefacts.forget(goal_id)
-                    journal.remove()
-            finally:
-                journal.leave()
-
-    def _forget_memory(self, goal_id: str) -> None:
-        """A goal that was over for long is no more in memory: neither are its outputs."""
-        if isinstance(self.artefacts, MemoryArtefacts):
-            self.artefacts.drop(goal_id)
-
     # --- looking --------------------------------------------------------------------------
 
     async def report(self, goal_id: str) -> GoalReport:
@@ -369,12 +345,8 @@ class LocalEngine:
                 return held.report(self.name)
             if held.task is None:
                 await asyncio.sleep(LOOK if left is None else min(left, LOOK))
-            elif left is None:
-                await held.changed()
             else:
-                changed = held.changed()
-                await asyncio.wait([changed], timeout=left)
-                changed.cancel()
+                await asyncio.wait([held.task], timeout=left)
 
     async def list(
         self, *, states: Sequence[GoalState] = (), limit: int = 50, before: float | None = None
@@ -384,8 +356,6 @@ class LocalEngine:
         for name in self._shelf.names(before):
             if len(found) >= limit:
                 break
-            if not self._shelf.may_be(name, states):
-                continue
             with suppress(NotFound):
                 summary = summary_of(self._shelf.known(name).report(self.name))
                 if not states or summary.state in states:
@@ -395,9 +365,11 @@ class LocalEngine:
     def watch(self, goal_id: str) -> AsyncIterator[StepEvent]:
         """What happens to it, until it is over or asks. Beginning with what has happened."""
         held = self._shelf.known(goal_id)
-        if held.journal is None and self._shelf.folder:
-            return watch_reports(lambda: self.report(goal_id), AT_REST, LOOK)
-        return held.watched()
+
+        async def report() -> GoalReport:  # a full disk has no line about the end
+            return held.report(self.name) if held.task or held.ended else await self.report(goal_id)
+
+        return watch_reports(report, AT_REST, _GLANCE if held.task else LOOK)
 
     async def work(self, *, drain: float = 30.0) -> None:
         """There are no workers here."""

@@ -29,8 +29,8 @@ from satchel.errors import Conflict, NotFound, ServerFailed
 from satchel.goals import answers
 from satchel.goals.artefacts import FolderArtefacts, MemoryArtefacts, digest_of
 from satchel.goals.engines import _temporal_wire as wire
-from satchel.goals.engines._watching import watch_reports
 from satchel.goals.engines.base import (
+    AT_REST,
     Workbench,
     busy,
     missing,
@@ -38,10 +38,11 @@ from satchel.goals.engines.base import (
     not_open,
     not_over,
     other_plan,
+    watch_reports,
 )
 from satchel.goals.graph import insist
 from satchel.goals.model import OVER, GoalSummary
-from satchel.goals.reports import pack, report_of, summary_of, unpack_results
+from satchel.goals.reports import pack, report_of, summary_of, unpack, unpack_results
 from satchel.goals.revision import still_known
 from satchel.goals.spending import spent
 
@@ -88,8 +89,6 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 ENGINE = "temporal"
-AT_REST: frozenset[str] = OVER | {"asking"}
-"""States in which nothing happens by itself."""
 LOOK_S = 0.2
 """Seconds between two looks at a goal that is watched."""
 QUERY_TIMEOUT = timedelta(seconds=3)
@@ -97,8 +96,6 @@ HELD = timedelta(minutes=10)
 """How long the id of a goal that is being removed is held, should its remover die."""
 FRESH_S = 15.0
 """Seconds for which the server's list may be late about a goal that was changed here."""
-KEPT = 512
-"""Plans that are remembered."""
 STUCK = 2
 """A workflow whose task was tried more often than this cannot go on."""
 _ENDED: dict[WorkflowExecutionStatus | None, GoalState] = {
@@ -122,18 +119,6 @@ class Look(NamedTuple):
 
 
 @contextmanager
-def _server() -> Generator[None]:
-    """Turn the server's own errors into ours."""
-    try:
-        yield
-    except RPCError as exc:
-        raise ServerFailed(
-            say("Temporal's server does not do it: {why}", why=exc.message or exc.status.name),
-            say("Look whether it runs, and whether address and namespace are right"),
-        ) from exc
-
-
-@contextmanager
 def _unless_gone() -> Generator[None]:
     """Ignore that a workflow is not there, or has ended."""
     try:
@@ -150,8 +135,13 @@ def heard(
 
     @wraps(method)
     async def outer(self: TemporalEngine, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        with _server():
+        try:
             return await method(self, *args, **kwargs)
+        except RPCError as exc:
+            raise ServerFailed(
+                say("Temporal's server does not do it: {why}", why=exc.message or exc.status.name),
+                say("Look whether it runs, and whether address and namespace are right"),
+            ) from exc
 
     return outer
 
@@ -241,17 +231,12 @@ class TemporalEngine:
         self._client: Client | None = None
         self._worker: StepWorker | None = None
         self._working: asyncio.Task[None] | None = None
-        self._tasks: dict[str, wire.Task] = {}
         self._fresh: dict[str, float] = {}
 
     async def __aenter__(self) -> Self:
         client = self._client = await connect(self._address, self._namespace, self._given)
-        if self._folder:  # a goal's id is unique in its namespace only
-            request = DescribeNamespaceRequest(namespace=client.namespace)
-            with _server():
-                found = await client.workflow_service.describe_namespace(request)
-            place = part(client.namespace, found.namespace_info.id)
-            self.artefacts = FolderArtefacts(os.path.join(self._folder, place))
+        if self._folder:
+            self.artefacts = FolderArtefacts(await self._place())
         if self._runner is not None:
             from satchel.goals.engines._temporal_worker import StepWorker
 
@@ -267,6 +252,14 @@ class TemporalEngine:
             await worker.stop()
         self._client = None
 
+    @heard
+    async def _place(self) -> str:
+        """The folder for large outputs: a goal's id is unique in its namespace only."""
+        client = self._connected
+        request = DescribeNamespaceRequest(namespace=client.namespace)
+        found = await client.workflow_service.describe_namespace(request)
+        return os.path.join(self._folder, part(client.namespace, found.namespace_info.id))
+
     # --- beginning --------------------------------------------------------------------------
 
     @heard
@@ -275,21 +268,19 @@ class TemporalEngine:
         insist(goal)
         wire.insist_on_size(goal)
         task, mark = wire.Task(goal), wire.mark_of(goal.plan)
-        reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE
-        found, removed = None, True
-        for _ in range(2):
-            try:
-                await self._start(task, mark, reuse, submitted=time.time())
-                return report_of(goal, {}, "queued", engine=ENGINE)
-            except WorkflowAlreadyStartedError:
-                found = await self._described(goal.id)
-            removed = found is None or found.workflow_type == wire.FORGOTTEN
-            if not removed or (found and found.status == WorkflowExecutionStatus.RUNNING):
-                break
-            reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE
-        if removed:
-            raise _leaving(goal.id)
-        memo: Mapping[str, Any] = await found.memo() if found else {}
+        # A goal that ended is completed. What was terminated is the tombstone of one.
+        reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
+        try:
+            await self._start(task, mark, reuse, submitted=time.time())
+        except WorkflowAlreadyStartedError:
+            found = await self._described(goal.id)
+        else:
+            return report_of(goal, {}, "queued", engine=ENGINE)
+        if found is None or found.workflow_type == wire.FORGOTTEN:
+            raise Conflict(
+                say("Goal `{goal}` is being removed", goal=goal.id), say("Try again in a moment")
+            )
+        memo: Mapping[str, Any] = await found.memo()
         if mark not in {memo.get("plan"), memo.get("first")}:
             raise other_plan(goal.id)
         return await self.report(goal.id)
@@ -304,9 +295,9 @@ class TemporalEngine:
         submitted: float,
     ) -> None:
         goal = task.goal
-        handle = await self._connected.start_workflow(
+        await self._connected.start_workflow(
             wire.WORKFLOW,
-            wire.pack_task(task),
+            pack(task),
             id=goal.id,
             task_queue=self._queue,
             id_reuse_policy=reuse,
@@ -319,8 +310,6 @@ class TemporalEngine:
                 "submitted": submitted,
             },
         )
-        if handle.result_run_id:
-            self._remember(handle.result_run_id, task)
         self._fresh[goal.id] = time.monotonic()
 
     @heard
@@ -401,11 +390,8 @@ class TemporalEngine:
         output of a goal that is begun again is removed. Once it has ended it hides the runs from
         lists until the namespace's retention is over.
         """
-        latest = await self._described(goal_id)
-        if latest is None or latest.workflow_type not in {wire.WORKFLOW, wire.FORGOTTEN}:
-            raise missing(goal_id)
-        known = latest.workflow_type == wire.WORKFLOW
-        if known and latest.status == WorkflowExecutionStatus.RUNNING:
+        latest = await self._describe(goal_id)
+        if latest.status == WorkflowExecutionStatus.RUNNING:
             raise not_over(goal_id, (await self.report(goal_id)).state)
         try:
             stone = await self._connected.start_workflow(
@@ -416,10 +402,7 @@ class TemporalEngine:
                 execution_timeout=HELD,
             )
         except WorkflowAlreadyStartedError:  # another process was quicker
-            found = await self._described(goal_id)
-            if found is not None and found.workflow_type == wire.WORKFLOW:
-                raise not_over(goal_id, "running") from None
-            raise _leaving(goal_id) from None
+            raise not_over(goal_id, "running") from None
         self._fresh[goal_id] = time.monotonic()
         try:
             query = f"WorkflowId = '{goal_id}' AND WorkflowType = '{wire.WORKFLOW}'"
@@ -436,8 +419,6 @@ class TemporalEngine:
             )
             with _unless_gone():
                 await self._connected.workflow_service.delete_workflow_execution(request)
-        if not known:  # an earlier removal may have left outputs behind
-            raise missing(goal_id)
 
     # --- looking ----------------------------------------------------------------------------
 
@@ -458,16 +439,14 @@ class TemporalEngine:
                         why=self._working.exception()),
                     say("Look at the log, then start it again"),
                 )  # fmt: skip
-            run = await self._describe(goal_id)
-            left = pause if end is None else min(pause, end - time.monotonic())
-            pause = min(pause * 1.5, 1.0)
-            if run.status == WorkflowExecutionStatus.RUNNING and left > 0:
-                with suppress(TimeoutError, WorkflowFailureError):
-                    async with asyncio.timeout(left):
-                        await self._handle(run).result()
             report = await self.report(goal_id)
-            if report.state in AT_REST or (end is not None and time.monotonic() >= end):
+            left = pause if end is None else min(pause, end - time.monotonic())
+            if report.state in AT_REST or left <= 0:
                 return report
+            pause = min(pause * 1.5, 1.0)
+            with suppress(TimeoutError, WorkflowFailureError), _unless_gone():
+                async with asyncio.timeout(left):
+                    await self._connected.get_workflow_handle(goal_id).result()
 
     @heard
     async def list(
@@ -613,20 +592,11 @@ class TemporalEngine:
         return None, say("Its workflow cannot say how far it is: {why}", why=why[:500])
 
     async def _task(self, run: WorkflowExecution) -> wire.Task:
-        """What a run began with: the input in its first event, which never changes."""
-        known = self._tasks.get(run.run_id)
-        if known is None:
-            event = await anext(self._handle(run).fetch_history_events(page_size=1))
-            given = event.workflow_execution_started_event_attributes.input.payloads
-            [packed] = await self._connected.data_converter.decode(given)
-            known = wire.unpack_task(packed)
-            self._remember(run.run_id, known)
-        return known
-
-    def _remember(self, run_id: str, task: wire.Task) -> None:
-        while len(self._tasks) >= KEPT:
-            del self._tasks[next(iter(self._tasks))]
-        self._tasks[run_id] = task
+        """What a run began with: the input in its first event."""
+        event = await anext(self._handle(run).fetch_history_events(page_size=1))
+        given = event.workflow_execution_started_event_attributes.input.payloads
+        [packed] = await self._connected.data_converter.decode(given)
+        return unpack(wire.Task, packed)
 
 
 def part(namespace: str, identity: str) -> str:
@@ -659,9 +629,3 @@ def _earlier(found: Look, step: str, answer: Answer) -> Answer | None:
     if mark is None:
         return None
     return answer if mark == wire.mark_of(answer) else answer._replace(approved=not answer.approved)
-
-
-def _leaving(goal_id: str) -> Conflict:
-    return Conflict(
-        say("Goal `{goal}` is being removed", goal=goal_id), say("Try again in a moment")
-    )

@@ -4,12 +4,10 @@
     async with limiter.slot("anthropic"):
         ...  # one request
 
-`base` (what a limit is), `local` (one process), `shared` (several processes),
-`ledger` (their table).
+`base` (what a limit is), `shared` (who keeps it), `ledger` (the table of turns).
 """
 
 from satchel.goals.limits.base import Limit, Limiter
-from satchel.goals.limits.local import LocalLimiter
 from satchel.goals.limits.shared import SharedLimiter
 
-__all__ = ["Limit", "Limiter", "LocalLimiter", "SharedLimiter"]
+__all__ = ["Limit", "Limiter", "SharedLimiter"]
