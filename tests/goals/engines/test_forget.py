@@ -227,7 +227,10 @@ def test_goals_of_another_namespace_keep_their_outputs(
 ) -> None:
     folder = str(tmp_path / "artefacts")
     goal = Goal("weekly", PLAN)
-    where = {"address": temporal_server.address, "queue": f"queue-{uuid4().hex[:12]}"}
+    where: dict[str, Any] = {
+        "address": temporal_server.address,
+        "queue": f"queue-{uuid4().hex[:12]}",
+    }
 
     async def main() -> None:
         async with (
