@@ -137,9 +137,9 @@ class Run(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why it did not end as `done`."""
+        """Why it failed; empty for a goal that is done or was cancelled."""
         if self.state == "cancelled":
-            return say("It was cancelled")
+            return ""
         if self.status == "SUCCESS":
             return unpack_messages(cast("Any", self.row.output or {})).get("reason", "")
         if self.set_aside:
