@@ -10,6 +10,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -222,6 +223,35 @@ def test_a_run_that_somebody_else_has_begins_no_step_here(tmp_path: Path) -> Non
         assert runner.begun == ["a"]
         assert report.steps["a"].state != "done"  # what it gave was refused: another has the run
 
+    run(scene())
+
+
+def test_a_run_that_begins_while_its_worker_looks_around_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    begun, ours = threading.Event(), _dbos_runs.Runs.ours
+
+    def slow(runs: _dbos_runs.Runs) -> dict[str, bool]:
+        found = ours(runs)
+        looks.append(len(found))
+        begun.wait(10)
+        return found
+
+    class Long:
+        async def run(self, work: Work) -> Done:
+            begun.set()
+            await until(lambda: len(looks) > 1)
+            return Done("x")
+
+    async def scene() -> None:
+        async with DbosEngine(Long(), str(tmp_path / "goals.db")) as engine:
+            await until(lambda: looks)
+            await engine.submit(Goal("new", chain("a")))
+            assert (await engine.wait("new", 10)).state == "done"
+        assert looks[0] == 0
+
+    monkeypatch.setattr(_dbos_runs.Runs, "ours", slow)
     run(scene())
 
 

@@ -205,6 +205,7 @@ class Worker:
             self._look.clear()
             try:
                 await self._claim()
+                active = dict(self._active)  # what begins from now on is not asked about
                 ours = await asyncio.to_thread(self._runs.ours)
                 for name, stops in ours.items():
                     if stops and name not in self._active:  # its steps have ended
@@ -212,9 +213,9 @@ class Worker:
             except Exception:
                 logging.getLogger(__name__).exception("looking for cancelled goals failed")
                 continue
-            for name, task in list(self._active.items()):
-                # A second time would cut off its tidying.
-                if ours.get(name, True) and not task.cancelling():
+            for name, task in active.items():
+                lost = ours.get(name, True) and self._active.get(name) is task
+                if lost and not task.cancelling():  # twice would cut off its tidying
                     task.cancel()
 
     def look(self) -> None:
