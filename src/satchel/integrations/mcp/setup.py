@@ -214,4 +214,4 @@ def _by_hand(path: str, program: Program, wanted: dict[str, Any] | None) -> Refu
     else:
         words = say("Change it by hand; in `{table}` there should be:", table=program.table)
         hint = f"{words}\n{json.dumps(NAME)}: {json.dumps(wanted, ensure_ascii=False)}"
-    return Refused(say("`{path}` is not plain JSON, which alone is edited", path=path), hint)
+    return Refused(say("Satchel edits plain JSON only, and not `{path}`", path=path), hint)
