@@ -14,8 +14,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from leftovers import eventually
 
+from runners.leftovers import eventually
 from satchel.errors import BuildFailed, Changed
 from satchel.runners.base import BuildStopped
 from satchel.runners.build import AT_ONCE, ToolFailed, Workshop, is_whole, last_lines
