@@ -22,7 +22,7 @@ from satchel.goals.engines import _dbos_runs
 from satchel.goals.engines import _dbos_store as process
 from satchel.goals.engines._dbos_store import Store, address
 from satchel.goals.engines.dbos import DbosEngine
-from satchel.goals.model import Done, Goal, Plan, Step
+from satchel.goals.model import Answer, Done, Goal, Plan, Step
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -91,6 +91,38 @@ async def until(ready: Callable[[], Any], seconds: float = 15.0) -> None:
 
 def run(scene: Awaitable[None]) -> None:
     asyncio.run(scene)  # type: ignore[arg-type]
+
+
+def test_a_cancelled_goal_does_not_go_on_by_an_answer_of_the_same_moment(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Plan(
+        "Ask",
+        (
+            Step("ask", action_type="human", prompt="Well?"),
+            Step("do", prompt="{{steps.ask.output}}"),
+        ),
+    )
+    runner = Runner()
+
+    async def scene() -> None:
+        async with DbosEngine(runner, database) as engine:
+            await engine.submit(Goal("g", plan))
+            assert (await engine.wait("g", 15)).state == "asking"
+            begin = engine._begin  # noqa: SLF001 - the moment between reading and beginning
+
+            def quicker(*order: Any) -> bool:
+                monkeypatch.setattr(engine, "_begin", begin)
+                engine._cancel("g")  # noqa: SLF001 - same
+                return begin(*order)
+
+            monkeypatch.setattr(engine, "_begin", quicker)
+            await engine.answer("g", "ask", Answer(value="yes"))
+            report = await engine.wait("g", 15)
+            assert (report.state, report.steps["do"].state) == ("cancelled", "cancelled")
+        assert runner.begun == []
+
+    run(scene())
 
 
 def test_a_process_works_with_one_engine_at_a_time(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from temporalio.client import Client
 
 from satchel.errors import Conflict, NotFound
 from satchel.goals.artefacts import FolderArtefacts, load
@@ -208,9 +209,10 @@ def test_temporal_holds_the_id_of_a_goal_while_it_is_removed(
             await place.reached.wait()
             with pytest.raises(Conflict, match="is being removed"):
                 await engine.submit(goal)
-            for ask in (engine.forget, engine.retry):
-                with pytest.raises(NotFound):
-                    await ask(goal.id)
+            with pytest.raises(Conflict, match="is being removed"):
+                await engine.forget(goal.id)
+            with pytest.raises(NotFound):
+                await engine.retry(goal.id)
             place.free.set()
             await removal
             await engine.submit(goal)
@@ -218,6 +220,57 @@ def test_temporal_holds_the_id_of_a_goal_while_it_is_removed(
             assert await outputs(engine, goal.id) == LARGE
             await engine.forget(goal.id)
             assert files(folder) == []
+
+    asyncio.run(main())
+
+
+class Full(FolderArtefacts):
+    """A folder that fails once."""
+
+    fails = True
+
+    async def forget(self, goal: str) -> None:
+        if self.fails:
+            self.fails = False
+            raise OSError("no")
+        await super().forget(goal)
+
+
+def test_temporal_goes_on_with_a_removal_that_broke_off(
+    temporal_server: TemporalServer, tmp_path: Path
+) -> None:
+    folder = str(tmp_path / "artefacts")
+    goal = Goal(f"goal-{uuid4().hex[:12]}", PLAN)
+    where: dict[str, Any] = {"address": temporal_server.address, "queue": f"queue-{uuid4().hex}"}
+
+    async def main() -> None:
+        async with TemporalEngine(Runner(), artefacts=Full(folder), **where) as engine:
+            await engine.submit(goal)
+            await engine.wait(goal.id, 20)
+            with pytest.raises(OSError, match="no"):
+                await engine.forget(goal.id)
+            assert files(folder) != []
+            with pytest.raises(NotFound):
+                await engine.forget(goal.id)
+            assert files(folder) == []
+
+    asyncio.run(main())
+
+
+def test_temporal_does_not_begin_again_what_was_ended_by_force(
+    temporal_server: TemporalServer, tmp_path: Path
+) -> None:
+    goal = Goal(f"goal-{uuid4().hex[:12]}", PLAN)
+    where: dict[str, Any] = {"address": temporal_server.address, "queue": f"queue-{uuid4().hex}"}
+
+    async def main() -> None:
+        async with TemporalEngine(None, str(tmp_path), **where) as engine:
+            await engine.submit(goal)  # without a worker
+            client = await Client.connect(temporal_server.address)
+            await client.get_workflow_handle(goal.id).terminate()
+            with pytest.raises(Conflict, match="another plan"):
+                await engine.submit(goal._replace(plan=PLAN._replace(goal="Something else")))
+            assert (await engine.submit(goal)).state != "queued"
 
     asyncio.run(main())
 

@@ -131,8 +131,7 @@ class Run(NamedTuple):
         if self.status == "CANCELLED" and not self.set_aside:
             return "cancelled"
         if self.status == "SUCCESS":
-            state = cast("Any", self.row.output or {}).get("state", "failed")
-            return "cancelled" if state == "asking" and self.stopped else state
+            return cast("Any", self.row.output or {}).get("state", "failed")
         return "failed"
 
     @property
@@ -147,6 +146,8 @@ class Run(NamedTuple):
                 "Its workers died {count} times; `satchel goal resume` tries again",
                 count=self.deaths,
             )
+        if self.stopped and self.moving:
+            return say("It was told to stop; its worker ends the step first")
         if self.status == "ERROR":
             return str(self.row.error)
         return ""
@@ -277,12 +278,16 @@ class Runs:
 
     def known(self, order: Order) -> dict[str, StepResult]:
         """What a run knows before it begins: of runs that are over, so always the same."""
-        if not order.before:
-            return {}
-        results = {**self.known(self.order(order.before)), **self.results(order.before)}
-        if order.keep is None:
-            return going_on(results)
-        return {name: results[name] for name in order.keep}
+        chain = [order]  # the latest first; people may have answered a thousand times
+        while chain[-1].before:
+            chain.append(self.order(chain[-1].before))
+        known: dict[str, StepResult] = {}
+        for one in reversed(chain[:-1]):
+            results = {**known, **self.results(one.before)}
+            known = going_on(results)
+            if one.keep is not None:
+                known = {name: results[name] for name in one.keep}
+        return known
 
     def _still_asking(self, order: Order) -> dict[str, StepResult]:
         """Questions of the run before that this one will ask again, and may not have yet."""

@@ -246,7 +246,10 @@ def _news(report: GoalReport, told: dict[str, tuple[str, int]]) -> list[StepEven
             found.append(StepEvent(report.id, name, state, at, text, result))
             told[name] = state, notes
         if state == "running" and len(result.notes) > notes:
-            found.append(StepEvent(report.id, name, "retrying", time.time(), result.notes[-1]))
+            found += [
+                StepEvent(report.id, name, "retrying", time.time(), note)
+                for note in result.notes[notes:]
+            ]
             told[name] = state, len(result.notes)
     if told.get("") != (report.state, 0):
         told[""] = report.state, 0

@@ -300,7 +300,13 @@ class DbosEngine:
 
     def _cancel(self, goal_id: str) -> None:
         run = self._runs.latest(goal_id)
-        while run.state not in OVER and not self._runs.stop(run):
+        while run.state not in OVER:
+            if run.state == "asking":  # a run that never begins takes the place of the next one
+                end = run.follow(run.id._replace(number=run.id.number + 1))
+                if self._begin(end, _NEVER):
+                    self._runs.cancel(end.run)
+            elif self._runs.stop(run):
+                return
             run = self._runs.latest(goal_id)  # it may have gone on meanwhile
 
     async def forget(self, goal_id: str) -> None:

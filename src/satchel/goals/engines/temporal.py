@@ -268,18 +268,19 @@ class TemporalEngine:
         insist(goal)
         wire.insist_on_size(goal)
         task, mark = wire.Task(goal), wire.mark_of(goal.plan)
-        # A goal that ended is completed. What was terminated is the tombstone of one.
-        reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
-        try:
-            await self._start(task, mark, reuse, submitted=time.time())
-        except WorkflowAlreadyStartedError:
-            found = await self._described(goal.id)
-        else:
-            return report_of(goal, {}, "queued", engine=ENGINE)
+        policy = WorkflowIDReusePolicy
+        found = None
+        for reuse in (policy.REJECT_DUPLICATE, policy.ALLOW_DUPLICATE):
+            try:
+                await self._start(task, mark, reuse, submitted=time.time())
+            except WorkflowAlreadyStartedError:
+                found = await self._described(goal.id)
+            else:
+                return report_of(goal, {}, "queued", engine=ENGINE)
+            if found and _is_there(found):
+                break  # else what ended there is the tombstone of a goal
         if found is None or found.workflow_type == wire.FORGOTTEN:
-            raise Conflict(
-                say("Goal `{goal}` is being removed", goal=goal.id), say("Try again in a moment")
-            )
+            raise _leaving(goal.id)
         memo: Mapping[str, Any] = await found.memo()
         if mark not in {memo.get("plan"), memo.get("first")}:
             raise other_plan(goal.id)
@@ -390,8 +391,11 @@ class TemporalEngine:
         output of a goal that is begun again is removed. Once it has ended it hides the runs from
         lists until the namespace's retention is over.
         """
-        latest = await self._describe(goal_id)
-        if latest.status == WorkflowExecutionStatus.RUNNING:
+        latest = await self._described(goal_id)
+        if latest is None or latest.workflow_type not in {wire.WORKFLOW, wire.FORGOTTEN}:
+            raise missing(goal_id)
+        known = latest.workflow_type == wire.WORKFLOW
+        if known and latest.status == WorkflowExecutionStatus.RUNNING:
             raise not_over(goal_id, (await self.report(goal_id)).state)
         try:
             stone = await self._connected.start_workflow(
@@ -402,7 +406,10 @@ class TemporalEngine:
                 execution_timeout=HELD,
             )
         except WorkflowAlreadyStartedError:  # another process was quicker
-            raise not_over(goal_id, "running") from None
+            found = await self._described(goal_id)
+            if found is not None and found.workflow_type == wire.WORKFLOW:
+                raise not_over(goal_id, "running") from None
+            raise _leaving(goal_id) from None
         self._fresh[goal_id] = time.monotonic()
         try:
             query = f"WorkflowId = '{goal_id}' AND WorkflowType = '{wire.WORKFLOW}'"
@@ -419,6 +426,8 @@ class TemporalEngine:
             )
             with _unless_gone():
                 await self._connected.workflow_service.delete_workflow_execution(request)
+        if not known:  # a removal that broke off may have left outputs behind
+            raise missing(goal_id)
 
     # --- looking ----------------------------------------------------------------------------
 
@@ -629,3 +638,15 @@ def _earlier(found: Look, step: str, answer: Answer) -> Answer | None:
     if mark is None:
         return None
     return answer if mark == wire.mark_of(answer) else answer._replace(approved=not answer.approved)
+
+
+def _is_there(found: WorkflowExecutionDescription) -> bool:
+    """Whether an id is taken: by a goal, or by the removal of one that is under way."""
+    running = found.status == WorkflowExecutionStatus.RUNNING
+    return running or found.workflow_type != wire.FORGOTTEN
+
+
+def _leaving(goal_id: str) -> Conflict:
+    return Conflict(
+        say("Goal `{goal}` is being removed", goal=goal_id), say("Try again in a moment")
+    )
