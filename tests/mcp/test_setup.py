@@ -89,7 +89,7 @@ def test_a_file_that_is_not_plain_json_is_left_alone(home, project, name, text):
     path = home / PROGRAMS[name].user
     path.parent.mkdir()
     path.write_text(text)
-    with pytest.raises(Refused, match="is not plain JSON") as refused:
+    with pytest.raises(Refused, match="plain JSON only") as refused:
         plan(name, "user", project)
     pasted = "\n[mcp_servers.satchel]\ncommand = " if name == "codex" else '\n"satchel": {'
     assert pasted in refused.value.hint
