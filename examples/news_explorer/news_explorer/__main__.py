@@ -63,7 +63,7 @@ def main() -> int:
 
 def _tell(event: Event) -> None:
     if event.kind == "loaded":
-        print(f"skill: {', '.join(event.skills)}", file=sys.stderr)
+        sys.stderr.write(f"skill: {', '.join(event.skills)}\n")  # at once: tools log in threads
 
 
 def _options() -> Options:

@@ -208,9 +208,10 @@ def forget() -> None:
 
 
 def _whose(package: Distribution | None) -> tuple[str, str]:
-    """Package and version; empty when it does not tell, since half of it was removed."""
+    """Package and version; empty when its metadata lacks them."""
     try:
-        name, version = (package.name, package.version) if package is not None else ("", "")
+        found = (package.name, package.version) if package is not None else ("", "")
     except Exception:  # noqa: BLE001 - each finder fails in its own way
         return "", ""
+    name, version = (str(one or "") for one in found)
     return name.lower().replace("_", "-").replace(".", "-"), version
