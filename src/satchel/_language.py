@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 LANGUAGES = ("en", "zh")
 
+_MAX_SENTENCES = 20
 _LISTS = (list, tuple)
 _KEPT = (str, int, float, list, tuple)
 _tables: dict[str, dict[str, str]] = {"en": {}}
@@ -96,14 +97,20 @@ def render(text: str) -> str:
     """A message in the reader's language and for people; any other text as it is."""
     if not isinstance(text, Message):
         return text
-    sentence = table(language()).get(sentence := text.people or text.template, sentence)
+    sentence = text.people or text.template
+    sentence = table(language()).get(sentence, sentence)
     return _fill(sentence, text.values, listed, render)
 
 
 def several(messages: Iterable[str]) -> str:
-    """Several sentences in one, with semicolons between them."""
-    first, *rest = [one for one in messages if one] or [""]
-    return Message("{first}; {rest}", first=first, rest=several(rest)) if rest else first
+    """Several sentences in one, with semicolons; of many the first ones, and how many more."""
+    found = [one for one in messages if one]
+    if len(found) > _MAX_SENTENCES:
+        found[_MAX_SENTENCES:] = [Message("and {count} more", count=len(found) - _MAX_SENTENCES)]
+    made = found.pop() if found else ""
+    while found:
+        made = Message("{first}; {rest}", first=found.pop(), rest=made)
+    return made
 
 
 def pack_messages(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -126,6 +126,12 @@ def test_no_arguments_make_it_raise(full, tool, arguments):
     check_shape(full.tools.call(tool, arguments), arguments)
 
 
+def test_of_thousands_of_wrong_arguments_the_first_are_named(full):
+    reply = full.tools.call("ReadFile", {f"k{number}": 1 for number in range(5_000)})
+    assert reply.error.code == "INVALID_PARAM"
+    assert reply.error.message.endswith("there is no parameter `k19`; and 4981 more")
+
+
 def test_things_that_are_not_json_do_not_make_it_raise(full):
     for value in (object(), {1, 2}, b"x", float("nan"), 10**400, 10**9_000, [[[[[[[[[[1]]]]]]]]]]):
         check_shape(full.tools.call("Skill", {"name": value}))
