@@ -41,14 +41,9 @@ from satchel.tools.script_tool import MENDS
 SRC = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src", "satchel")
 
 
-@functools.cache
-def _trees(*left_out: str) -> list[ast.Module]:
-    return list(_parsed(*left_out))
-
-
-def _parsed(*left_out: str):
+def _parsed():
     for here, folders, files in os.walk(SRC):
-        folders[:] = set(folders) - {"system_skills", "locale", "__pycache__", *left_out}
+        folders[:] = set(folders) - {"system_skills", "locale", "__pycache__"}
         for name in files:
             if name.endswith(".py"):
                 with open(os.path.join(here, name), encoding="utf-8") as file:
@@ -59,20 +54,22 @@ TAKERS = {"say": 0, "Message": 0, "_Wrong": 1}
 """What is given sentences, and as which argument."""
 
 
-def _said() -> set[str]:
-    """Every literal that is passed to `say`, or to `Message` and said to people."""
-    found: set[str] = set()
-    for tree in _trees():
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-                continue
-            people = [word.value for word in node.keywords if word.arg == "people"]
-            given = [*people, *node.args[TAKERS.get(node.func.id, len(node.args)) :]]
-            first = given[0] if given else None
-            text = first.value if isinstance(first, ast.Constant) else None
-            if isinstance(text, str) and re.sub(r"\{\w+\}|\W", "", text):
-                found.add(text)
-    return found | _said_in_templates()
+@functools.cache
+def _in_sources() -> tuple[frozenset[str], frozenset[str]]:
+    """Every literal that is passed to `say`, or to `Message` and said to people; every literal."""
+    said, constants = set[str](), set[str]()
+    for node in (node for tree in _parsed() for node in ast.walk(tree)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            constants.add(node.value)
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            continue
+        people = [word.value for word in node.keywords if word.arg == "people"]
+        given = [*people, *node.args[TAKERS.get(node.func.id, len(node.args)) :]]
+        first = given[0] if given else None
+        text = first.value if isinstance(first, ast.Constant) else None
+        if isinstance(text, str) and re.sub(r"\{\w+\}|\W", "", text):
+            said.add(text)
+    return frozenset(said), frozenset(constants)
 
 
 @functools.cache
@@ -89,15 +86,6 @@ def _said_in_templates() -> frozenset[str]:
                     assert isinstance(first, nodes.Const), f"{name}:{call.lineno}: say() no text"
                     found.add(str(first.value))
     return frozenset(found)
-
-
-def _constants() -> set[str]:
-    return {*_said_in_templates()} | {
-        node.value
-        for tree in _trees()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
 
 
 def _sentences() -> set[str]:
@@ -117,7 +105,8 @@ def _sentences() -> set[str]:
     }
     boxes |= {*SECTIONS.values(), "Declaration", *HAS.values(), *TEMPLATES.values()}
     boxes |= {*MENDS.values()}
-    return {*_said(), *rules, *settings, *meanings, *words, *refusals, *findings, *boxes}
+    said = {*_in_sources()[0], *_said_in_templates()}
+    return {*said, *rules, *settings, *meanings, *words, *refusals, *findings, *boxes}
 
 
 def _names(sentence: str) -> set[str]:
@@ -133,7 +122,7 @@ def test_every_sentence_is_translated():
 
 
 def test_no_translation_outlives_its_sentence():
-    assert sorted(set(table("zh")) - _constants() - _sentences()) == []
+    assert sorted(set(table("zh")) - _in_sources()[1] - _sentences()) == []
 
 
 def test_translations_keep_the_fields():
