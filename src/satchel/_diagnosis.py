@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from satchel._approval import where_trust_is_set
-from satchel.errors import Changed, LockBroken, SatchelError
+from satchel.errors import Blocked, LockBroken, SatchelError
 from satchel.settings import SETTINGS
 from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from satchel.detect.pipeline import SelectionPipeline
     from satchel.library import Library
@@ -58,22 +57,18 @@ def diagnose(
     snapshot = library.snapshot()
     found = [*snapshot.problems, *tools.problems, *packaged_problems(settings)]
     found += names_taken(settings, tools)
-    asking = {**snapshot.asking, **tools.asking}
-    if settings.trust == "none":  # nobody can be asked, whatever was approved
-        found = [one for one in found if one not in asking.values()]
     skills = library.every()
     if deep:
         found += [one for one in _lock_problems(library) if one not in found]
         found += _search_problems(len(snapshot.skills), settings, detector)
         found += _setting_problems(settings)
         found += _author_problems(progress if progress is not None else skills)
-        said = {*asking, *tools.refused}
-        changed = [content_problem(library, one) for one in skills if one.ref not in said]
-        found += [one for one in changed if one is not None]
+        contents = [content_problem(library, one) for one in skills if one.ref not in tools.refused]
+        found += [one for one in contents if one is not None]
     else:
         for skill in skills:
             found += skill.problems
-    found += _not_offered(skills, settings, {*asking, *tools.refused})
+    found += _not_offered(skills, settings, tools.refused)
     return found
 
 
@@ -94,34 +89,21 @@ def names_taken(settings: Settings, tools: ToolSnapshot) -> Iterator[Problem]:
 
 
 def content_problem(library: Library, skill: Skill) -> Problem | None:
-    """Why a skill that is listed cannot be loaded: it is not what was locked or approved.
-
-    Also, as a note, what lies in it that was not approved and goes before it is loaded.
-
-    A look at the library reads the head of a file; only a check of the whole folder sees that the
-    text below it, or a file beside it, is another.
-    """
-    if skill.state != "active":
+    """What a check of a listed skill's whole folder finds: blocked, not scannable, or modified."""
+    if skill.state != "active" or skill.origin.remote:
         return None
     values = {"name": skill.typed}
     try:
-        sealed = library.seals.check(skill, clean=False)  # a look deletes nothing
+        library.seals.check(skill, clean=False)  # a look deletes nothing
+        files = library.seals.modified(skill)
     except LockBroken:
         return None  # said of the lockfile itself
-    except Changed as exc:
-        values["files"] = _some(exc.files)
-        if exc.kind == "lock":
-            return Problem("content-unlocked", skill.path, values=values)
-        if exc.kind == "approval":
-            values["files"] = f" ({values['files']})" if exc.files else ""  # an old approval
-            return Problem("content-unapproved", skill.path, values=values)
-        values["reason"] = exc.reason or exc.message
-        return Problem("content-unchecked", skill.path, values=values)
+    except Blocked:
+        return Problem("blocked", skill.path, values=values)
     except SatchelError as exc:
-        return Problem("content-unchecked", skill.path, values={**values, "reason": exc.message})
-    if sealed is not None and sealed.left:
-        values["files"] = _some(sealed.left)
-        return Problem("content-leftovers", skill.path, values=values)
+        return Problem("not-scannable", skill.path, values={**values, "reason": exc.why})
+    if files:
+        return Problem("modified", skill.path, values={**values, "files": _some(files)})
     return None
 
 
@@ -194,21 +176,21 @@ def _author_problems(skills: Iterable[Skill]) -> Iterator[Problem]:
             yield Problem("unreadable", skill.path, values={"reason": exc.message})
 
 
-def _not_offered(skills: Iterable[Skill], settings: Settings, said: set[str]) -> Iterator[Problem]:
-    """Shadowed and untrusted skills; of the latter only those that nothing was said of yet."""
-    off = settings.trust == "none"
+def _not_offered(
+    skills: Iterable[Skill], settings: Settings, said: Mapping[str, object]
+) -> Iterator[Problem]:
+    """Shadowed, untrusted and blocked skills that nothing was said of yet."""
     skills = list(skills)
     ours = {skill.ref: skill for skill in skills if skill.source == "builtin"}
     for skill in skills:
         if skill.state == "shadowed":
             same = ours.get(skill.winner)
             if skill.origin.remote and same and same.description == skill.description:
-                continue  # another Satchel serves what comes with this one: nobody misses it
+                continue  # another Satchel serves what comes with this one
             values = {"name": skill.name, "winner": skill.winner, "server": skill.origin.label}
             code = "served-shadowed" if skill.origin.remote else "shadowed"
             yield Problem(code, skill.path, values=values)
-        elif skill.state == "untrusted" and (off or skill.ref not in said):
-            values = {"name": skill.typed, **(where_trust_is_set(settings) if off else {})}
-            code = "served-untrusted" if skill.origin.remote else "untrusted"
-            values["server"] = skill.origin.label
-            yield Problem("trust-off" if off else code, skill.path, 0, values)
+        elif skill.state in ("untrusted", "blocked") and skill.ref not in said:
+            code = "unpinned" if settings.trust == "locked" else "untrusted"
+            code = "blocked" if skill.state == "blocked" else code
+            yield Problem(code, skill.path, values={"name": skill.typed})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from satchel.library import Bounds, Filter, Index, Library, TrustBook, default_locations
 from satchel.library.locations import user_folder
+from satchel.library.scans import ScanCache
 from satchel.settings import SERVER
 from satchel.skill.problems import Problem
 from satchel.trace import Trace
@@ -27,6 +28,8 @@ def library_for(settings: Settings) -> Library:
         bounds=Bounds(settings.max_depth, settings.max_folders),
         wanted=Filter(settings.include, settings.exclude, settings.tags),
         trust=TrustBook(os.path.join(state, "trust.json") if state else None),
+        locked=settings.trust == "locked",
+        scans=ScanCache(cache, _exceptions(settings)),
         index=Index(cache) if settings.use_index and cache else None,
         trace=trace,
         problems=[*_remarks(settings), *wrong],
@@ -34,6 +37,12 @@ def library_for(settings: Settings) -> Library:
     if settings.create_missing:
         os.makedirs(user_folder(settings), exist_ok=True)
     return library
+
+
+def _exceptions(settings: Settings) -> str:
+    """The user's own list of accepted findings, if there is one."""
+    path = os.path.join(os.path.dirname(settings.paths.config), "satchel-scan.toml")
+    return path if settings.paths.config and os.path.isfile(path) else ""
 
 
 def _served(settings: Settings) -> tuple[list[Location], list[Problem]]:

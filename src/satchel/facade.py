@@ -12,7 +12,14 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from satchel._approval import Approved, approve, how_to_ask, meant, take, trust, untrust
+from satchel._approval import (
+    FolderReview,
+    accept_risk,
+    find_skill,
+    review_folder,
+    trust_folder,
+    untrust_folder,
+)
 from satchel._first_skill import FIRST, write_first_skill
 from satchel._language import Message
 from satchel._project import library_for
@@ -27,7 +34,6 @@ if TYPE_CHECKING:
     from satchel.detect.base import Prepared
     from satchel.detect.pipeline import SelectionPipeline
     from satchel.library import Library, Snapshot
-    from satchel.library.seal import Taken
     from satchel.security import Allowance, Report
     from satchel.settings import Form, Settings
     from satchel.skill.model import Skill
@@ -42,7 +48,7 @@ if TYPE_CHECKING:
     from satchel.tools.shortlisting import Shortlist, Shortlister
     from satchel.why import Story
 
-__all__ = ["FIRST", "Approved", "Satchel"]
+__all__ = ["FIRST", "FolderReview", "Satchel"]
 
 _CATALOGUES = 16
 """Catalogues of other budgets and forms that are kept."""
@@ -114,7 +120,7 @@ class Satchel:
         return self.library.refresh()
 
     def list_skills(self, *, hidden: bool = False) -> list[Skill]:
-        """The offered skills; with `hidden` also the shadowed, untrusted and excluded ones."""
+        """The offered skills; with `hidden` also the shadowed, untrusted, blocked and excluded ones."""
         return self.library.list_skills(hidden=hidden)
 
     def get_skill(self, name: str) -> Skill | None:
@@ -126,7 +132,7 @@ class Satchel:
 
         Raises:
             NotFound: there is no such skill.
-            Changed: it is not what was locked or approved.
+            SatchelError: it may not be used as it is: not trusted, blocked, not locked.
         """
         return self.library.load_content(name)
 
@@ -439,13 +445,12 @@ class Satchel:
         tools = self.library.tools(refresh=fresh)
         snapshot = self.library.snapshot()
         account = self.preview(budget, look=snapshot).account
-        way = self.how_to_ask() if self.settings.trust == "none" else ""
         return tell_why(
             name,
             snapshot,
             account,
             self.trace,
-            way_to_ask=way,
+            policy=self.settings.trust,
             seals=self.library.seals,
             tools=tools,
             taken=[
@@ -469,40 +474,35 @@ class Satchel:
             self.library, self.settings, lambda: self.detector, deep=deep, progress=progress
         )
 
-    def how_to_ask(self) -> str:
-        """How to be asked about skills of a project, where the setting `trust` is `none`."""
-        return how_to_ask(self.settings)
-
-    def trust(self, skill: Skill | str | None = None, *, always: bool = False) -> Approved:
-        """Offer the project's skills as they are now, or one of them. A change asks again.
+    def review(self, progress: Callable[[int, int], None] | None = None) -> FolderReview:
+        """Scan the project's skills that are not trusted yet, for the person who decides.
 
         Args:
-            skill: The very skill that was looked at; a text is looked up by name, id or path.
-                None means every skill that waits.
-            always: Trust the folder, whatever it will hold: the project's, or the skill's.
+            progress: Called with how many were scanned, and how many there are.
+        """
+        return review_folder(self.library, self.settings, progress)
+
+    def trust(self) -> str:
+        """Trust the project's folder, with all that it holds now and later; returns the folder.
+
+        Raises:
+            Refused: the decision cannot be kept, or the setting `trust` is `locked`.
+        """
+        return trust_folder(self.library, self.settings)
+
+    def accept_risk(self, skill: Skill | str, reason: str) -> Skill:
+        """Use a skill that the scan blocks, as it is now; another content is blocked again.
 
         Raises:
             NotFound: there is no such skill.
-            Refused: the approval cannot be kept, the skill cannot be bound to its content, or the
-                setting `trust` is `none`.
+            InvalidInput: the scan does not block it, or there is no reason.
+            Refused: the decision cannot be kept.
         """
-        return trust(self.library, self.settings, skill, always=always)
+        return accept_risk(self.library, skill, reason)
 
-    def take(self, skills: Iterable[Skill]) -> tuple[list[Taken], list[Problem]]:
-        """What skills are at this moment, for `approve`; also those that cannot be approved so."""
-        return take(self.library, skills)
-
-    def approve(self, taken: Sequence[Taken]) -> Approved:
-        """Trust skills as they were when they were taken, whatever happened since.
-
-        Raises:
-            Refused: the approvals cannot be kept, or the setting `trust` is `none`.
-        """
-        return approve(self.library, self.settings, taken)
-
-    def untrust(self, skill: Skill | str | None = None) -> bool:
-        """Take trust back; True when there was any."""
-        return untrust(self.library, self.settings, skill)
+    def untrust(self) -> bool:
+        """Trust the project's folder no more; True when it was trusted."""
+        return untrust_folder(self.library, self.settings)
 
     def store(self, scope: Literal["project", "global"] = "project") -> Store:
         """Add, import, update and remove skills of this project, or of the user.

@@ -17,7 +17,7 @@ from satchel.errors import SettingsError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TrustPolicy = Literal["ask", "all", "none"]
+TrustPolicy = Literal["all", "ask", "locked"]
 Form = Literal["xml", "markdown", "json"]
 
 
@@ -40,9 +40,9 @@ SETTINGS = (
             "Form of the catalogue.", choices=("xml", "markdown", "json")),
     Setting("refresh_on_call", "SKILLS_REFRESH_ON_CALL", "flag", default=True,
             description="Look for changed skills at every call of the Skill tool."),
-    Setting("trust", "SATCHEL_TRUST", "text", "ask",
-            "Whether skills that came with a project are offered: `ask` (after `satchel trust`), `all`, `none`.",
-            project_may_set=False, choices=("ask", "all", "none")),
+    Setting("trust", "SATCHEL_TRUST", "text", "all",
+            "Which skills are offered: `ask` (of a project only after `satchel trust`; the default of the commands), `all` (whatever is found; the default in Python), `locked` (only what `satchel.lock` pins). A project may only choose a stricter one.",
+            choices=("ask", "all", "locked")),
     Setting("builtin", "SATCHEL_BUILTIN", "flag", default=True,
             description="Offer the skills that ship with Satchel."),
     Setting("ecosystem", "SATCHEL_ECOSYSTEM", "flag", default=False,
@@ -145,7 +145,7 @@ class Settings(NamedTuple):
     budget: int = 12_000
     form: Form = "xml"
     refresh_on_call: bool = True
-    trust: TrustPolicy = "ask"
+    trust: TrustPolicy = "all"
     builtin: bool = True
     ecosystem: bool = False
     ancestors: bool = False
@@ -202,14 +202,24 @@ _FLAGS = {
 }
 
 
+COMMAND_DEFAULTS = {"trust": "ask"}
+"""Where the commands differ from the library: they are run in folders of other people."""
+_STRICTNESS = ("all", "ask", "locked")
+
+
 def load_settings(
-    project: str = ".", env: Mapping[str, str] | None = None, **given: Any
+    project: str = ".",
+    env: Mapping[str, str] | None = None,
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    **given: Any,
 ) -> Settings:
     """Work out the settings for a project folder.
 
     Args:
         project: The project's folder.
         env: The environment; the process's own when None.
+        defaults: Other values for settings that are set nowhere.
         given: Settings from code; they win.
 
     Raises:
@@ -219,7 +229,9 @@ def load_settings(
     project = os.path.abspath(os.path.expanduser(project))
     paths = find_paths(env)
     values: dict[str, Any] = {setting.name: setting.default for setting in SETTINGS}
+    values.update(defaults or {})
     values.update(_file_values(paths.config, ()))
+    wanted = ""
     remarks: list[tuple[str, str, str]] = []
     inside: list[str] = []
     for file, table in (("satchel.toml", ()), ("pyproject.toml", ("tool", "satchel"))):
@@ -231,7 +243,9 @@ def load_settings(
             remarks.append(("setting-broken", path, exc.message))
             continue
         for name, value in found.items():
-            if not _BY_NAME[name].project_may_set:
+            if name == "trust":
+                wanted = value
+            elif not _BY_NAME[name].project_may_set:
                 remarks.append(("setting-refused", path, name))
             elif name == "locations":
                 # Not a server's: a project may not make us talk to anybody.
@@ -254,6 +268,10 @@ def load_settings(
         text = env.get(setting.env)
         if text is not None and text.strip():
             values[setting.name] = _convert(setting, text, setting.env)
+    if wanted and _STRICTNESS.index(wanted) > _STRICTNESS.index(values["trust"]):
+        values["trust"] = wanted
+    elif wanted and wanted != values["trust"]:
+        remarks.append(("setting-refused", project, f"trust: {wanted}"))
     for name, value in given.items():
         if name not in _BY_NAME:
             raise SettingsError(

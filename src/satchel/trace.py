@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
 Kind = Literal[
-    "discovered", "removed", "changed", "repaired", "shadowed", "untrusted", "broken",
+    "discovered", "removed", "changed", "repaired", "shadowed", "untrusted", "blocked", "broken",
     "listed", "shortened", "named", "unlisted", "offered", "searched", "loaded", "failed",
     "cleaned", "ran", "packaged", "selected", "repeated", "rebuilt", "told", "approved", "refused",
     "forgotten", "planned",

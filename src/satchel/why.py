@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from satchel._language import listed, render, say
 from satchel.errors import SatchelError
 from satchel.skill.fields import FIELDS
+from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from satchel.library.seal import Seals
     from satchel.library.tool_snapshot import ToolSkill, ToolSnapshot
     from satchel.skill.model import Skill
-    from satchel.skill.problems import Problem
     from satchel.trace import Trace
 
 
@@ -77,7 +77,7 @@ def tell_why(
     account: Account,
     trace: Trace,
     *,
-    way_to_ask: str = "",
+    policy: str = "all",
     seals: Seals | None = None,
     tools: ToolSnapshot | None = None,
     taken: Sequence[Problem] = (),
@@ -89,8 +89,8 @@ def tell_why(
         snapshot: What there is.
         account: What the catalogue made of it.
         trace: What happened.
-        way_to_ask: Where the setting `trust` is `none`, how to change it: nobody can be asked then.
-        seals: Tells whether it is what was locked or approved.
+        policy: The setting `trust`.
+        seals: Decides whether it may be used as it is.
         tools: The tool skills that there are.
         taken: Their tools that are not offered, since something else has their names.
     """
@@ -117,7 +117,6 @@ def tell_why(
         chapters.append(_its_tools(source, lost))
     if listed_one:
         chapters.append(_in_catalogue(skill, account, standing))
-    asks = skill.ref in snapshot.asking or (tools is not None and skill.ref in tools.asking)
     history = list(trace.history())
     past = _past(skill.name, history)
     choices = choices_of(skill.name, history)
@@ -133,7 +132,6 @@ def tell_why(
         "others": [other.ref for other in found[1:]],
         "problems": [problem.to_dict() for problem in skill.problems],
         "standing": standing or None,
-        "asks_again": asks,
         "refused": refusal.message if refusal is not None else None,
         "catalogue": {"budget": account.budget, "used": account.used, "total": account.total},
         "last_offered": past.offered,
@@ -144,17 +142,17 @@ def tell_why(
     if source is not None:
         facts.update(source.to_dict(), last_ran=past.ran)
     advice = tuple(dict.fromkeys(problem.fix for problem in lost)) or tuple(
-        _advice(skill, standing, way_to_ask, refusal, source, past.open_failure)
+        _advice(skill, standing, policy, refusal, source, past.open_failure)
     )
     return Story(
         skill.name,
         say("offered, but refused when it is loaded")
         if refusal is not None and listed_one
-        else say("not offered: it is not what was locked or approved")
+        else say("not offered: it may not be used as it is")
         if refusal is not None and skill.is_tool
         else say("not offered: its tools have names that others have")
         if source is not None and skill.is_tool and len(lost) >= len(source.tools)
-        else _verdict(skill, standing, trust_off=bool(way_to_ask), asks=asks),
+        else _verdict(skill, standing, locked=policy == "locked"),
         tuple(chapters),
         advice,
         facts,
@@ -168,17 +166,20 @@ def _namesakes(skill: Skill, snapshot: Snapshot) -> list[Skill]:
 
 
 def _binding(skill: Skill, seals: Seals | None) -> tuple[Chapter | None, SatchelError | None]:
-    """Whether it is what was locked or approved, and the error when it is not."""
+    """Whether it may be used as it is, and the error when it may not."""
     if seals is None or skill.state not in ("active", "shadowed"):
         return None, None
-    title = say("What it is bound to")
+    title = say("Its content")
     try:
-        if seals.check(skill, clean=False) is None:
-            return None, None
+        seals.check(skill, clean=False)
+        files = seals.modified(skill)
     except SatchelError as exc:
         return Chapter(title, (render(exc.message),), "bad"), exc
-    told = say("its content, which is as it was locked or approved")
-    return Chapter(title, (told,), "good"), None
+    lines = [say("scanned, and not blocked")]
+    if files:
+        names = listed(f"`{path}`" for path in files[:3])
+        lines.append(say("edited since it was installed: {files}", files=names))
+    return Chapter(title, tuple(lines), "good"), None
 
 
 def _its_tools(source: ToolSkill, lost: Sequence[Problem]) -> Chapter:
@@ -198,15 +199,15 @@ def _its_tools(source: ToolSkill, lost: Sequence[Problem]) -> Chapter:
     return Chapter(say("Its tools"), tuple(lines), "good" if good else "plain")
 
 
-def _verdict(skill: Skill, standing: str, *, trust_off: bool, asks: bool) -> str:
+def _verdict(skill: Skill, standing: str, *, locked: bool) -> str:
     if skill.state == "shadowed":
         return say("not offered, hidden by `{winner}`", winner=skill.winner)
-    if skill.state == "untrusted" and trust_off:
-        return say("not offered, because your setting `trust` is `none`")
-    if skill.state == "untrusted" and asks:
-        return say("not offered, because it changed since it was approved")
+    if skill.state == "untrusted" and locked:
+        return say("not offered, because no lockfile pins it as it is")
     if skill.state == "untrusted":
-        return say("not offered, because it is not trusted")
+        return say("not offered, because its folder is not trusted yet")
+    if skill.state == "blocked":
+        return say("not offered, because the scan blocks it")
     if skill.state == "excluded":
         return say("not offered, because a filter leaves it out")
     if skill.is_tool:
@@ -448,18 +449,15 @@ def _when(moment: float | None) -> str:
 def _advice(
     skill: Skill,
     standing: str,
-    way_to_ask: str,
+    policy: str,
     refusal: SatchelError | None,
     source: ToolSkill | None,
     failed: dict[str, Any] | None,
 ) -> list[str]:
-    if skill.state == "untrusted" and way_to_ask:
-        return [way_to_ask]
-    if skill.state == "untrusted":
-        return [
-            say("Read it: `satchel show {name}`", name=skill.typed),
-            say("Then offer it: `satchel trust {name}`", name=skill.typed),
-        ]
+    if skill.state in ("untrusted", "blocked"):
+        code = "unpinned" if policy == "locked" else "untrusted"
+        code = "blocked" if skill.state == "blocked" else code
+        return [Problem(code, values={"name": skill.typed}).fix]
     if skill.state == "shadowed":
         return [say("Rename it, or remove `{winner}`", winner=skill.winner)]
     if skill.state == "excluded":

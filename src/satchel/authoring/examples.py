@@ -15,6 +15,7 @@ from satchel._language import Message, language, say
 from satchel.authoring.words import inside_shown, slip_in
 from satchel.errors import InvalidInput, Refused, SatchelError
 from satchel.skill.manifest_read import load_manifest
+from satchel.tools.naming import blocked_skill
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -341,7 +342,7 @@ class Untrusted(Refused):
     def __init__(self, name: str) -> None:
         super().__init__(
             say("`{name}` is not trusted, so its program is not run", name=name),
-            say("Read it with `satchel show {name}`, then run `satchel trust {name}`", name=name),
+            say("Run `satchel trust` in the project"),
         )
         self.name = name
 
@@ -411,7 +412,7 @@ def check_trust(satchel: Satchel, folder: str) -> None:
 
     Raises:
         Refused: it is not trusted or not offered, or the library does not know the folder.
-        SatchelError: it is not what was locked or approved.
+        SatchelError: it may not be used as it is.
     """
     look = satchel.library.tools()
     path = os.path.abspath(folder)
@@ -424,7 +425,7 @@ def check_trust(satchel: Satchel, folder: str) -> None:
             say("Bring it in with `satchel import {path}`, then run it by its name", path=path),
         )
     skill = found.skill
-    if skill.state == "untrusted" and skill.ref not in {*look.refused, *look.asking}:
+    if skill.state == "untrusted" and skill.ref not in look.refused:
         raise Untrusted(skill.typed)
     check_runnable(look, found)
 
@@ -438,17 +439,17 @@ def check_runnable(look: ToolSnapshot, source: ToolSkill) -> None:
 
     Raises:
         Refused: it is not offered; the message says why its program is not run.
-        SatchelError: it is not what was locked or approved.
+        SatchelError: it may not be used as it is.
     """
     skill = source.skill
     if skill.state == "active":
         return
     name = skill.typed
-    exc, problem = look.refused.get(skill.ref), look.asking.get(skill.ref)
+    exc = look.refused.get(skill.ref)
     if exc is not None:
         raise exc
-    if problem is not None:
-        raise Refused(problem.message, problem.fix)
+    if skill.state == "blocked":
+        raise Refused(*blocked_skill(skill))
     if skill.state == "shadowed":
         raise Refused(
             say("`{name}` is shadowed by `{winner}`, so its program is not run",
@@ -462,5 +463,5 @@ def check_runnable(look: ToolSnapshot, source: ToolSkill) -> None:
         )
     raise Refused(
         say("`{name}` is not trusted, so its program is not run", name=name),
-        say("Read it with `satchel show {name}`, then run `satchel trust {name}`", name=name),
+        say("Run `satchel trust` in the project"),
     )

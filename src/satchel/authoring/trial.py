@@ -203,11 +203,10 @@ def prover(satchel: Satchel, unrun: list[Unrun] | None = None) -> Prove:
 
 
 def _is_own(satchel: Satchel, folder: str) -> bool:
-    from satchel.tools.script_tool import is_own
 
     look = satchel.library.tools()
     found = [one for one in look.skills if one.skill.base_dir == os.path.abspath(folder)]
-    return bool(found) and is_own(satchel.library, found[0])
+    return bool(found) and satchel.library.seals.is_own(found[0].skill)
 
 
 def _reason(exc: SatchelError) -> str:

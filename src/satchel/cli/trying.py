@@ -326,7 +326,6 @@ def _test_calls(session: Session, name: str, *, as_json: bool) -> int:
     """One row per case."""
     from satchel.authoring.examples import bench_of, check_runnable, run_cases
     from satchel.errors import NotFound
-    from satchel.tools.script_tool import is_own
 
     satchel = session.satchel
     look = satchel.library.tools()
@@ -341,7 +340,7 @@ def _test_calls(session: Session, name: str, *, as_json: bool) -> int:
     source = found[0]
     try:
         check_runnable(look, source)
-        bench = bench_of(satchel, source.skill.base_dir, own=is_own(satchel.library, source))
+        bench = bench_of(satchel, source.skill.base_dir, own=satchel.library.seals.is_own(source.skill))
         outcomes = list(run_cases(bench))
     finally:
         satchel.close()

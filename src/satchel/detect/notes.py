@@ -24,17 +24,11 @@ TEMPLATES = {
     "model-strangers": "The model named {count} that were not on its list: they are left out",
     "model-kept": "The model was asked this before: its answer was kept",
     "model-cut": "The model was shown the first {count} characters of the request",
-    "untrusted": "`{name}` is not trusted yet",
-    "untrusted-step": (
-        "`{name}` is not trusted yet: see `satchel show {typed}`, then `satchel trust {typed}`"
-    ),
-    "changed": "`{name}` changed since it was approved",
-    "changed-step": (
-        "`{name}` changed since it was approved: see `satchel show {typed}`, then "
-        "`satchel trust {typed}`"
-    ),
+    "untrusted": "`{name}` is not trusted yet: run `satchel trust` in the project",
+    "unpinned": "`{name}` is not offered: no lockfile pins it as it is",
+    "blocked": "`{name}` is not offered: the scan blocks it; see `satchel scan {typed}`",
 }
-"""Code -> sentence. The codes with `-step` name the commands that change it."""
+"""Code -> sentence."""
 
 
 class Note(Message):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from satchel._fs import is_inside
 from satchel._language import Message
-from satchel.errors import Changed, NotFound, SatchelError
+from satchel.errors import NotFound
 from satchel.library.filters import Filter
 from satchel.library.index import WORTH_IT
 from satchel.library.locations import Location
@@ -28,14 +28,15 @@ from satchel.skill.problems import Problem
 from satchel.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from satchel.library.index import Index
     from satchel.library.seal import Seals
     from satchel.library.supply import Supply
     from satchel.library.tool_shelf import ToolShelf
     from satchel.library.tool_snapshot import ToolSnapshot
-    from satchel.library.trust import Approval, Judge, Verdict
+    from satchel.library.scans import ScanCache
+    from satchel.library.trust import LocationTrust, TrustRecord
     from satchel.library.watch import Watcher
     from satchel.skill.model import Head, Origin, State
 
@@ -56,6 +57,8 @@ class Library:
         bounds: Bounds | None = None,
         wanted: Filter | None = None,
         trust: TrustBook | None = None,
+        locked: bool = False,
+        scans: ScanCache | None = None,
         index: Index | None = None,
         trace: Trace | None = None,
         problems: Sequence[Problem] = (),
@@ -68,6 +71,8 @@ class Library:
             bounds: How far to search.
             wanted: Which skills this agent is meant to have.
             trust: Decides about locations whose `trusted` is None; without it they are not offered.
+            locked: Offer only what a lockfile pins, byte for byte.
+            scans: Scans a skill before its first use, and remembers contents that were not blocked.
             index: Remembers large locations between processes.
             trace: Where events go.
             problems: Problems found before, such as refused settings; every snapshot carries them.
@@ -91,7 +96,9 @@ class Library:
         self._given = tuple(problems)
         self._lock = threading.RLock()
         self._shelves: list[Shelf] = []
-        self._trusted: Mapping[str, Approval] = {}
+        self._locked = locked
+        self._scans = scans
+        self._trusted: TrustRecord | None = None
         self._locks: dict[str, tuple[int, ...]] = {}
         self._seals: Seals | None = None
         self._snapshot: Snapshot | None = None
@@ -122,7 +129,7 @@ class Library:
                 self._watcher is not None
                 and self._snapshot is not None
                 and not self._watcher.changed()
-                and self.trust.folders() is self._trusted
+                and self.trust.read() is self._trusted
                 and not any(supply.is_new() for supply in self._supplies.values())
             ):
                 return self._snapshot
@@ -132,15 +139,15 @@ class Library:
             gc.disable()
             try:
                 changed = self._revise() if self._shelves else self._read()
-                folders = self.trust.folders()
+                decided = self.trust.read()
                 locks = self._lock_stamps()
                 if (
                     changed
                     or self._snapshot is None
-                    or folders is not self._trusted
+                    or decided is not self._trusted
                     or locks != self._locks
                 ):
-                    self._trusted = folders
+                    self._trusted = decided
                     self._locks = locks
                     before = self._snapshot
                     self._snapshot = self._assemble()
@@ -184,7 +191,7 @@ class Library:
             at = (self._looks, self._trusted)
             if kept.last is None or self._watcher is None or at != self._tools_at:
                 self._tools_at = at
-                return kept.look(self._shelves, self._trust_in, self._wanted.compile())
+                return kept.look(self._shelves, self._state_in, self._wanted.compile())
             return kept.last
 
     @property
@@ -213,29 +220,8 @@ class Library:
         return [*snapshot.skills, *snapshot.hidden, *tools]
 
     def waiting(self) -> list[Skill]:
-        """Those that wait for an approval, also because they are not what was approved.
-
-        What a server lists is approved one by one, never with all that waits.
-        """
-        refused = self.tools().refused
-        here = [skill for skill in self.every() if not skill.origin.remote]
-        return [
-            skill
-            for skill in here
-            if (
-                self._unapproved(skill)
-                if skill.state == "active"
-                else skill.state == "untrusted" and _asks_for_trust(refused.get(skill.ref))
-            )
-        ]
-
-    def _unapproved(self, skill: Skill) -> bool:
-        """Whether an offered skill would be refused, since nobody approved it as it is."""
-        try:
-            self.seals.check(skill, clean=False)
-        except SatchelError as exc:
-            return _asks_for_trust(exc)
-        return False
+        """Those that are not trusted yet."""
+        return [skill for skill in self.every() if skill.state == "untrusted"]
 
     def by_ref(self, ref: str) -> Skill | None:
         """The very skill of a ref as of the last look, offered or not, one with tools alone too.
@@ -276,7 +262,7 @@ class Library:
 
         Raises:
             NotFound: there is no such skill.
-            Changed: it is not what was locked or approved.
+            SatchelError: it may not be used as it is (`Seals.check`).
         """
         skill = self.get_skill(name)
         if skill is None:
@@ -288,11 +274,18 @@ class Library:
 
     @property
     def seals(self) -> Seals:
-        """Tells whether skills are still what was locked or approved."""
+        """Decides whether a skill may be used as it is now."""
         if self._seals is None:
             from satchel.library.seal import Seals
 
-            self._seals = Seals(self.locations, self.trust, self.trace, self._supplies)
+            self._seals = Seals(
+                self.locations,
+                self.trust,
+                self.trace,
+                supplies=self._supplies,
+                scans=self._scans,
+                locked=self._locked,
+            )
         return self._seals
 
     def served(self, path: str) -> tuple[Skill, str] | None:
@@ -433,14 +426,13 @@ class Library:
         by_name: dict[str, Skill] = {}
         rest: list[tuple[Head, Origin, State]] = []
         lost: list[tuple[Head, Origin, str]] = []
-        asking: dict[str, Problem] = {}
         problems: list[Problem] = [*self._given, *self._index_problems, *self._lock_problems()]
         sieve = self._wanted.compile()
         outdone: list[Skill] = []
         for shelf in self._shelves:
             location = shelf.location
             origin = location.origin
-            trusted, judge = self._trust_in(shelf)
+            judge = self._trust_in(shelf)
             here: dict[str, Head] = {}
             heads = shelf.heads if location.supplier is None else self._unrivalled(shelf, outdone)
             for skill_id in sorted(heads):
@@ -448,12 +440,10 @@ class Library:
                 if sieve is not None and not sieve.keeps(head):
                     rest.append((head, origin, "excluded"))
                     continue
-                if not trusted:
-                    verdict = judge.verdict(skill_id, head) if judge is not None else "no"
-                    if verdict != "yes":
-                        rest.append((head, origin, "untrusted"))
-                        asking.update(_asks_again(head, origin, verdict))
-                        continue
+                state = self._state(judge, head, origin)
+                if state != "active":
+                    rest.append((head, origin, state))
+                    continue
                 earlier = here.get(head.name)
                 if earlier is not None:
                     # Twice in one location: the last one wins, and both are named.
@@ -475,8 +465,7 @@ class Library:
         for head, origin, name in lost:
             winner = by_name[name]
             hidden.append(Skill(head, origin, "shadowed", winner.ref))
-        problems += asking.values()
-        return Snapshot(self._in_order(by_name), by_name, tuple(hidden), tuple(problems), asking)
+        return Snapshot(self._in_order(by_name), by_name, tuple(hidden), tuple(problems))
 
     def _unrivalled(self, served: Shelf, outdone: list[Skill]) -> Mapping[str, Head]:
         """The skills of a server whose names no local skill has, offered or not.
@@ -511,17 +500,26 @@ class Library:
             skills = (*(skill for skill in skills if skill.origin.source != "builtin"), *ours)
         return skills
 
-    def _trust_in(self, shelf: Shelf) -> tuple[bool | None, Judge | None]:
-        """Whether a location is trusted; None when each skill has to be judged."""
-        if shelf.location.trusted is not None:
-            return shelf.location.trusted, None
-        if shelf.location.supplier is not None:
-            judge = self._supplies[shelf.location.path].judge(self.trust)
-            return (False, None) if judge.nothing else (None, judge)
-        judge = self.trust.judge(shelf.location.path, shelf.followed)
-        if judge.everything:
-            return True, None
-        return (False, None) if judge.nothing else (None, judge)
+    def _trust_in(self, shelf: Shelf) -> LocationTrust:
+        """How the skills of a location stand."""
+        return self.trust.of_location(
+            shelf.location.path, shelf.followed, own=shelf.location.trusted
+        )
+
+    def _state_in(self, shelf: Shelf) -> Callable[[Head], State]:
+        judge = self._trust_in(shelf)
+        return lambda head: self._state(judge, head, shelf.location.origin)
+
+    def _state(self, judge: LocationTrust, head: Head, origin: Origin) -> State:
+        """Whether one skill is offered, as far as trust and the scan decide it."""
+        if not judge.trusts(head.id):
+            return "untrusted"
+        blocked = judge.blocked(head.id)
+        if blocked and self.seals.blocks(Skill(head, origin), blocked):
+            return "blocked"
+        if self._locked and not self.seals.pins(Skill(head, origin)):
+            return "untrusted"
+        return "active"
 
     def _lock_stamps(self) -> dict[str, tuple[int, ...]]:
         """What tells that a lockfile changed; only places that hold something are asked."""
@@ -580,8 +578,8 @@ class Library:
         for skill in after.hidden[:_EACH]:
             if skill.state == "shadowed":
                 self.trace.record("shadowed", (skill.name,), ref=skill.ref, by=skill.winner)
-            elif skill.state == "untrusted":
-                self.trace.record("untrusted", (skill.name,), ref=skill.ref)
+            elif skill.state in ("untrusted", "blocked"):
+                self.trace.record(skill.state, (skill.name,), ref=skill.ref)
         for problem in after.problems[:_EACH]:
             self.trace.record("broken", (), path=problem.path, code=problem.code)
 
@@ -599,20 +597,6 @@ def _worth_saving(shelf: Shelf) -> bool:
     """Writing a large index takes longer than reading a few files again at the next start."""
     size = len(shelf.heads)
     return size < _SMALL or shelf.reads > size // 50
-
-
-def _asks_for_trust(refusal: SatchelError | None) -> bool:
-    """Whether a word of the user's would do; what was locked has other ways."""
-    return refusal is None or (isinstance(refusal, Changed) and refusal.kind == "approval")
-
-
-def _asks_again(head: Head, origin: Origin, verdict: Verdict) -> dict[str, Problem]:
-    """Why a skill that was approved once is not offered, by its ref."""
-    if verdict == "no":
-        return {}
-    skill = Skill(head, origin)
-    code = "changed-since-approval" if verdict == "changed" else "approval-unbound"
-    return {skill.ref: Problem(code, skill.path, values={"name": skill.typed})}
 
 
 def _twice(origin: Origin, first: Head, last: Head) -> Problem:

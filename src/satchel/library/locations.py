@@ -52,7 +52,7 @@ class Location(NamedTuple):
     label: str = ""
     """How people name it; the path when empty."""
     trusted: bool | None = True
-    """True: offered. False: not offered. None: the trust book decides for each skill."""
+    """True: offered. False: not offered. None: only what lies in a trusted folder."""
     single: bool = False
     """The folder itself is one skill (`./SKILL.md`); nothing below it is searched."""
     boundary: str = ""
@@ -174,7 +174,7 @@ def _of_project(folder: str, boundary: str, prefix: str, settings: Settings) -> 
 
 def policy(settings: Settings) -> bool | None:
     """What the setting `trust` makes of a place that a stranger filled."""
-    return {"all": True, "none": False, "ask": None}[settings.trust]
+    return None if settings.trust == "ask" else True
 
 
 def _ancestors(project: str) -> Iterator[str]:

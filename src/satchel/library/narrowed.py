@@ -72,7 +72,7 @@ class NarrowedLibrary(Library):
 
     @property
     def seals(self) -> Seals:
-        """Tells whether skills are still what was locked or approved."""
+        """Decides whether a skill may be used as it is now."""
         return self._whole.seals
 
     def holders(self, real: str) -> Iterator[Skill]:
@@ -94,7 +94,7 @@ class NarrowedLibrary(Library):
             )
             by_name = {skill.name: skill for skill in kept}
             hidden = (*look.hidden, *left)
-            part = Snapshot(kept, by_name, hidden, look.problems, look.asking)
+            part = Snapshot(kept, by_name, hidden, look.problems)
             self._part = (look, part)
         return self._part[1]
 
@@ -107,4 +107,4 @@ class NarrowedLibrary(Library):
         ]
         tools = {name: pair for name, pair in look.tools.items() if self._keeps(pair[0].skill)}
         hidden = [*look.hidden, *left]
-        return ToolSnapshot(kept, hidden, look.problems, tools, look.asking, look.refused)
+        return ToolSnapshot(kept, hidden, look.problems, tools, look.refused)

@@ -1,15 +1,16 @@
-"""Is a skill still what was locked or approved? Asked before anything of it reaches a model.
+"""Whether a skill may be used as it is now, decided before anything of it reaches a model.
 
-    seals.check(skill)     raises Changed, or gives what was verified
-    seals.read(skill)      the document, from bytes that were verified
-    seals.take(skill)      what there is now, to be approved
+    seals.check(skill)     raises, or returns the files that were checked
+    seals.read(skill)      the document, from bytes that were checked
+    seals.modified(skill)  which files differ from the lockfile
     tree_of(skill)         the files that are the skill
     generated(path, root)  what running or browsing a skill leaves in it
 
-Two rules. A skill that was approved must be what was approved. A skill that is locked must equal
-its lock, or be approved as it is. The files are hashed once; then an equal survey of the folder
-says that nothing changed. Whoever shows bytes of a file compares those very bytes with the mark of
-the file, so that nothing can come between the check and the reading.
+A skill is used when its folder is trusted and the scan does not block its content; where the
+setting `trust` is `locked`, also only when it equals its entry in the lockfile. The files are hashed
+once; afterwards an equal survey of the folder says that nothing changed. Code that shows bytes of a
+file compares those very bytes with the digest of the file, so that nothing can come between the
+check and the reading.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import RACY_NS, open_beneath
 from satchel._language import Message
-from satchel.errors import Changed, LockBroken, NotFound, Refused, SatchelError
+from satchel.errors import Blocked, Changed, LockBroken, NotFound, Refused, SatchelError
 from satchel.library.lockfile import pending, read_lock
+from satchel.library.scans import ScanCache
 from satchel.library.supplier import folder_of
-from satchel.library.survey import Sealed, Taken, is_settled, survey
-from satchel.library.trust import head_mark
+from satchel.library.survey import Sealed, is_settled, survey
 from satchel.library.walk import OWN_FOLDERS
 from satchel.skill.problems import Problem
-from satchel.skill.tree import FolderTree, Seal, digest_of, seal
+from satchel.skill.tree import FolderTree, MemoryTree, Seal, digest_of, seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -37,18 +38,19 @@ if TYPE_CHECKING:
     from satchel.library.locations import Location
     from satchel.library.lockfile import Lock, Locked
     from satchel.library.supply import Supply
-    from satchel.library.trust import Approval, Approvals, TrustBook
+    from satchel.library.trust import TrustBook, TrustRecord
+    from satchel.security.report import Report
     from satchel.skill.model import Document, Head, Origin, Skill
     from satchel.trace import Trace
 
-__all__ = ["Sealed", "Seals", "Taken", "clean_seal", "generated", "head_mark", "tree_of"]
+__all__ = ["Sealed", "Seals", "generated", "tree_of"]
 
 _TRIES = 6
-_NAP = 0.01
-_SHOWN = 3
-_MOST_KEPT = 100_000
-"""Files whose marks are remembered, over all skills."""
-_QUICK_LOCK = 128 * 1024
+_NAP_SECONDS = 0.01
+_SHOWN_FILES = 3
+_MOST_FILES_KEPT = 100_000
+"""Files whose digests are remembered, over all skills."""
+_QUICK_LOCK_BYTES = 128 * 1024
 """A lockfile of this size is read in a few milliseconds, so a look at the disk can afford it."""
 _NO_LOCK: Lock = {}
 _DESKTOP = {
@@ -56,8 +58,8 @@ _DESKTOP = {
     "Thumbs.db": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
     "desktop.ini": b"",
 }
-"""What a desktop writes into a folder that somebody looks at, and how such a file begins."""
-_DESKTOP_SIZE = 1 << 20
+"""What a desktop writes into a folder that is looked at, and how such a file begins."""
+_DESKTOP_BYTES = 1 << 20
 _SIGNATURE = "SKILL.sig"
 
 
@@ -65,47 +67,9 @@ class _Passed(NamedTuple):
     """A check that went well, and on what it depends."""
 
     lock: Lock
-    rows: Approvals
+    record: TrustRecord
     head: Head
-    sealed: Sealed | None
-    """None when nothing binds the skill."""
-
-
-class _Demand(NamedTuple):
-    """What the content of a skill has to be."""
-
-    skill: Skill
-    lock: Lock
-    rows: Approvals
-    entry: Locked | None
-    row: Approval | None
-    path: str
-    """The folder that is sealed."""
-    inner: str
-    """The skill's folder below it, with a `/` at the end; empty when it is the same."""
-    marks: str = ""
-    """The user's key, by which a journal is known to be ours."""
-
-    def met(self, seal: Seal, real: str) -> bool:
-        """Whether this is what was locked or approved."""
-        digest = within = seal.digest
-        if self.inner:
-            size = len(self.inner)
-            part = {
-                path[size:]: mark for path, mark in seal.files.items() if path[:size] == self.inner
-            }
-            within = digest_of(part)
-        if self.row is not None and within not in self.row.digests:
-            return False
-        entry = self.entry
-        if entry is None or digest == entry.tree:
-            return True
-        around, own = self.rows.get(real), self.rows.get(os.path.join(real, self.inner).rstrip("/"))
-        return (
-            (around is not None and digest in around.digests)
-            or (own is not None and within in own.digests)
-            or pending(_root_of(self.skill), self.marks).get(entry.id) == digest
-        )
+    sealed: Sealed
 
 
 class Seals:
@@ -116,99 +80,241 @@ class Seals:
         locations: Iterable[Location],
         trust: TrustBook,
         trace: Trace,
+        *,
         supplies: Mapping[str, Supply] | None = None,
+        scans: ScanCache | None = None,
+        locked: bool = False,
     ) -> None:
         """Check the skills of some locations.
 
         Args:
             locations: Where they lie.
-            trust: What was approved.
+            trust: Which folders are trusted, and which risks were accepted.
             trace: Where events go.
-            supplies: Those whose files somebody supplies, by the location's path.
+            supplies: The suppliers of served skills, by the location's path.
+            scans: Scans contents, and remembers which were not blocked.
+            locked: Only what a lockfile pins may be used.
         """
         self._supplies = supplies or {}
-        self._trusted: dict[Origin, bool | None] = {}
-        self._locks: dict[Origin, str] = {}
-        for location in locations:
-            self._trusted[location.origin] = location.trusted
-            self._locks[location.origin] = location.lock
+        self._scans = scans or ScanCache()
+        self._locked = locked
+        self._places = {location.origin: location for location in locations}
         self._trust = trust
         self._trace = trace
-        self._passed: dict[tuple[str, str, bool], _Passed] = {}
+        self._passed: dict[tuple[str, str], _Passed] = {}
         self._sealed: dict[str, Sealed] = {}
         self._kept = 0
         self._read: dict[str, tuple[tuple[int, ...], Lock | tuple[str, str]]] = {}
 
     # --- checking -------------------------------------------------------------------------
 
-    def check(self, skill: Skill, *, strict: bool = True, clean: bool = True) -> Sealed | None:
-        """Make sure that a skill is what was locked or approved.
+    def check(self, skill: Skill, *, clean: bool = True) -> Sealed:
+        """Make sure that a skill may be used as it is now.
 
         Args:
             skill: Which one.
-            strict: A skill that nobody approved is refused; else nothing is asked of it.
-            clean: Delete what Python and desktops left in it, as is right before it is used.
-                Whoever only looks leaves it there, and finds it in `left`.
+            clean: Delete what Python left in it, as is right before it is used.
 
         Returns:
-            What was verified, or None when nothing binds the skill to a content.
+            What was checked.
 
         Raises:
-            Changed: it is something else.
+            Refused: its folder is not trusted, or no lockfile pins it where one must.
+            Blocked: the scan blocks it, and the user did not accept that.
+            Changed: it is not what is locked where it must be, or changes this moment.
             LockBroken: its lockfile is damaged.
             NotFound: it is gone.
         """
         if skill.origin.remote:
-            return self._supply(skill).check(skill, self._trust, strict=strict)
-        head = skill.head
-        kept = self._passed.get((skill.origin.root, head.id, strict))
+            return self._supply(skill).check(skill)
+        kept = self._passed.get((skill.origin.root, skill.head.id))
         if (
             kept is not None
-            and kept.head is head
-            and kept.lock is self._lock(skill.origin)
-            and kept.rows is self._trust.folders()
+            and kept.head is skill.head
+            and kept.lock is self._lock_where_it_counts(skill)
+            and kept.record is self._trust.read()
         ):
-            sealed = kept.sealed
             try:
-                if sealed is None or survey(sealed.path, sealed.only) == sealed.rows:
-                    return sealed
+                if survey(kept.sealed.path, kept.sealed.only) == kept.sealed.rows:
+                    return kept.sealed
             except (OSError, SatchelError):
                 pass  # said below, with its reason
-        return self._check(skill, strict=strict, clean=clean)
+        record, lock = self._trust.read(), self._lock_where_it_counts(skill)
+        self._check_trust(skill)
+        sealed, settled = self._matching(skill, clean=clean)
+        self._check_scan(skill, sealed)
+        if settled and record is self._trust.read():
+            if len(self._passed) >= _MOST_FILES_KEPT:
+                self._passed.clear()
+            passed = _Passed(lock, record, skill.head, sealed)
+            self._passed[skill.origin.root, skill.head.id] = passed
+        return sealed
 
-    def _check(self, skill: Skill, *, strict: bool, clean: bool) -> Sealed | None:
+    def _check_trust(self, skill: Skill) -> None:
+        """Decide again on the path as it is now: a link may have been turned since the look."""
+        place = self._places.get(skill.origin)
+        if place is not None and place.trusted is None and not self._trust.trusts(skill.base_dir):
+            raise Refused(
+                Message("The skill `{name}` is not trusted yet", name=skill.name),
+                Message("Run `satchel trust` in the project"),
+            )
+
+    def _matching(self, skill: Skill, *, clean: bool) -> tuple[Sealed, bool]:
+        """The files of a skill; where only locked ones may be used, equal to the lockfile."""
         seen: object = None
         failure: SatchelError | None = None
         for attempt in range(_TRIES):
-            demand = self._demand(skill, strict=strict)
-            if demand is None:
-                return None
+            entry = self._entry(skill)
             try:
-                sealed, settled = self._seal(demand.path, _only(skill))
+                sealed, settled = self._seal(skill, entry, clean=clean)
             except (OSError, SatchelError) as exc:
-                failure, now = _unsealable(demand, exc), (demand.lock, None)
+                failure, now = _unreadable(skill, exc), None
             else:
-                if demand.met(sealed.seal, sealed.real):
-                    if settled and not pending(_root_of(skill), self._trust.marks):
-                        passed = _Passed(demand.lock, demand.rows, skill.head, sealed)
-                        self._remember(skill, passed, strict=strict)
-                    return sealed
-                left = _left_in(demand, sealed)
-                rest = _without(sealed.seal, left)
-                if left and demand.met(rest, sealed.real):
-                    if not clean:
-                        return sealed._replace(seal=rest, left=tuple(left))
-                    self._clean(demand, sealed, left)
-                    continue
-                failure = _changed(demand, rest, self._trust)
-                now = (demand.lock, sealed.seal.digest)
+                failure = self._differs(skill, entry, sealed.seal) if self._locked else None
+                if failure is None:
+                    return sealed, settled
+                now = sealed.seal.digest
             # A transaction may be under way: what was read belongs to two moments then.
-            if now == seen and not pending(_root_of(skill), self._trust.marks):
+            if now == seen and attempt and not pending(_root_of(skill), self._trust.marks):
                 break
             seen = now
             if attempt:
-                time.sleep(_NAP * attempt)
-        raise failure or _changed(demand, None, self._trust)  # pyright: ignore[reportPossiblyUnboundVariable]
+                time.sleep(_NAP_SECONDS * attempt)
+        assert failure is not None  # noqa: S101 - the loop ends by it alone
+        raise failure
+
+    def _differs(self, skill: Skill, entry: Locked | None, found: Seal) -> SatchelError | None:
+        """Why a skill is not what a lockfile pins."""
+        if skill.source == "builtin":
+            return None
+        if entry is None:
+            return Refused(
+                Message(
+                    "The skill `{name}` is not in a lockfile, and the setting `trust` is `locked`",
+                    name=skill.name,
+                ),
+                Message("Import it from its source, which locks it, or change the setting `trust`"),
+            )
+        files = _pinned(entry, skill)
+        if digest_of(files) == found.digest:
+            return None
+        if pending(_root_of(skill), self._trust.marks).get(skill.head.id) == found.digest:
+            return None
+        differing = _differing(files, found.files)
+        shown = [f"`{path}`" for path in differing[:_SHOWN_FILES]]
+        shown += ["…"] if len(differing) > _SHOWN_FILES else []
+        return Changed(
+            Message(
+                "The skill `{name}` is not what was locked; these files differ: {files}",
+                name=skill.name,
+                files=shown,
+            ),
+            Message(
+                "See what changed with `satchel lock {name} --dry-run`. Yours? Run "
+                "`satchel lock {name}`. Not yours? Run `satchel install --frozen`",
+                name=skill.typed,
+            ),
+            files=differing,
+        )
+
+    def _check_scan(self, skill: Skill, sealed: Sealed) -> None:
+        digest = sealed.seal.digest
+        if self._scans.knows(digest) or skill.source == "builtin" or self._trust.accepts(digest):
+            return
+        report = self.scan(skill, sealed)
+        if report.verdict == "blocked":
+            raise _blocked(skill, report)
+
+    def scan(self, skill: Skill, sealed: Sealed | None = None) -> Report:
+        """Scan a skill as it is now; what is found is remembered for every door.
+
+        Args:
+            skill: Which one.
+            sealed: Its files, where they were hashed already.
+
+        Raises:
+            SatchelError: it cannot be read.
+        """
+        if sealed is None:
+            try:
+                sealed, _ = self._seal(skill, self._entry(skill), clean=False)
+            except OSError as exc:
+                raise _unreadable(skill, exc) from exc
+        tree = FolderTree(sealed.path, only=sealed.only)
+        report = self._scans.scan(tree, os.path.basename(skill.base_dir))
+        after, _ = self._seal(skill, self._entry(skill), clean=False)
+        if after.seal.digest != sealed.seal.digest:
+            raise _changing(skill)
+        self._note(skill.base_dir, sealed.seal.digest, report)
+        return report
+
+    def _note(self, folder: str, digest: str, report: Report) -> None:
+        self._scans.remember(digest, report)
+        with suppress(SatchelError):  # a state folder that cannot be written: refused all the same
+            self._trust.block({folder: digest if report.verdict == "blocked" else ""})
+
+    def blocks(self, skill: Skill, digest: str) -> bool:
+        """Whether a skill still has the content that the scan blocked, and it is not accepted."""
+        if self._trust.accepts(digest):
+            return False
+        try:
+            return self._seal(skill, self._entry(skill), clean=False)[0].seal.digest == digest
+        except (OSError, SatchelError):
+            return True
+
+    def pins(self, skill: Skill) -> bool:
+        """Whether a lockfile pins a skill exactly as it is, or it ships with Satchel."""
+        try:
+            self._matching(skill, clean=False)
+        except SatchelError:
+            return False
+        return True
+
+    def modified(self, skill: Skill) -> tuple[str, ...]:
+        """The files of an installed skill that differ from the lockfile; none when it has no entry.
+
+        Raises:
+            LockBroken: its lockfile is damaged.
+        """
+        if skill.origin.remote:
+            return ()
+        entry = self._entry(skill)
+        if entry is None:
+            return ()
+        try:
+            found = self._seal(skill, entry, clean=False)[0].seal
+        except (OSError, SatchelError):
+            return (skill.head.file,)
+        files = _pinned(entry, skill)
+        return () if digest_of(files) == found.digest else tuple(_differing(files, found.files))
+
+    def digest(self, skill: Skill) -> str:
+        """The digest of a skill as it is now.
+
+        Raises:
+            SatchelError: it cannot be read.
+        """
+        if skill.origin.remote:
+            return self._supply(skill).mark(skill)
+        try:
+            return self._seal(skill, self._entry(skill), clean=False)[0].seal.digest
+        except OSError as exc:
+            raise _unreadable(skill, exc) from exc
+
+    def is_locked(self, skill: Skill) -> bool:
+        """Whether it was installed from somewhere, or lies in a skill that was.
+
+        Raises:
+            LockBroken: its lockfile is damaged.
+        """
+        return not skill.origin.remote and self._entry(skill) is not None
+
+    def is_own(self, skill: Skill) -> bool:
+        """Whether a skill is the user's own work: made here or in a folder of theirs, not installed."""
+        if skill.source not in ("global", "builtin"):
+            made = os.path.realpath(skill.base_dir) in self._trust.read().folders
+            return made and not self.is_locked(skill)
+        return not self.is_locked(skill)
 
     def _supply(self, skill: Skill) -> Supply:
         supply = self._supplies.get(skill.origin.root)
@@ -219,102 +325,69 @@ class Seals:
             )
         return supply
 
-    def is_approved(self, skill: Skill) -> bool:
-        """Whether a person approved a served skill's very content; True of every local one."""
-        return not skill.origin.remote or self._supply(skill).is_approved(skill, self._trust)
-
-    def is_locked(self, skill: Skill) -> bool:
-        """Whether it was installed from somewhere, or lies in a skill that was.
-
-        Raises:
-            LockBroken: its lockfile is damaged.
-        """
-        return _entry_of(self._lock(skill.origin), skill.head.id) is not None
-
-    def _demand(self, skill: Skill, *, strict: bool) -> _Demand | None:
-        """What is asked of a skill's content; None when nothing is."""
-        lock, rows = self._lock(skill.origin), self._trust.folders()
-        entry = _entry_of(lock, skill.head.id)
-        row = None
-        if self._trusted.get(skill.origin, True) is None:
-            row = self._trust.binding(os.path.realpath(skill.base_dir))
-            if row is not None and not row.digests and not strict:
-                row = None
-        if entry is None and row is None:
-            self._remember(skill, _Passed(lock, rows, skill.head, None), strict=strict)
-            return None
-        outer = entry.id if entry is not None else skill.head.id
-        inner = skill.head.id[len(outer) + 1 :]
-        path = os.path.join(skill.origin.root, outer) if outer else skill.origin.root
-        inner = f"{inner}/" if inner else ""
-        return _Demand(skill, lock, rows, entry, row, path, inner, self._trust.marks)
-
-    def _remember(self, skill: Skill, passed: _Passed, *, strict: bool) -> None:
-        if len(self._passed) >= _MOST_KEPT:
-            self._passed.clear()
-        self._passed[skill.origin.root, skill.head.id, strict] = passed
-
-    def _seal(self, path: str, only: frozenset[str] | None) -> tuple[Sealed, bool]:
-        """Hash a folder, unless nothing changed since; also whether that is sure to show."""
+    def _seal(self, skill: Skill, entry: Locked | None, *, clean: bool) -> tuple[Sealed, bool]:
+        """Hash a skill's folder, unless nothing changed since; also whether a change would show."""
         began = time.time_ns()
+        path, only = skill.base_dir, _only(skill)
         rows = survey(path, only)
         kept = self._sealed.get(path)
         if kept is not None and kept.rows == rows:
             return kept, True
-        fresh = Sealed(path, os.path.realpath(path), only, seal(FolderTree(path, only=only)), rows)
-        settled = is_settled(rows, began)
+        tree = FolderTree(path, only=only)
+        whole, real = seal(tree), os.path.realpath(path)
+        listed = _pinned(entry, skill) if entry is not None else {}
+        left = [one for one in whole.files if one not in listed and generated(one, real)]
+        caches = [one for one in left if _is_cache(one)]
+        if clean and caches:
+            self._clean(skill, real, caches)
+            rows = survey(path, only)
+        fresh = Sealed(path, real, only, _without(whole, left), rows)
+        settled = is_settled(rows, began) and (clean or not caches)
         if settled:
             self._kept += len(rows)
-            if self._kept > _MOST_KEPT:
+            if self._kept > _MOST_FILES_KEPT:
                 self._sealed.clear()
                 self._kept = len(rows)
             self._sealed[path] = fresh
         return fresh, settled
 
-    def _clean(self, demand: _Demand, sealed: Sealed, extra: list[str]) -> None:
-        """Delete what Python and desktops wrote into an approved skill.
-
-        It cannot be left: Python runs what a cache says, not what the approved module says, and
-        nobody looked into the rest.
+    def _clean(self, skill: Skill, real: str, caches: list[str]) -> None:
+        """Delete what Python wrote into a skill: it would run that, not the module that was checked.
 
         Raises:
-            Changed: they cannot be deleted.
+            Changed: it cannot be deleted.
         """
         try:
-            for path in extra:
-                _unlink_beneath(sealed.real, path)
-            for path in {os.path.dirname(path) for path in extra if _is_cache(path)}:
-                with suppress(OSError):  # it holds something that was locked
-                    os.rmdir(os.path.join(sealed.real, path))
+            for path in caches:
+                _unlink_beneath(real, path)
+            for path in {os.path.dirname(path) for path in caches}:
+                with suppress(OSError):  # it holds something else
+                    os.rmdir(os.path.join(real, path))
         except (OSError, SatchelError) as exc:
             raise Changed(
                 Message(
-                    "The skill `{name}` has `{path}`, which nobody approved and which "
-                    "cannot be deleted: {reason}",
-                    name=demand.skill.name,
-                    path=extra[0],
+                    "The skill `{name}` has `{path}`, which was not checked and cannot be "
+                    "deleted: {reason}",
+                    name=skill.name,
+                    path=caches[0],
                     reason=_reason(exc),
                 ),
-                Message(
-                    "Delete the `__pycache__` folders of the skill, and what your desktop put there"
-                ),
+                Message("Delete the `__pycache__` folders of the skill"),
             ) from exc
-        skill = demand.skill
-        self._trace.record("cleaned", (skill.name,), ref=skill.ref, files=len(extra))
+        self._trace.record("cleaned", (skill.name,), ref=skill.ref, files=len(caches))
 
     # --- reading --------------------------------------------------------------------------
 
     def read(self, skill: Skill) -> Document:
-        """A skill's document, of the bytes that were verified.
+        """A skill's document, of the bytes that were checked.
 
         Raises:
             SatchelError: as `check`, or it cannot be read.
         """
-        sealed = self.check(skill)
-        return skill.read() if sealed is None else self.document(skill, sealed)
+        return self.document(skill, self.check(skill))
 
     def inspect(self, skill: Skill) -> Document:
-        """A skill's document for a person who looks at it, approved or not.
+        """A skill's document for a person who looks at it, trusted or not.
 
         Raises:
             SatchelError: it cannot be read, or is not what its server listed.
@@ -326,52 +399,37 @@ class Seals:
 
         Raises:
             Changed: the file is not the one that was checked.
+            Blocked: it is a server's, and the scan blocks it.
         """
         if skill.origin.remote:
-            return self._supply(skill).document(skill)
+            supply = self._supply(skill)
+            self.check_served(skill, skill.head.file, supply.bring(skill, skill.head.file))
+            return supply.document(skill)
         return skill.read(_verifier(skill, sealed))
 
-    def take(self, skill: Skill) -> Taken:
-        """What a skill is now, to be approved.
+    def check_served(self, skill: Skill, path: str, data: bytes) -> None:
+        """Scan one file of a served skill, as it is fetched.
 
         Raises:
-            SatchelError: it cannot be bound to its content, or is no skill any more.
+            Blocked: the scan blocks it, and the user did not accept that.
         """
-        from satchel.skill.load import read_head
-
-        if skill.origin.remote:
-            return self._supply(skill).take(skill)
-        try:
-            found = clean_seal(tree_of(skill))
-        except (OSError, SatchelError) as exc:
-            if isinstance(exc, FileNotFoundError) and not os.path.exists(skill.path):
-                raise _gone(skill) from exc
-            raise Refused(
-                Message(
-                    "The skill `{name}` cannot be approved as it is: {reason}",
-                    name=skill.name,
-                    reason=_reason(exc),
-                ),
-                Message(
-                    "Mend that, or trust the project's folder whatever it holds: "
-                    "`satchel trust --always`"
-                ),
-            ) from exc
-        sealed = Sealed(skill.base_dir, os.path.realpath(skill.base_dir), None, found, [])
-        read: list[bytes] = []
-        verify = _verifier(skill, sealed)
-        skill.read(lambda data: (verify(data), read.append(data))[0])
-        # As a look at the disk reads it: that is what the mark will be compared with.
-        named = skill.head.id or os.path.basename(skill.base_dir)
-        head, _ = read_head(read[0], named, skill.head.file, (0, 0, 0))
-        return Taken(skill, found, head_mark(head) if head is not None else "")
+        found = seal(MemoryTree({path: data}))
+        mark = self._supply(skill).mark(skill)
+        if self._scans.knows(found.digest) or self._trust.accepts(mark):
+            return
+        report = self._scans.scan(MemoryTree({path: data}), os.path.basename(skill.base_dir))
+        self._scans.remember(found.digest, report)
+        if report.verdict == "blocked":
+            with suppress(SatchelError):
+                self._trust.block({skill.base_dir: mark})
+            raise _blocked(skill, report)
 
     # --- locks ----------------------------------------------------------------------------
 
     def lock_problem(self, path: str, *, deep: bool = False) -> Problem | None:
         """What is wrong with a lockfile; a large one is read only when `deep`."""
         stamp = _stamp(path)
-        if not stamp or (stamp[2] > _QUICK_LOCK and not deep):
+        if not stamp or (stamp[2] > _QUICK_LOCK_BYTES and not deep):
             return None
         try:
             self._lock_at(path)
@@ -379,10 +437,23 @@ class Seals:
             return Problem("lock-broken", path, values={"reason": exc.why})
         return None
 
+    def _lock_where_it_counts(self, skill: Skill) -> Lock:
+        return self._lock(skill.origin) if self._locked else _NO_LOCK
+
+    def _entry(self, skill: Skill) -> Locked | None:
+        """The entry of a skill, or of the locked skill in whose folder it lies."""
+        lock, skill_id = self._lock(skill.origin), skill.head.id
+        while lock and skill_id:
+            entry = lock.get(skill_id)
+            if entry is not None:
+                return entry
+            skill_id = skill_id.rpartition("/")[0]
+        return None
+
     def _lock(self, origin: Origin) -> Lock:
         """The lock of a location."""
-        path = self._locks.get(origin, "")
-        return self._lock_at(path) if path else _NO_LOCK
+        place = self._places.get(origin)
+        return self._lock_at(place.lock) if place is not None and place.lock else _NO_LOCK
 
     def _lock_at(self, path: str) -> Lock:
         """A lock, read again when the file changed."""
@@ -410,7 +481,7 @@ def _root_of(skill: Skill) -> str:
 
 
 def tree_of(skill: Skill) -> FolderTree:
-    """The files that are a skill: what is approved, and so what may be copied, signed or sent.
+    """The files that are a skill: what is scanned, and so what may be copied, signed or sent.
 
     Raises:
         AccessDenied: a link in it leads elsewhere.
@@ -426,14 +497,17 @@ def _only(skill: Skill) -> frozenset[str] | None:
     return None if skill.head.id else OWN_FOLDERS | {_SIGNATURE, skill.head.file}
 
 
-def _entry_of(lock: Lock, skill_id: str) -> Locked | None:
-    """The entry of a skill, or of the locked skill in whose folder it lies."""
-    while lock and skill_id:
-        entry = lock.get(skill_id)
-        if entry is not None:
-            return entry
-        skill_id = skill_id.rpartition("/")[0]
-    return None
+def _pinned(entry: Locked, skill: Skill) -> Mapping[str, str]:
+    """What a lockfile says of a skill's own folder, which may lie within a locked skill's."""
+    inner = skill.head.id[len(entry.id) + 1 :]
+    if not inner:
+        return entry.files
+    prefix = f"{inner}/"
+    return {
+        path.removeprefix(prefix): mark
+        for path, mark in entry.files.items()
+        if path.startswith(prefix)
+    }
 
 
 def _stamp(path: str) -> tuple[int, ...]:
@@ -497,22 +571,6 @@ def _is_file(root: str, path: str) -> bool:
         return False
 
 
-def clean_seal(tree: FolderTree) -> Seal:
-    """The fingerprint of a folder without what is `generated` in it."""
-    whole = seal(tree)
-    return _without(whole, _leftovers(tree.root, whole))
-
-
-def _leftovers(root: str, whole: Seal) -> list[str]:
-    return [path for path in whole.files if generated(path, root)]
-
-
-def _left_in(demand: _Demand, sealed: Sealed) -> list[str]:
-    """What is `generated` there, and was not locked with the rest."""
-    listed = demand.entry.files if demand.entry is not None else {}
-    return [path for path in _leftovers(sealed.real, sealed.seal) if path not in listed]
-
-
 def _without(whole: Seal, left_out: Iterable[str]) -> Seal:
     gone = frozenset(left_out)
     if not gone:
@@ -534,82 +592,44 @@ def _unlink_beneath(root: str, path: str) -> None:
         os.close(descriptor)
 
 
-def _changed(demand: _Demand, found: Seal | None, book: TrustBook) -> Changed:
-    name = demand.skill.name
-    typed = demand.skill.typed
-    entry = demand.entry
-    files = found.files if found is not None else {}
-    if entry is None:
-        return Changed(
-            Message("The skill `{name}` changed since it was approved", name=name),
-            Message(
-                "Read it with `satchel show {name}`, then run `satchel trust {name}`", name=typed
-            ),
-            kind="approval",
-            files=_since_approved(demand, files, book),
-        )
-    hint = Message(
-        "See what changed with `satchel lock {name} --dry-run`. Yours? Run "
-        "`satchel lock {name}`. Not yours? Run `satchel install --frozen`",
-        name=typed,
-    )
-    differing = _differing(entry.files, files)
-    if not differing:
-        return Changed(
-            Message("The skill `{name}` is locked, but not approved as it is", name=name),
-            Message(
-                "Read it with `satchel show {name}`, then run `satchel trust {name}`", name=typed
-            ),
-            kind="approval",
-            files=_since_approved(demand, files, book),
-        )
-    shown = [f"`{path}`" for path in differing[:_SHOWN]]
-    shown += ["…"] if len(differing) > _SHOWN else []
-    return Changed(
-        Message(
-            "The skill `{name}` is not what was locked; these files differ: {files}",
-            name=name,
-            files=shown,
-        ),
-        hint,
-        kind="lock",
-        files=differing,
-    )
-
-
-def _since_approved(demand: _Demand, now: Mapping[str, str], book: TrustBook) -> list[str]:
-    """The files that differ from the approved content that is nearest; none when nobody knows."""
-    size = len(demand.inner)
-    own = {path[size:]: mark for path, mark in now.items() if path[:size] == demand.inner}
-    tables = map(book.files_of, demand.row.digests if demand.row is not None else ())
-    found = [_differing(table, own) for table in tables if table is not None]
-    return min(found, key=len) if found else []
-
-
 def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
     return sorted(path for path in {*one, *other} if one.get(path) != other.get(path))
 
 
-def _unsealable(demand: _Demand, exc: OSError | SatchelError) -> SatchelError:
-    skill = demand.skill
-    if isinstance(exc, FileNotFoundError) and not os.path.exists(skill.path):
-        return _gone(skill)
-    return Changed(
+def _blocked(skill: Skill, report: Report) -> Blocked:
+    rules = [f"`{one}`" for one in dict.fromkeys(
+        found.rule for found in report.findings if found.severity == "block"
+    )]  # fmt: skip
+    return Blocked(
+        Message("The scan blocks the skill `{name}`: {rules}", name=skill.name, rules=rules),
         Message(
-            "Whether the skill `{name}` is what was approved cannot be told: {reason}",
-            name=skill.name,
-            reason=_reason(exc),
+            "Read what it found with `satchel scan {name}`. To use it all the same: "
+            "`satchel trust {name} --accept-risk WHY`",
+            name=skill.typed,
         ),
-        Message("Look at it with `satchel show {name}`", name=skill.typed),
-        kind="untold",
-        reason=_reason(exc),
     )
 
 
-def _gone(skill: Skill) -> NotFound:
-    return NotFound(
-        Message("`{path}` is not there", path=skill.path),
-        Message("Run `satchel list` to see what is"),
+def _changing(skill: Skill) -> Changed:
+    return Changed(
+        Message("The skill `{name}` changed while it was read", name=skill.name),
+        Message("Try again"),
+    )
+
+
+def _unreadable(skill: Skill, exc: OSError | SatchelError) -> SatchelError:
+    if isinstance(exc, FileNotFoundError) and not os.path.exists(skill.path):
+        return NotFound(
+            Message("`{path}` is not there", path=skill.path),
+            Message("Run `satchel list` to see what is"),
+        )
+    if isinstance(exc, (Changed, LockBroken)):
+        return exc
+    return Refused(
+        Message(
+            "The skill `{name}` cannot be checked: {reason}", name=skill.name, reason=_reason(exc)
+        ),
+        Message("Mend that: what cannot be checked is not used"),
     )
 
 
@@ -625,9 +645,6 @@ def _verifier(skill: Skill, sealed: Sealed) -> Callable[[bytes], None]:
 
     def verify(data: bytes) -> None:
         if not sealed.has(path, sha256(data).hexdigest()):
-            raise Changed(
-                Message("The skill `{name}` changed while it was read", name=skill.name),
-                Message("Try again"),
-            )
+            raise _changing(skill)
 
     return verify

@@ -21,7 +21,7 @@ class Snapshot:
 
     `skills` are the offered ones, in the order of their locations and then of their ids; what ships
     with Satchel comes last. `hidden`
-    are known but not offered: shadowed, untrusted or excluded. `problems` says why files are not
+    are known but not offered: shadowed, untrusted, blocked or excluded. `problems` says why files are not
     skills and what else is odd.
     """
 
@@ -31,7 +31,6 @@ class Snapshot:
         by_name: Mapping[str, Skill],
         hidden: Sequence[Skill],
         problems: Sequence[Problem],
-        asking: Mapping[str, Problem] | None = None,
     ) -> None:
         self.skills = skills
         self.hidden = hidden
@@ -40,8 +39,6 @@ class Snapshot:
             skill.name for skill in skills if skill.head.extra and not skill.for_model
         )
         """Offered to people only, by their authors' `disable-model-invocation`."""
-        self.asking = asking or {}
-        """Skills that were approved once and ask again: ref -> why. Among `problems` too."""
         self._by_name = by_name
         self._digest = ""
         self._for_model: Sequence[Skill] | None = None

@@ -1,8 +1,7 @@
 """Skills that somebody supplies file by file: which are there, and how do their files get here?
 
 A look at the library needs the list alone. A file is fetched when somebody asks for it, and never
-used unless size and digest are the listed ones: from the network, from the cache, every time. An
-approval is bound to the list, so that it needs no file either.
+used unless size and digest are the listed ones: from the network, from the cache, every time.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from satchel._fs import open_beneath, write_atomic
 from satchel._language import Message
 from satchel.errors import Changed, NotFound, SatchelError
 from satchel.library.supplier import OWN
-from satchel.library.survey import Sealed, Taken
-from satchel.library.trust import Judge, head_mark
+from satchel.library.survey import Sealed
 from satchel.skill.load import head_of_fields, parse_document
 from satchel.skill.tree import Seal
 
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from satchel.library.locations import Location
     from satchel.library.shelf import Shelf
     from satchel.library.supplier import Listing, Served, ServedFile, Supplier
-    from satchel.library.trust import TrustBook, Verdict
     from satchel.skill.model import Document, Head, Skill
     from satchel.skill.problems import Problem
 
@@ -93,12 +90,8 @@ class Supply:
         return self._entry(skill).files
 
     def mark(self, skill: Skill) -> str:
-        """What an approval of a skill would hold for."""
+        """The digest of all that is listed of a skill."""
         return self._entry(skill).mark
-
-    def judge(self, book: TrustBook) -> Judge:
-        """How its skills stand with what the user approved."""
-        return _ServedJudge(os.path.realpath(self.location.path), book, self._known)
 
     def _entry(self, skill: Skill) -> Served:
         known = self._known.get(skill.head.id)
@@ -117,16 +110,14 @@ class Supply:
 
     # --- checking -------------------------------------------------------------------------
 
-    def check(self, skill: Skill, book: TrustBook, *, strict: bool) -> Sealed:
-        """What a skill must consist of, once it is clear that it is what was approved.
+    def check(self, skill: Skill) -> Sealed:
+        """What a skill must consist of, by the list.
 
         Raises:
-            Changed: it is something else, or nobody approved it.
+            Changed: the list has another skill under this id.
             NotFound: it is listed no more.
         """
         served = self._entry(skill)
-        if strict and self.location.trusted is not True and not self.is_approved(skill, book):
-            raise _changed(skill)
         kept = self._sealed.get(served.id)
         if kept is None or kept[0] is not served:
             rows = [
@@ -137,21 +128,6 @@ class Supply:
             sealed = Sealed(folder, os.path.realpath(folder), None, _seal(served), rows)
             kept = self._sealed[served.id] = (served, sealed)
         return kept[1]
-
-    def is_approved(self, skill: Skill, book: TrustBook) -> bool:
-        """Whether a person approved this very content, whatever the setting `trust` says."""
-        row = book.folders().get(os.path.realpath(skill.base_dir))
-        known = self._known.get(skill.head.id)
-        return (
-            row is not None
-            and known is not None
-            and row.kind == "skill"
-            and known[0].mark in row.digests
-        )
-
-    def take(self, skill: Skill) -> Taken:
-        """What a skill is now, to be approved: the list says it, and nothing is fetched."""
-        return Taken(skill, _seal(self._entry(skill)), head_mark(skill.head))
 
     # --- reading --------------------------------------------------------------------------
 
@@ -229,28 +205,8 @@ class Supply:
                 server=self.supplier.label,
                 reason=what,
             ),
-            f"It may have changed there: see it with `satchel list`, then run "
-            f"`satchel trust {skill.typed}`",
+            Message("It may have changed there: look again with `satchel list`"),
         )
-
-
-class _ServedJudge(Judge):
-    """Trust for the skills of one supplier. A folder that is trusted means nothing here."""
-
-    def __init__(
-        self, root: str, book: TrustBook, known: Mapping[str, tuple[Served, Head]]
-    ) -> None:
-        super().__init__(root, book.folders(), (), {})
-        self._known = known
-
-    def verdict(self, skill_id: str, head: Head) -> Verdict:  # noqa: ARG002 - as the base has it
-        """Whether a skill may be offered: only as what it was when somebody approved it."""
-        row = self._folders.get(os.path.join(self._root, skill_id))
-        if row is None:
-            return "no"
-        known = self._known.get(skill_id)
-        fits = known is not None and row.kind == "skill" and known[0].mark in row.digests
-        return "yes" if fits else "changed"
 
 
 def likeness(name: str) -> str:
@@ -282,14 +238,11 @@ def _seal(served: Served) -> Seal:
 def _changed(skill: Skill) -> Changed:
     return Changed(
         Message(
-            "The skill `{name}` of the server `{server}` is not as it was approved",
+            "The server `{server}` lists another content for the skill `{name}` now",
             name=skill.name,
             server=skill.origin.label,
         ),
-        Message(
-            "Read it with `satchel show {name}`, then run `satchel trust {name}`", name=skill.typed
-        ),
-        kind="approval",
+        Message("Look again with `satchel list`"),
     )
 
 

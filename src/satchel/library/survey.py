@@ -14,7 +14,6 @@ from satchel.errors import SkillBroken
 from satchel.skill.tree import LIMITS, VERSION_CONTROL
 
 if TYPE_CHECKING:
-    from satchel.skill.model import Skill
     from satchel.skill.tree import Seal
 
 Row = tuple[str, int, int, int, int, int]
@@ -85,9 +84,6 @@ class Sealed(NamedTuple):
     only: frozenset[str] | None
     seal: Seal
     rows: Survey
-    left: tuple[str, ...] = ()
-    """What Python and desktops left in it since, and nobody approved: not part of `seal`. Only a
-    look that deletes nothing finds any."""
 
     def holds(self, real: str, digest: str) -> bool:
         """Whether a file, by its real path, is part of it with this content.
@@ -106,12 +102,3 @@ class Sealed(NamedTuple):
             path = os.path.relpath(real, self.real).replace(os.sep, "/")
             mark = self.seal.files.get(path, "")
         return mark.removesuffix(" x") == f"sha256:{digest}"
-
-
-class Taken(NamedTuple):
-    """A skill as it is now, ready to be approved."""
-
-    skill: Skill
-    seal: Seal
-    """Without what Python and desktops generate: nobody reads that before approving it."""
-    head: str

@@ -3,8 +3,8 @@
 A look at SKILL.md files must stay as fast as it is, so nothing here runs before `Library.tools()`
 is called. Then the folders that the shelves know already are asked for a skill.yaml, and after
 that only where a folder or a file changed. Order, shadowing and trust are those of every skill. One
-thing is stricter: what a skill.yaml says reaches a model with every request, so a skill that is
-bound to its content is compared with it before its tools are offered at all.
+thing is stricter: what a skill.yaml says reaches a model with every request, so the skill is
+checked as a whole before its tools are offered at all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._fs import is_really_inside
 from satchel._language import Message
-from satchel.errors import Changed, SatchelError
+from satchel.errors import Blocked, Changed, SatchelError
 from satchel.library.tool_snapshot import ToolSkill, ToolSnapshot
 from satchel.skill.model import MANIFEST as FILE
 from satchel.skill.model import Skill
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from satchel.library.filters import Sieve
     from satchel.library.seal import Seals
     from satchel.library.shelf import Shelf
-    from satchel.library.trust import Judge
     from satchel.skill.manifest_read import Reading
     from satchel.skill.model import Head, State
     from satchel.trace import Trace
@@ -68,14 +67,14 @@ class ToolShelf:
     def look(
         self,
         shelves: Sequence[Shelf],
-        trust_in: Callable[[Shelf], tuple[bool | None, Judge | None]],
+        state_in: Callable[[Shelf], Callable[[Head], State]],
         sieve: Sieve | None,
     ) -> ToolSnapshot:
         """What there is now; the very same snapshot when nothing changed.
 
         Args:
             shelves: The locations as the library just saw them, in their order.
-            trust_in: Whether a location is trusted, or who judges its skills.
+            state_in: Decides for each skill of a location whether trust and scan let it be offered.
             sieve: Which skills are wanted.
         """
         if len(self._seen) != len(shelves):
@@ -88,9 +87,10 @@ class ToolShelf:
             if shelf.location.single:
                 continue  # a project's top is no program's folder: nothing would be sealed
             self._revise(at, shelf)
-            trust = trust_in(shelf) if self._seen[at] else (None, None)
-            for folder in sorted(self._seen[at]):
-                sorting.take(shelf, folder, self._seen[at], trust, sieve)
+            if self._seen[at]:
+                state_of = state_in(shelf)
+                for folder in sorted(self._seen[at]):
+                    sorting.take(shelf, folder, self._seen[at], state_of, sieve)
             sorting.misnamed(f"{shelf.path_of(one)}/{_WRONG}" for one in sorted(self._misnamed[at]))
             sorting.end_of_location()
         found = sorting.snapshot()
@@ -172,9 +172,8 @@ class ToolShelf:
         for ref, one in old.items():
             self._trace.record("removed", (one.skill.name,), ref=ref)
         for one in after.hidden:
-            if one.skill.state in ("shadowed", "untrusted"):
-                kind = "shadowed" if one.skill.state == "shadowed" else "untrusted"
-                self._trace.record(kind, (one.skill.name,), ref=one.skill.ref)
+            if one.skill.state in ("shadowed", "untrusted", "blocked"):
+                self._trace.record(one.skill.state, (one.skill.name,), ref=one.skill.ref)
         for problem in after.problems:
             self._trace.record("broken", (), path=problem.path, code=problem.code)
 
@@ -204,7 +203,6 @@ class _Sorting:
         self._hidden: list[ToolSkill] = []
         self._lost: list[ToolSkill] = []
         self._problems: list[Problem] = []
-        self._asking: dict[str, Problem] = {}
         self._refused: dict[str, SatchelError] = {}
 
     def take(
@@ -212,7 +210,7 @@ class _Sorting:
         shelf: Shelf,
         folder: str,
         seen: dict[str, _Seen],
-        trust: tuple[bool | None, Judge | None],
+        state_of: Callable[[Head], State],
         sieve: Sieve | None,
     ) -> None:
         """Sort in one skill.yaml."""
@@ -232,7 +230,7 @@ class _Sorting:
         if reading.manifest is None or known.head is None:
             self._problems += [one.at(f"{path}/{FILE}") for one in reading.problems]
             return
-        # A folder that has both is one skill, under the name and the approval of its SKILL.md.
+        # A folder that has both is one skill, under the name of its SKILL.md.
         own = shelf.heads.get(folder)
         if own is not None:
             self._problems += [one.at(f"{path}/{FILE}") for one in reading.problems]
@@ -240,40 +238,34 @@ class _Sorting:
         one = ToolSkill(skill, reading.manifest, reading.description, known.digest)
         if sieve is not None and not sieve.keeps(skill.head):
             self._hide(one, "excluded")
-        elif (trust[0] or self._trusted(one, folder, trust[1])) and self._verified(one):
+            return
+        state = state_of(skill.head)
+        if state == "active":
+            state = self._checked(one)
+        if state == "active":
             self._offer(one)
         else:
-            self._hide(one, "untrusted")
+            self._hide(one, state)
 
     def _hide(self, one: ToolSkill, state: State) -> None:
         self._hidden.append(one._replace(skill=one.skill._replace(state=state)))
 
-    def _trusted(self, one: ToolSkill, folder: str, judge: Judge | None) -> bool:
-        skill = one.skill
-        verdict = judge.verdict(folder, skill.head) if judge is not None else "no"
-        if verdict in ("changed", "unbound"):
-            code = "changed-since-approval" if verdict == "changed" else "approval-unbound"
-            self._asking[skill.ref] = Problem(code, skill.path, values={"name": skill.typed})
-        return verdict == "yes"
-
-    def _verified(self, one: ToolSkill) -> bool:
-        """Whether the skill, and the very skill.yaml that was read, is what was approved."""
+    def _checked(self, one: ToolSkill) -> State:
+        """Whether the skill, with the very skill.yaml that was read, may be used."""
         skill = one.skill
         try:
-            sealed = self._seals().check(skill, clean=False)  # a call deletes what is left there
-            if sealed is not None:
-                rest = skill.base_dir[len(sealed.path) :].strip(os.sep).replace(os.sep, "/")
-                if not sealed.has(f"{rest}/{FILE}" if rest else FILE, one.digest):
-                    raise Changed(
-                        Message("The skill `{name}` changed while it was read", name=skill.name),
-                        Message("Try again"),
-                    )
+            sealed = self._seals().check(skill, clean=False)  # a call deletes what Python left
+            if not sealed.has(FILE, one.digest):
+                raise Changed(
+                    Message("The skill `{name}` changed while it was read", name=skill.name),
+                    Message("Try again"),
+                )
         except SatchelError as exc:
             self._refused[skill.ref] = exc
             values = {"name": skill.typed, "reason": exc.message}
             self._problems.append(Problem("tool-not-offered", skill.path, values=values))
-            return False
-        return True
+            return "blocked" if isinstance(exc, Blocked) else "untrusted"
+        return "active"
 
     def _offer(self, one: ToolSkill) -> None:
         name = one.skill.name
@@ -314,13 +306,11 @@ class _Sorting:
                     path = os.path.join(one.skill.base_dir, FILE)
                     problem = Problem("tool-name-taken", path, tool.line, values)
                     self._problems.append(problem)
-        self._problems += self._asking.values()
         return ToolSnapshot(
             tuple(self._by_name.values()),
             tuple(self._hidden),
             tuple(self._problems),
             tools,
-            self._asking,
             self._refused,
         )
 

@@ -32,7 +32,7 @@ class ToolSkill(NamedTuple):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        """What its program may touch beside its own folder: for a person who is to approve it."""
+        """What its program may touch beside its own folder: for a person who decides about it."""
         from satchel._language import listed, say
 
         manifest = self.manifest
@@ -76,7 +76,6 @@ class ToolSnapshot:
         hidden: Sequence[ToolSkill],
         problems: Sequence[Problem],
         tools: Mapping[str, tuple[ToolSkill, ToolDecl]],
-        asking: Mapping[str, Problem],
         refused: Mapping[str, SatchelError],
     ) -> None:
         self.skills = skills
@@ -84,10 +83,8 @@ class ToolSnapshot:
         self.problems = problems
         self.tools = tools
         """Tool name -> what offers it."""
-        self.asking = asking
-        """Skills that were approved once and ask again: ref -> why. Among `problems` too."""
         self.refused = refused
-        """Skills that are not what was locked or approved: ref -> the error that says so."""
+        """Skills that may not be used as they are: ref -> the error that says why."""
         self._by_ref: dict[str, ToolSkill] | None = None
         self._by_place: dict[tuple[str, str], ToolSkill] | None = None
 

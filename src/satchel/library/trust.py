@@ -1,93 +1,71 @@
-"""What the user approved: which skills as they were, and which folders whatever they hold.
+"""Trusted folders, blocked skills and accepted risks of one user.
 
-One file in the state folder, readable by people. An approval of a skill is bound to the digests of
-its content, newest first: several, so that an update can be approved before it is put in place,
-and an undo asks nothing. An approval of a project, and of what the user makes here, is bound to the
-folder. Paths are real paths, so a link cannot borrow the trust of what it replaced.
-
-A look at the disk cannot read every file of 100,000 skills. It compares the *head*, which is all
-that reaches a model before a skill is loaded; the content is compared at the load (`seal.py`).
+One JSON file in the state folder, readable by people. A skill of a project is offered when its
+folder, with links resolved, lies in a trusted folder. A skill whose content the scan blocked is
+neither offered nor loaded until that content is accepted.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel._fs import RACY_NS, is_inside, locked, write_atomic
 from satchel._language import Message
-from satchel.errors import InternalError, Refused, SettingsError
+from satchel.errors import Refused, SettingsError
 from satchel.library.marks import key_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from satchel.skill.model import Head
-    from satchel.skill.tree import Seal
-
-Kind = Literal["project", "skill", "own"]
-"""`project`: all that is below the folder, now and later. `skill`: one skill as it was approved.
-`own`: one skill whatever it will hold, since its author edits it all day."""
-Verdict = Literal["yes", "no", "changed", "unbound"]
-"""`changed`: approved once, and not as it is. `unbound`: approved before approvals were bound to
-content."""
-_KINDS = get_args(Kind)
-_VERSION = 2
-_KEPT = 8
-"""Approved contents of one skill that are remembered."""
+_VERSION = 3
+_FOLDER_KINDS = frozenset(("project", "own"))
+"""Approvals of versions 1 and 2 that held for a folder whatever it contained."""
 
 
-class Approval(NamedTuple):
-    """What was approved of one folder."""
+class TrustRecord(NamedTuple):
+    """What one user decided. Never changed in place: another state is another record."""
 
-    kind: Kind
-    digests: tuple[str, ...] = ()
-    """Tree digests, newest first."""
-    heads: tuple[str, ...] = ()
-    """Marks of the heads that those contents have."""
-    since: str = ""
-    """When it was last approved."""
-    made: tuple[str, ...] = ()
-    """Those that the user made: it is `own` again when an undo brings one of them back."""
+    folders: Mapping[str, str]
+    """Real path of a trusted folder -> when it was trusted. It holds for all that is below it."""
+    blocked: Mapping[str, str]
+    """Real path of a skill's folder -> the digest of the content that the scan blocked."""
+    accepted: Mapping[str, str]
+    """Digest of a blocked content -> why the user accepts it."""
 
 
-Approvals = dict[str, Approval]
-"""By folder. Never changed in place: another state is another table."""
-_NOTHING: Approvals = {}
+_EMPTY = TrustRecord({}, {}, {})
 
 
 class TrustBook:
-    """The approvals of one user."""
+    """The trust file of one user."""
 
     def __init__(self, path: str | None) -> None:
-        """Keep approvals in the file `path`; None keeps them in memory."""
+        """Keep decisions in the file `path`; None keeps them in memory."""
         self._path = path
-        self._folders: Approvals = _NOTHING
+        self._record = _EMPTY
         self._stamp: tuple[int, int, int] | None = None
-        self._projects: tuple[Approvals, tuple[str, ...]] = (_NOTHING, ())
-        self._files: dict[str, Mapping[str, str]] = {}
-        """What approved contents consist of, where nothing is kept on disk."""
 
     @property
     def marks(self) -> str:
-        """Where the same user's key is, by which Satchel knows what it wrote itself."""
+        """Path of the same user's key for files that Satchel wrote itself."""
         return key_path(os.path.dirname(self._path) if self._path is not None else "")
 
-    def folders(self) -> Approvals:
-        """Approved folder -> its approval; the same object while nothing changed.
+    def read(self) -> TrustRecord:
+        """What was decided; the same object while nothing changed.
 
         Raises:
             SettingsError: the file is damaged. A damaged file is never a yes.
         """
         if self._path is None:
-            return self._folders
+            return self._record
         try:
             info = os.stat(self._path)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
-            self._folders, self._stamp = _NOTHING, None  # none to be had: nothing is approved
-            return _NOTHING
-        except OSError as exc:  # a disk that fails for a moment is no book without pages
+            self._record, self._stamp = _EMPTY, None
+            return _EMPTY
+        except OSError as exc:
             raise SettingsError(
                 Message(
                     "`{path}` cannot be read: {reason}", path=self._path, reason=exc.strerror or exc
@@ -99,208 +77,150 @@ class TrustBook:
             import time
 
             found = _read(self._path)
-            if found != self._folders:
-                self._folders = found
-            # What was written this moment may be written again within one tick of the clock.
+            if found != self._record:
+                self._record = found
+            # A file that was just written may be written again within one tick of the clock.
             young = time.time_ns() - info.st_ctime_ns < RACY_NS
             self._stamp = None if young else stamp
-        return self._folders
+        return self._record
 
-    def projects(self) -> tuple[str, ...]:
-        """The folders that are approved with all they will hold."""
-        folders = self.folders()
-        if self._projects[0] is not folders:
-            found = tuple(folder for folder, row in folders.items() if row.kind == "project")
-            self._projects = (folders, found)
-        return self._projects[1]
+    def trusts(self, path: str) -> bool:
+        """Whether a folder, with links resolved, lies in a trusted folder."""
+        folders = self.read().folders
+        return bool(folders) and _is_below(os.path.realpath(path), folders)
 
-    def approve(self, folder: str, kind: Kind, seal: Seal | None = None, head: str = "") -> None:
-        """Trust a project, a skill as it is, or a skill of the user's own.
-
-        Args:
-            folder: The project's or the skill's folder.
-            kind: What the approval is bound to.
-            seal: What the skill consists of. A `skill` is not approved without it.
-            head: `head_mark` of that content.
+    def trust(self, *paths: str) -> None:
+        """Trust folders, with all that they hold now and later.
 
         Raises:
-            Refused: the approval cannot be kept.
+            Refused: the decision cannot be kept.
         """
-        self.approve_all([(folder, kind, seal, head)])
+        reals = [os.path.realpath(path) for path in paths]
+        now = _now()
+        self._change(
+            lambda old: old._replace(folders={**old.folders, **dict.fromkeys(reals, now)})
+        )
 
-    def approve_all(
-        self, rows: Iterable[tuple[str, Kind, Seal | None, str]], *, made: bool = False
-    ) -> None:
-        """Approve several at once.
+    def revoke(self, path: str) -> bool:
+        """Trust a folder, and those below it, no more; True when one of them was trusted."""
+        real = os.path.realpath(path)
+        before = self.read().folders
+        if not any(is_inside(one, real) for one in before):
+            return False
+
+        def without(old: TrustRecord) -> TrustRecord:
+            left = {one: since for one, since in old.folders.items() if not is_inside(one, real)}
+            return old._replace(folders=left)
+
+        self._change(without)
+        return True
+
+    def block(self, found: Mapping[str, str]) -> None:
+        """Remember what the scan found in skills.
 
         Args:
-            rows: Folder, kind, seal and head as in `approve`.
-            made: What they hold is the user's own work, and that is remembered.
+            found: A skill's folder -> the digest of its blocked content; empty when what it holds
+                now is not blocked.
+        """
+        rows = {os.path.realpath(path): digest for path, digest in found.items()}
+        known = self.read().blocked
+        if all(known.get(path, "") == digest for path, digest in rows.items()):
+            return
+
+        def change(old: TrustRecord) -> TrustRecord:
+            merged = {**old.blocked, **rows}
+            return old._replace(blocked={path: one for path, one in merged.items() if one})
+
+        self._change(change)
+
+    def accept(self, digest: str, reason: str) -> None:
+        """Use a blocked content all the same.
 
         Raises:
-            Refused: the approvals cannot be kept.
+            Refused: the decision cannot be kept.
         """
-        new = [(os.path.realpath(row[0]), *row[1:]) for row in rows]
-        if any(kind == "skill" and seal is None for _, kind, seal, _ in new):
-            raise InternalError("A skill was to be approved without its content")
+        said = f"{_now()[:10]}: {reason}"
+        self._change(lambda old: old._replace(accepted={**old.accepted, digest: said}))
 
-        def add(folders: Approvals) -> None:
-            for folder, wanted, seal, head in new:
-                old = folders.get(folder, Approval(wanted))
-                # The folder of a project may be a skill too: approving that takes nothing away.
-                kind: Kind = "project" if old.kind == "project" else wanted
-                digest = seal.digest if seal is not None else ""
-                folders[folder] = Approval(
-                    kind,
-                    _newest(digest, old.digests),
-                    _newest(head, old.heads),
-                    _now(),
-                    _newest(digest if made else "", old.made),
-                )
+    def accepts(self, digest: str) -> bool:
+        """Whether the user accepted a content that the scan blocked."""
+        return digest in self.read().accepted
 
-        self._change(add)
-        for _, _, seal, _ in new:
-            if seal is not None and self._path is not None:
-                keep_files(self._path, seal)
-            elif seal is not None:
-                self._files[seal.digest] = seal.files
+    def of_location(
+        self, root: str, links: Mapping[str, str], *, own: bool | None = None
+    ) -> LocationTrust:
+        """How the skills of a location stand.
 
-    def files_of(self, digest: str) -> Mapping[str, str] | None:
-        """Path -> mark of the content that was approved under this digest; None when not known."""
+        Args:
+            root: The location's folder.
+            links: Followed links below it: real target -> id of the link.
+            own: Trust or distrust all of it, whatever was decided; None asks what was decided.
+        """
+        return LocationTrust(os.path.realpath(root), self.read(), links, own=own)
+
+    def _change(self, change: Callable[[TrustRecord], TrustRecord]) -> None:
         if self._path is None:
-            return self._files.get(digest)
-        return kept_files(self._path, digest)
-
-    def revoke(self, folder: str) -> bool:
-        """Trust `folder` and what is below it no more; True when something was revoked."""
-        real = os.path.realpath(folder)
-        before = self.folders()
-
-        def remove(folders: Approvals) -> None:
-            for one in [one for one in folders if is_inside(one, real)]:
-                del folders[one]
-
-        self._change(remove)
-        return before != self.folders()
-
-    def _change(self, change: Callable[[Approvals], None]) -> None:
-        if self._path is None:
-            folders = dict(self._folders)
-            change(folders)
-            self._folders = folders
+            self._record = change(self._record)
             return
         try:
             with locked(self._path + ".lock"):
                 self._stamp = None
                 with suppress(FileNotFoundError):
                     os.stat(self._path)  # one that is hidden for the moment must not be replaced
-                folders = dict(self.folders())
-                change(folders)
-                _save(folders, self._path)
+                record = change(self.read())
+                # ASCII only: folder names that are not UTF-8 come back as they were.
+                text = _dump({"version": _VERSION, **record._asdict()})
+                write_atomic(self._path, text, private=True)
                 self._stamp = None
-                drop_others(self._path, {one for row in folders.values() for one in row.digests})
         except OSError as exc:
             raise Refused(
-                f"Trust cannot be kept in `{self._path}`: {exc.strerror or exc}",
+                Message(
+                    "Trust cannot be kept in `{path}`: {reason}",
+                    path=self._path,
+                    reason=exc.strerror or exc,
+                ),
                 "Make the folder writable, or set `SATCHEL_HOME` to one that is",
             ) from exc
 
-    def binding(self, real: str) -> Approval | None:
-        """What binds the skill in this real folder; None when its folder alone is trusted.
 
-        A skill that nobody approved is bound to an approval without content: nothing equals it.
-        """
-        row = self.folders().get(real) or Approval("skill")
-        if row.kind != "skill" or any(is_inside(real, one) for one in self.projects()):
-            return None
-        return row
-
-    def judge(self, root: str, links: Mapping[str, str]) -> Judge:
-        """How the skills below `root` stand; `links` are followed ones, target -> id."""
-        return Judge(os.path.realpath(root), self.folders(), self.projects(), links)
-
-
-class Judge:
+class LocationTrust:
     """Trust for the skills of one location, cheap to ask a hundred thousand times."""
 
     def __init__(
-        self,
-        root: str,
-        folders: Mapping[str, Approval],
-        projects: tuple[str, ...],
-        links: Mapping[str, str],
+        self, root: str, record: TrustRecord, links: Mapping[str, str], *, own: bool | None = None
     ) -> None:
         self._root = root
-        self._projects = projects
-        self._folders = folders
+        self._folders = record.folders
+        self._blocked = record.blocked
         self._links = {via: target for target, via in links.items()}
-        self._all = any(is_inside(root, folder) for folder in projects)
-        self.everything = self._all and not links
-        """The whole location is approved."""
-        self.nothing = not folders
-        """Nobody approved anything anywhere."""
+        self._all = own
+        """For every skill alike; None when each is looked at."""
+        if own is None and not links and _is_below(root, record.folders):
+            self._all = True
 
-    def verdict(self, skill_id: str, head: Head) -> Verdict:
-        """Whether a skill may be offered."""
-        real = self._real(skill_id) if self._links else ""
-        if real:
-            if any(is_inside(real, one) for one in self._projects):
-                return "yes"
-        elif self._all:
-            return "yes"
-        else:
-            real = f"{self._root}/{skill_id}" if skill_id else self._root
-        row = self._folders.get(real if os.sep == "/" else real.replace("/", os.sep))
-        if row is None:
-            return "no"
-        if row.kind != "skill":
-            return "yes"
-        if not row.digests:
-            return "unbound"
-        return "yes" if head_mark(head) in row.heads else "changed"
+    def trusts(self, skill_id: str) -> bool:
+        """Whether a skill lies in a trusted folder, or its location needs none."""
+        if self._all is not None:
+            return self._all
+        return bool(self._folders) and _is_below(self._real(skill_id), self._folders)
+
+    def blocked(self, skill_id: str) -> str:
+        """The digest of a skill's content that the scan blocked; empty when it blocked none."""
+        return self._blocked.get(self._real(skill_id), "") if self._blocked else ""
 
     def _real(self, skill_id: str) -> str:
-        """Where a skill behind a link really lies, or nothing when it is behind none."""
-        head = skill_id
-        while head:
-            target = self._links.get(head)
+        """The folder of a skill with links resolved."""
+        link = skill_id
+        while link and self._links:
+            target = self._links.get(link)
             if target is not None:
-                return target + skill_id[len(head) :]
-            head = head.rpartition("/")[0]
-        return ""
+                return (target + skill_id[len(link) :]).replace("/", os.sep)
+            link = link.rpartition("/")[0]
+        return os.path.join(self._root, skill_id.replace("/", os.sep)) if skill_id else self._root
 
 
-def head_mark(head: Head) -> str:
-    """A short mark of all that reaches a model before a skill is loaded.
-
-    The same in every process, for the same name, description and listed fields.
-    """
-    try:
-        from _blake2 import blake2b  # `hashlib` brings OpenSSL along, which takes 4 ms
-    except ImportError:
-        from hashlib import blake2b
-
-    parts = [head.name, head.description]
-    extra = head.extra
-    if extra:
-        for key in sorted(extra):
-            value = extra[key]
-            parts.append(key)
-            if isinstance(value, (tuple, list)):
-                items = cast("tuple[Any, ...]", value)
-                parts += (str(len(items)), *map(str, items))
-            else:
-                parts.append(str(value))
-    data = [part.encode("utf-8", "surrogatepass") for part in parts]
-    text = b"".join([b"%d:" % len(part) + part for part in data])
-    return blake2b(text, digest_size=16).hexdigest()
-
-
-def _newest(value: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    """`value` before what is known, each once."""
-    if not value:
-        return known
-    return (value, *(one for one in known if one != value))[:_KEPT]
+def _is_below(real: str, folders: Iterable[str]) -> bool:
+    return any(is_inside(real, folder) for folder in folders)
 
 
 def _now() -> str:
@@ -309,109 +229,44 @@ def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def _read(path: str) -> Approvals:
+def _dump(table: Mapping[str, Any]) -> bytes:
+    import json
+
+    return (json.dumps(table, indent=2) + "\n").encode("ascii")
+
+
+def _read(path: str) -> TrustRecord:
     import json
 
     try:
         with open(path, encoding="utf-8") as stream:
             table = json.load(stream)
         version = table["version"]
-        found = {str(folder): _approval(row) for folder, row in table["folders"].items()}
-        reason = f"its version is {version!r}" if version not in (1, _VERSION) else ""
+        if version in (1, 2):
+            return _of_old(table["folders"])
+        if version == _VERSION:
+            return TrustRecord(*(_texts(table[key]) for key in TrustRecord._fields))
+        reason = f"its version is {version!r}"
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as exc:
         reason = str(exc)
-        found = _NOTHING
-    if reason:
-        raise SettingsError(
-            Message("The trust file `{path}` cannot be read: {reason}", path=path, reason=reason),
-            Message("Correct it, or delete it and trust again"),
-        )
-    return found
+    raise SettingsError(
+        Message("The trust file `{path}` cannot be read: {reason}", path=path, reason=reason),
+        Message("Correct it, or delete it and trust again"),
+    )
 
 
-def _approval(row: dict[str, Any]) -> Approval:
-    kind = row["kind"]
-    if kind not in _KINDS:
-        raise ValueError(f"there is no approval of kind {kind!r}")
-    digests, heads, made = (_texts(row.get(key, [])) for key in ("digests", "heads", "made"))
-    return Approval(kind, digests, heads, str(row.get("since", "")), made)
+def _of_old(folders: Mapping[str, Mapping[str, Any]]) -> TrustRecord:
+    """Folders that were trusted whatever they held. Approvals of single contents lapse."""
+    kept = {
+        str(folder): str(row.get("since", ""))
+        for folder, row in folders.items()
+        if row["kind"] in _FOLDER_KINDS
+    }
+    return _EMPTY._replace(folders=kept)
 
 
-def _texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):  # pyright: ignore[reportUnknownVariableType]
-        raise TypeError("digests, heads and made are lists of texts")
-    return tuple(cast("list[str]", value))
-
-
-def _save(folders: Approvals, path: str) -> None:
-    import json
-
-    table: dict[str, dict[str, Any]] = {}
-    for folder, row in folders.items():
-        entry: dict[str, Any] = {"kind": row.kind, "since": row.since}
-        if row.digests:
-            entry["digests"] = row.digests
-        if row.heads:
-            entry["heads"] = row.heads
-        if row.made:
-            entry["made"] = row.made
-        table[folder] = entry
-    # ASCII only: folder names that are not UTF-8 come back as they were.
-    text = json.dumps({"version": _VERSION, "folders": table}, indent=2)
-    write_atomic(path, (text + "\n").encode(), private=True)
-
-
-_FOLDER = "approved"
-_KIND = "sha256:"
-_DIGITS = 64
-
-
-def keep_files(book: str, seal: Seal) -> None:
-    """Keep what an approved content consists of, beside the trust file `book`.
-
-    What cannot be kept is not: the approval holds all the same.
-    """
-    import json
-
-    from satchel.skill.tree import digest_of
-
-    path = _path(book, seal.digest)
-    # The mark of a served skill is made otherwise, so its table could not be told from another.
-    if not path or digest_of(seal.files) != seal.digest or kept_files(book, seal.digest):
-        return
-    with suppress(OSError):
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        # ASCII only: names that are not UTF-8 come back as they were.
-        with open(path, "w", encoding="ascii") as stream:
-            json.dump(seal.files, stream)
-
-
-def kept_files(book: str, digest: str) -> Mapping[str, str] | None:
-    """Path -> mark of an approved content; None when it is not known."""
-    import json
-
-    from satchel.skill.tree import digest_of
-
-    try:
-        with open(_path(book, digest), encoding="ascii") as stream:
-            table: Any = json.load(stream)
-        files = {str(path): str(mark) for path, mark in table.items()}
-        return files if digest_of(files) == digest else None
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return None
-
-
-def drop_others(book: str, digests: Collection[str]) -> None:
-    """Delete the tables of contents that are approved no more."""
-    folder = os.path.join(os.path.dirname(book), _FOLDER)
-    with suppress(OSError):
-        for name in os.listdir(folder):
-            if f"{_KIND}{name}" not in digests:
-                os.unlink(os.path.join(folder, name))
-
-
-def _path(book: str, digest: str) -> str:
-    """Where the table of a digest is; nowhere when it is no digest of ours."""
-    name = digest.removeprefix(_KIND)
-    fits = len(name) == _DIGITS and name.isalnum() and name.isascii()
-    return os.path.join(os.path.dirname(book), _FOLDER, name) if fits else ""
+def _texts(value: Any) -> dict[str, str]:
+    rows = cast("dict[object, object]", value) if isinstance(value, dict) else {None: None}
+    if not all(isinstance(text, str) for row in rows.items() for text in row):
+        raise TypeError("folders, blocked and accepted are tables of texts")
+    return cast("dict[str, str]", value)

@@ -29,7 +29,7 @@ Source = Literal["builtin", "system", "user", "project", "global", "extra", "ser
 (`.agents/sys.skills`), the project's user (`.agents/skills`), the project (`skills/`, `.skills/`),
 the user's home, a path given by hand, or a server."""
 
-State = Literal["active", "shadowed", "untrusted", "excluded"]
+State = Literal["active", "shadowed", "untrusted", "blocked", "excluded"]
 """`active` skills are offered. The others are known, shown, and not offered."""
 
 
@@ -63,8 +63,7 @@ class Origin(NamedTuple):
     remote: str = ""
     """Which server its skills come from, as models are told (`mcp docs`); empty when local.
 
-    What came from a server may not be run, and its `allowed-tools` grants nothing before a person
-    approved that very content.
+    What came from a server may not be run, and its `allowed-tools` grants nothing.
     """
 
 

@@ -244,13 +244,10 @@ class Holding:
         return answer(text, data, params=params, time_ms=int(reply.stats["time_ms"]))
 
     def _allowed(self, skill: Skill, fields: Mapping[str, Any]) -> tuple[str, ...]:
-        """What a skill approves in advance: a local one is trusted, or it would not be offered.
-
-        One from a server approves nothing before a person approved that very content.
-        """
+        """What a skill approves in advance; one from a server approves nothing."""
         found = patterns_of(fields.get("allowed-tools"))
-        if found and not self._library.seals.is_approved(skill):
-            reason = "`allowed-tools` of a skill from a server that nobody approved"
+        if found and skill.origin.remote:
+            reason = "`allowed-tools` of a skill from a server"
             self._trace.record("refused", (skill.name,), tool=" ".join(found), reason=reason)
             return ()
         if any(too_wide(pattern) for pattern in found):

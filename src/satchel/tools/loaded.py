@@ -50,8 +50,8 @@ class Loaded(NamedTuple):
     """The snapshot in which it was last seen."""
     stamp: Stamp
     """Of the SKILL.md; all zero when it must be read again next time."""
-    sealed: Sealed | None
-    """What was verified; None when nothing binds the skill to a content."""
+    sealed: Sealed
+    """What was checked."""
     changed: bool
     """The file was no longer the one that the last look saw."""
 
@@ -90,21 +90,16 @@ class LoadedSkills:
             sealed = self._seals.check(skill)
             if kept is None or kept.sealed is not sealed:
                 loaded = self._read(skill, look, sealed)
-            elif sealed is not None:
+            else:
                 # The check has just seen every file of the folder: all are as they were.
                 loaded = kept._replace(look=look, changed=False)
-            elif any(kept.stamp) and kept.stamp == _stamp(kept.path):
-                folder = list_folder(kept.base_dir, head.file)
-                loaded = kept._replace(folder=folder, look=look, changed=False)
-            else:
-                loaded = self._read(skill, look, None)
         self._keep(key, loaded)
         return loaded
 
-    def _read(self, skill: Skill, look: Snapshot, sealed: Sealed | None) -> Loaded:
+    def _read(self, skill: Skill, look: Snapshot, sealed: Sealed) -> Loaded:
         path = skill.path
         stamp = _stamp(path)
-        document = skill.read() if sealed is None else self._seals.document(skill, sealed)
+        document = self._seals.document(skill, sealed)
         if document.head is None:
             problem = next((item for item in document.problems if item.severity == "error"), None)
             why = problem.message if problem else "it is no skill"
@@ -151,12 +146,9 @@ def _stamp(path: str) -> Stamp:
     return (info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino)
 
 
-def _list(skill: Skill, sealed: Sealed | None) -> Folder:
+def _list(skill: Skill, sealed: Sealed) -> Folder:
     """What else is in the folder: from the check, which has seen it all, or by looking."""
     base_dir, own_file = skill.base_dir, skill.head.file
-    if sealed is not None and skill.origin.remote:
+    if skill.origin.remote:
         return listed_folder(sealed.rows, own_file)
-    known = None
-    if sealed is not None and sealed.path == base_dir:
-        known = folder_of(sealed.rows, own_file)
-    return known or list_folder(base_dir, own_file)
+    return folder_of(sealed.rows, own_file) or list_folder(base_dir, own_file)

@@ -55,17 +55,9 @@ def not_offered(call: Call, look: Snapshot, skill: Skill) -> Envelope:
         asked = Message(
             "The skill `{name}` came with `{where}` and is not trusted yet", name=name, where=where
         )
-        if skill.origin.remote:
-            asked = Message(
-                "The skill `{name}` comes from a server (`{server}`) and is not approved yet",
-                name=name,
-                server=where,
-            )
-        if skill.ref in look.asking:
-            asked = Message("The skill `{name}` changed since it was approved", name=name)
-        # A name is a stranger's word: it enters a command only when it is harmless in one.
-        step = ask_for_trust(skill, f" {name}" if NAME.fullmatch(skill.name) else "")
-        return call.fail("PERMISSION_DENIED", asked, step)
+        return call.fail("PERMISSION_DENIED", asked, ask_for_trust())
+    if skill.state == "blocked":
+        return call.fail("PERMISSION_DENIED", *blocked_skill(skill))
     if skill.state == "shadowed":
         return call.fail(
             "NOT_FOUND",
@@ -79,19 +71,30 @@ def not_offered(call: Call, look: Snapshot, skill: Skill) -> Envelope:
     return absent(call, look, skill.name)
 
 
-def ask_for_trust(skill: Skill, argument: str = "") -> Message:
-    """The step after a skill that is not trusted; `argument` goes with the command for a model."""
+def ask_for_trust() -> Message:
+    """The step after a skill that is not trusted."""
     return Message(
-        "Only a person can change that, by running `satchel trust{argument}`. Ask the user, and go "
+        "Only a person can change that, by running `satchel trust`. Ask the user, and go "
         "on without it meanwhile",
-        people="Read it with `satchel show {name}`, then run `satchel trust {name}`",
-        argument=argument,
-        name=one_line(skill.typed, 100),
+        people="Run `satchel trust` in the project",
+    )
+
+
+def blocked_skill(skill: Skill) -> tuple[Message, Message]:
+    """What is said of a skill that the scan blocks: the message and the step."""
+    return (
+        Message("The scan blocks the skill `{name}`", name=one_line(skill.name, 100)),
+        Message(
+            "Only a person can change that. Tell the user, and go on without it",
+            people="Read what it found with `satchel scan {name}`. To use it all the same: "
+            "`satchel trust {name} --accept-risk WHY`",
+            name=one_line(skill.typed, 100),
+        ),
     )
 
 
 def not_as_approved(call: Call, exc: SatchelError) -> Envelope:
-    """The answer for a skill that is not what was locked or approved."""
+    """The answer for a skill that may not be used as it is."""
     return call.fail(
         cast("ErrorCode", exc.code),
         one_line(exc.message, 600),

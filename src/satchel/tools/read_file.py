@@ -446,27 +446,25 @@ class ReadFileTool:
         return _reply(call, page, where, size, fallback, origin)
 
     def _not_approved(self, real: str, data: bytes, rest: BinaryIO) -> SatchelError | None:
-        """Why a file of a locked or approved skill may not be shown; None when it may.
+        """Why a file of a skill may not be shown; None when it may.
 
         Args:
             real: The file's real path.
-            data: What will be shown: these very bytes must be the ones that were approved.
+            data: What will be shown: these very bytes must be the ones that were checked.
             rest: What follows them.
         """
         seals = self._library.seals
         digest = ""
         for skill in self._library.holders(real):
             try:
-                sealed = seals.check(skill, strict=False)
+                sealed = seals.check(skill)
             except SatchelError as exc:
                 return exc
-            if sealed is None:
-                continue
             digest = digest or _digest(data, rest)
             if not sealed.holds(real, digest):
                 return Changed(
                     Message(
-                        "`{file}` is not part of the skill `{name}` as it was approved",
+                        "`{file}` is not part of the skill `{name}` as it was checked",
                         file=os.path.basename(real),
                         name=skill.name,
                     ),

@@ -139,11 +139,9 @@ class ScriptTool:
         skill = source.skill
         try:
             sealed = self._library.seals.check(skill)
-            if sealed is not None:
-                rest = skill.base_dir[len(sealed.path) :].strip(os.sep).replace(os.sep, "/")
-                if not sealed.has(f"{rest}/{FILE}" if rest else FILE, source.digest):
-                    raise _changed(skill.name)
-        except (Changed, LockBroken) as exc:
+            if not sealed.has(FILE, source.digest):
+                raise _changed(skill.name)
+        except (Refused, LockBroken) as exc:
             return not_as_approved(call, exc)
         arguments = call.arguments
         files = manifest.files
@@ -170,9 +168,8 @@ class ScriptTool:
                 ),
                 {"failure": "missing-secret", "fix": exc.hint},
             )
-        whole = sealed is not None and sealed.path == skill.base_dir
-        digest = sealed.seal.digest if sealed is not None and whole else ""
-        own = is_own(self._library, source)
+        digest = sealed.seal.digest
+        own = self._library.seals.is_own(skill)
         from satchel.runners.base import BuildStopped, RunRequest
 
         try:
@@ -180,7 +177,7 @@ class ScriptTool:
                 skill.base_dir,
                 manifest,
                 digest,
-                confirm=None if sealed is None else lambda: _confirm(sealed, skill.name),
+                confirm=lambda: _confirm(sealed, skill.name),
                 cancel=call.cancel,
                 seconds=BUILD_SECONDS,
                 own=own,
@@ -524,12 +521,3 @@ def guarded_paths(library: Library, settings: Settings) -> tuple[str, ...]:
             if at == real or at.startswith(real + "/"):
                 found[at] = None
     return tuple(found)
-
-
-def is_own(library: Library, source: ToolSkill) -> bool:
-    """Whether a skill is the user's own work: neither a project's nor installed from elsewhere."""
-    skill = source.skill
-    if library.seals.is_locked(skill):
-        return False
-    row = library.trust.folders().get(os.path.realpath(skill.base_dir))
-    return skill.source in ("global", "builtin") or (row is not None and row.kind == "own")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from satchel._language import Message
 from satchel.errors import NotFound, Refused, SkillBroken
 from satchel.tools.frame import one_line
-from satchel.tools.naming import ask_for_trust, said_of
+from satchel.tools.naming import ask_for_trust, blocked_skill, said_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -114,14 +114,9 @@ class ScriptTools:
                 name=whose,
                 where=one_line(skill.origin.label, 200),
             )
-            if skill.ref in look.asking:
-                why = Message(
-                    "The tool `{tool}` belongs to the skill `{name}`, which changed since it was "
-                    "approved",
-                    tool=shown,
-                    name=whose,
-                )
-            return Refused(why, ask_for_trust(skill))
+            return Refused(why, ask_for_trust())
+        if skill.state == "blocked":
+            return Refused(*blocked_skill(skill))
         if skill.state == "shadowed":
             return NotFound(
                 Message("The tool `{tool}` belongs to a skill that is shadowed", tool=shown),

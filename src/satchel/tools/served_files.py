@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from satchel._language import Message
-from satchel.errors import Changed, SatchelError
+from satchel.errors import Refused, SatchelError
 from satchel.tools.frame import disarm, one_line, printable
 from satchel.tools.naming import not_as_approved, not_offered
 
@@ -66,8 +66,10 @@ def served_bytes(
                 Message("`{path}` is not of a kind that may be read", path=one_line(path, 300)),
                 "Only text files may: see the setting `read_extensions`",
             )
-        return supply.bring(skill, path)
-    except Changed as exc:
+        data = supply.bring(skill, path)
+        library.seals.check_served(skill, path, data)
+        return data
+    except Refused as exc:
         return not_as_approved(call, exc)
     except SatchelError as exc:
         return call.fail("EXECUTION_ERROR", one_line(exc.message, 600), one_line(exc.hint, 300))

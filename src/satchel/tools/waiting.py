@@ -1,4 +1,4 @@
-"""Notes about skills that a detector is not given: untrusted ones, and those for people alone.
+"""Notes about skills that a detector is not given: untrusted and blocked ones, and those for people.
 
 A detector is given the offered skills only. A request that names another one gets a note that says
 why it is not offered, not that there is none. Such a skill is neither loaded nor shown.
@@ -42,7 +42,7 @@ def put_right(
         goal_text: What is wanted.
         detector: The detector; one that hears no names gets no notes about them.
         look: The library.
-        settings: Decides whether a note says how to trust a skill.
+        settings: What the setting `trust` is.
         never: Skills that were ruled out: a name that no skill has rules out nothing.
     """
     from satchel.detect.pipeline import OVERRIDE
@@ -55,8 +55,8 @@ def put_right(
         called = _called(goal_text, look)
         names = {skill.name.casefold() for skill in called}
         left = [note for note in notes if _missing(note).casefold() not in names]
-        step = settings.trust != "none"
-        notes = (*(_note(skill, look, step=step) for skill in called), *left)
+        locked = settings.trust == "locked"
+        notes = (*(_note(skill, locked=locked) for skill in called), *left)
     missing = (one for one in never if isinstance(one, str) and not look.find(one))
     notes += tuple(Note("never-missing", name=name) for name in missing)
     return answer if notes == answer.notes else answer._replace(notes=notes)
@@ -72,11 +72,10 @@ def _called(goal_text: str, look: Snapshot) -> list[Skill]:
     return [one.skill for one in parse_mentions(goal_text, NameTable(waiting)).wanted]
 
 
-def _note(skill: Skill, look: Snapshot, *, step: bool) -> Note:
-    state = "changed" if skill.ref in look.asking else "untrusted"
-    if step:
-        return Note(f"{state}-step", name=skill.name, typed=skill.typed)
-    return Note(state, name=skill.name)
+def _note(skill: Skill, *, locked: bool) -> Note:
+    if skill.state == "blocked":
+        return Note("blocked", name=skill.name, typed=skill.typed)
+    return Note("unpinned" if locked else "untrusted", name=skill.name)
 
 
 def _missing(note: str) -> str:
@@ -101,7 +100,7 @@ def _waiting(look: Snapshot) -> tuple[Skill, ...]:
     found = (
         skill
         for skill in look.hidden
-        if skill.state == "untrusted"
+        if skill.state in ("untrusted", "blocked")
         and skill.for_model
         and not skill.is_tool
         and look.get(skill.name) is None
