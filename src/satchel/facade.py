@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from satchel._approval import Approved, approve, how_to_ask, meant, take, trust, untrust
-from satchel._first_skill import FIRST, write_first_skill
+from satchel._first_skill import FIRST, add_first_skill
 from satchel._language import Message
 from satchel._project import library_for
 from satchel.errors import AccessDenied
@@ -574,9 +574,9 @@ class Satchel:
         return gather(own, near, [] if scope.name == "project" else [near])[0]
 
     def init(self, name: str = FIRST) -> str:
-        """Write a first skill into the user's folder and trust it; returns its SKILL.md.
+        """Write a first skill into the project's folder and trust it; returns its SKILL.md.
 
         Raises:
             InvalidInput: the name cannot be a skill's name, or the skill exists.
         """
-        return write_first_skill(self.library, self.settings, name)
+        return add_first_skill(self.store(), name)

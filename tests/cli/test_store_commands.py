@@ -58,7 +58,6 @@ def clash(shop):
     newer(shop)
     path = shop.project / ".agents/skills/greet/SKILL.md"
     path.write_text(path.read_text().replace("List the tasks.", "List my tasks."))
-    locked(shop)
 
 
 def lost(shop):
@@ -82,7 +81,7 @@ RUNS = {
         ("update", "greet", "--yes"),
         lambda shop: (newer(shop), edit(shop), locked(shop)),
     ),
-    "store-update-edited": (("update", "greet"), lambda shop: (newer(shop), edit(shop))),
+    "store-update-edited": (("update", "--yes"), lambda shop: (newer(shop), edit(shop))),
     "store-update-conflict": (("update", "greet"), clash),
     "store-remove-nobody": (("remove", "greet"), None),
     "store-remove": (("remove", "greet", "--yes"), None),
@@ -229,3 +228,29 @@ def test_a_name_that_becomes_another_is_said(terminal):
     assert "Give it a name such as" in refused.err
     assert not (terminal.project / ".agents/skills/my-skill").exists()
     assert "became" not in terminal.run("add", "plain-name").err
+
+
+def test_undo_takes_back_init_and_nothing_else(shop):
+    assert shop.run("init").status == 0
+    assert "Undone: adding `hello-skill`" in shop.run("undo").err
+    assert [path.name for path in (shop.project / ".agents/skills").iterdir()] == ["greet"]
+
+
+def test_undo_without_any_change_does_not_point_to_an_empty_list(empty):
+    done = empty.run("undo")
+    assert done.status == 3
+    assert "--list" not in done.err
+    assert ".agents/skills" in done.err
+
+
+def test_an_update_that_skips_skills_names_them(shop):
+    shop.skill("inbox/part", SKILL.replace("meeting-notes", "part"))
+    assert shop.run("import", "inbox/part").status == 0
+    clash(shop)
+    done = shop.run("update", "--yes")
+    assert done.status == 1
+    assert "Nothing to do" not in done.err
+    assert "Skipped: `greet`" in done.err
+    (row,) = [one for one in json.loads(shop.run("update", "--yes", "--json").out)["skills"]
+              if one["action"] == "refused"]  # fmt: skip
+    assert "--discard-edits" in row["hint"]

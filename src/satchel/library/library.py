@@ -99,6 +99,7 @@ class Library:
         self._index_problems: list[Problem] = []
         self._tools: ToolShelf | None = None
         self._looks = 0
+        self._doubted = False
         self._tools_at = (-1, self._trusted)
 
     def snapshot(self) -> Snapshot:
@@ -107,7 +108,7 @@ class Library:
         Nobody waits here for a look that is under way, once there was one.
         """
         kept = self._snapshot
-        return kept if kept is not None else self.refresh()
+        return kept if kept is not None and not self._doubted else self.refresh()
 
     def discover(self) -> Snapshot:
         """Look at every location now. The same as `refresh`, under the name some hosts expect."""
@@ -127,6 +128,7 @@ class Library:
             ):
                 return self._snapshot
             self._looks += 1
+            self._doubted = False
             # Thousands of small records at once: collecting garbage meanwhile finds none.
             collecting = gc.isenabled()
             gc.disable()
@@ -153,11 +155,12 @@ class Library:
     refresh_if_stale = refresh
 
     def doubt(self) -> None:
-        """Let the next `refresh` look, also where a watcher has noticed nothing yet.
+        """Let the next call look for changes, also where a watcher has noticed nothing yet.
 
-        For whoever has just changed something: a watcher hears of it a moment later.
+        For code that has just changed something: a watcher is notified a moment later.
         """
         with self._lock:
+            self._doubted = True
             if self._watcher is not None:
                 self._watcher.doubt()
 
@@ -168,6 +171,7 @@ class Library:
             refresh: Look for changes; the very same object comes back when there are none. Without
                 it nobody waits here for a look that is under way, once there was one.
         """
+        refresh = refresh or self._doubted
         kept = self._tools
         last = kept.last if kept is not None else None
         if last is not None and not refresh:

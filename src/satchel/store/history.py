@@ -182,7 +182,9 @@ def _next(scope: Scope, *, redo: bool) -> tuple[dict[int, Record], Record]:
     if not pile:
         raise NotFound(
             say("There is nothing to do again") if redo else say("There is nothing to undo"),
-            say("Run `satchel undo --list` to see what was changed"),
+            say("Run `satchel undo --list` to see what was changed")
+            if any(past)
+            else say("Satchel has changed nothing in `{folder}` yet", folder=scope.folder),
         )
     if past.damaged and max(past.damaged) > pile[-1]:
         raise Refused(

@@ -116,6 +116,7 @@ class Step(NamedTuple):
             "scan": self.report.to_dict() if self.report is not None else None,
             "notes": list(self.notes),
             "error": self.error.message if self.error is not None else None,
+            "hint": self.error.hint if self.error is not None else None,
         }
 
 

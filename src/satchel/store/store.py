@@ -269,7 +269,6 @@ class Store:
             for step in plan_update(
                 bench,
                 chosen,
-                approved=self._approvals.knows,
                 ref=ref,
                 discard_edits=discard_edits,
                 signer=self._signer,

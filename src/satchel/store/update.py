@@ -15,10 +15,10 @@ from satchel._language import listed, say
 from satchel.errors import Changed, Conflict, NotFound, Refused, SatchelError
 from satchel.library.lockfile import Place
 from satchel.skill.model import MANIFEST
-from satchel.skill.tree import Seal, read_whole, seal, skill_file
+from satchel.skill.tree import read_whole, seal, skill_file
 from satchel.store.archive import open_archive
 from satchel.store.journal import standing
-from satchel.store.merge import ComposedTree, differing, merge_trees
+from satchel.store.merge import ComposedTree, merge_trees
 from satchel.store.plan import Step
 from satchel.store.sources import find_skills, source_from, subtree
 from satchel.store.trouble import unchanged
@@ -41,7 +41,6 @@ def plan_update(
     bench: Workbench,
     entries: Sequence[Locked],
     *,
-    approved: Callable[[str, Seal], bool],
     ref: str = "",
     discard_edits: bool = False,
     signer: Callable[[Tree], str] | None = None,
@@ -75,7 +74,6 @@ def plan_update(
                     bench,
                     entry,
                     bundle,
-                    approved=approved,
                     discard_edits=discard_edits,
                     signer=signer,
                 )
@@ -89,7 +87,6 @@ def _newer(
     entry: Locked,
     bundle: Bundle,
     *,
-    approved: Callable[[str, Seal], bool],
     discard_edits: bool,
     signer: Callable[[Tree], str] | None,
 ) -> Step:
@@ -105,22 +102,9 @@ def _newer(
         if here is None or here.digest == known or discard_edits:
             like = entry.id if here is not None else ""
             return bench.put(entry.id, theirs, place, signer=signer, like=like)
-        if here.digest != entry.tree and not approved(entry.id, here):
-            raise _foreign_edits(entry, here)
-        return _merged(bench, entry, theirs, place)
+        return _merged(bench, entry, theirs, place, locked=here.digest == entry.tree)
     except SatchelError as exc:
         return Step("refused", entry.id, entry.name, before=entry, error=exc)
-
-
-def _foreign_edits(entry: Locked, here: Seal) -> Conflict:
-    """Edits that nobody locked or approved: they may be the user's, or an attacker's."""
-    added, removed, changed = differing(Seal(entry.tree, entry.files), here)
-    files = listed(f"`{path}`" for path in [*changed, *added, *removed][:5])
-    return Conflict(
-        say("`{name}` was edited since it was locked: {files}", name=entry.id, files=files),
-        say("Yours? Run `satchel lock {name}`, then update. Not yours? Run "
-            "`satchel install --frozen`", name=entry.id),
-    )  # fmt: skip
 
 
 def _same_skill(bundle: Bundle, place: Place) -> Tree:
@@ -134,8 +118,19 @@ def _same_skill(bundle: Bundle, place: Place) -> Tree:
     return subtree(bundle.tree, place.path)
 
 
-def _merged(bench: Workbench, entry: Locked, theirs: Tree, place: Place) -> Step:
-    """Your edits and theirs."""
+def _merged(bench: Workbench, entry: Locked, theirs: Tree, place: Place, *, locked: bool) -> Step:
+    """The source's version merged with the user's edits.
+
+    Args:
+        bench: Makes the step.
+        entry: What is locked now.
+        theirs: The source's version.
+        place: Where it came from.
+        locked: Whether the edits are part of what is locked now.
+
+    Raises:
+        Conflict: both changed the same lines, or what the edits began with is not kept.
+    """
     base = open_base(bench.scope, entry)
     if base is None:
         raise Conflict(
@@ -152,7 +147,13 @@ def _merged(bench: Workbench, entry: Locked, theirs: Tree, place: Place) -> Step
                 "`--dry-run` it replaces yours, and `satchel undo` brings them back",
                 name=entry.id),
         )  # fmt: skip
-    return bench.put(entry.id, merged.tree, place, upstream=theirs, kept=merged.kept, like=entry.id)
+    step = bench.put(entry.id, merged.tree, place, upstream=theirs, kept=merged.kept, like=entry.id)
+    if locked or step.after is None:
+        return step
+    # Edits that were not locked are kept on disk and stay unlocked: only the source's version is.
+    pristine = seal(theirs)
+    after = step.after._replace(tree=pristine.digest, files=pristine.files, upstream="")
+    return step._replace(after=after)
 
 
 def open_base(scope: Scope, entry: Locked, digest: str = "") -> Tree | None:
