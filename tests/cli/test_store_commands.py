@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 
 import pytest
@@ -254,3 +255,28 @@ def test_an_update_that_skips_skills_names_them(shop):
     (row,) = [one for one in json.loads(shop.run("update", "--yes", "--json").out)["skills"]
               if one["action"] == "refused"]  # fmt: skip
     assert "--discard-edits" in row["hint"]
+
+
+def test_rebuilding_a_lockfile_asks_before_entries_are_lost(shop):
+    path = shop.project / ".agents/satchel.lock"
+    path.write_text("no lockfile")
+    shutil.rmtree(shop.project / ".agents/.satchel/history/1")
+    for words, status in (((), 4), (("--dry-run",), 0)):
+        done = shop.run("lock", "--rebuild", *words)
+        assert done.status == status
+        assert "`greet`" in done.err
+        assert path.read_text() == "no lockfile"
+    assert shop.run("lock", "--rebuild", "--yes").status == 0
+
+
+def test_a_slip_in_a_name_is_noticed(shop):
+    assert "Did you mean `greet`?" in shop.run("remove", "gret", "--yes").err
+    assert "Did you mean `other`?" in shop.run("import", "two.zip", "--skill", "othr").err
+
+
+def test_a_long_list_of_names_says_how_many_more_there_are(shop):
+    for number in range(20):
+        shop.skill(
+            f"many/skill-{number:02d}", SKILL.replace("meeting-notes", f"skill-{number:02d}")
+        )
+    assert "and 8 more" in shop.run("import", "many", "--skill", "xyz").err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import stat
 
 import pytest
@@ -393,8 +394,21 @@ def test_a_damaged_lockfile_is_rebuilt_from_its_sound_entries(bench):
 
     with pytest.raises(LockBroken):
         bench.store.lock()
+    # What the file does not say any more, the history does.
+    assert bench.store.rebuild_lock(dry_run=True) == (["greet", "other"], [])
+    shutil.rmtree(bench.skills.parent / ".satchel/history/2")
     assert bench.store.rebuild_lock() == (["greet"], ["other"])
     assert list(bench.store.lock()) == ["greet"]
+
+
+def test_a_lockfile_that_is_cut_short_keeps_its_whole_entries(bench):
+    bench.bring(bench.folder("greet"))
+    bench.bring(bench.folder("other"))
+    whole = bench.lockfile.read_text()
+    bench.lockfile.write_text(whole[: whole.index('"other"') + 40])
+    shutil.rmtree(bench.skills.parent / ".satchel/history")
+    (bench.skills.parent / ".satchel/history").mkdir()
+    assert bench.store.rebuild_lock() == (["greet"], ["other"])
 
 
 @pytest.mark.req("B9")

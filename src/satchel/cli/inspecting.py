@@ -37,7 +37,8 @@ _FORMS = next(setting.choices for setting in SETTINGS if setting.name == "form")
     help=say("What takes the place of `$ARGUMENTS`."),
 )
 def load(session: Session, name: str, arguments: str, as_json: bool) -> int:
-    """The Skill tool, for a person."""
+    """The Skill tool, for a person; nothing is recorded as used."""
+    session.given["trace"] = "off"
     words: dict[str, Any] = {"name": name}
     if arguments:
         words["args"] = arguments

@@ -39,6 +39,9 @@ def run(words: Sequence[str]) -> int:
             reconfigure(errors="backslashreplace")
     options = words[: words.index("--")] if "--" in words else words
     as_json = "--json" in options or "--format json" in " ".join(options).replace("=", " ")
+    switches = [word for word in options if word in ("--color", "--no-color")]
+    # Read here too: an error may come before click has looked at its options.
+    Run.colour = switches[-1] == "--color" if switches else None
     if words == ["--version"]:
         return guarded(_version)
     plain = bool(words) and words[0] == "list" and _FAST_OPTIONS.issuperset(words[1:])

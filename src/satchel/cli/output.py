@@ -157,8 +157,9 @@ class Screen:
     """One stream that people may be looking at."""
 
     def __init__(self, stream: TextIO, colour: bool | None = None) -> None:
-        """Write to `stream`; `colour` None means: when it is a terminal and nobody objects."""
+        """Write to `stream`; without `colour`, `--color` decides, else whether it is a terminal."""
         self.stream = stream
+        colour = Run.colour if colour is None else colour
         self.is_terminal = _is_terminal(stream)
         self.colour = self._wants_colour() if colour is None else colour
         self.width = self._width()

@@ -199,7 +199,7 @@ def _block(err: Screen, title: str, text: str) -> None:
 def _shortened(text: str) -> str:
     if len(text) <= SHOWN:
         return text
-    size = say("({count} characters)", count=f"{len(text):,}")
+    size = say("({count} characters)", count=len(text))
     return f"{text[:SHOWN]}… {size}"
 
 

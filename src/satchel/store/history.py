@@ -12,6 +12,7 @@ undoing, not even edits made since, and it can be done again.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel._language import say
@@ -172,6 +173,24 @@ def undo(
         (*notes, *receipt.notes),
         receipt.trouble,
     )
+
+
+def last_locked(scope: Scope) -> Lock:
+    """The newest lockfile entry of each skill that the history has.
+
+    Raises:
+        Refused: the disk says no.
+    """
+    with unchanged(scope.part("history")):
+        if not is_ours(scope):
+            return {}
+        check_scope(scope)
+        records = keeping.read_past(scope).records
+    lock: Lock = {}
+    for record in records:
+        with suppress(LockBroken):
+            lock = apply_rows(lock, record.locked, record.rows("after"))
+    return lock
 
 
 def _next(scope: Scope, *, redo: bool) -> tuple[dict[int, Record], Record]:

@@ -27,7 +27,7 @@ from satchel.skill.interpret import MAX_NAME, NAME, id_of, slug
 from satchel.skill.tree import FolderTree, MemoryTree, head_file
 from satchel.store import history
 from satchel.store.approving import Approvals
-from satchel.store.choose import choose
+from satchel.store.choose import choose, close_names
 from satchel.store.journal import Change, refuse_repository, standing
 from satchel.store.plan import Plan, Step
 from satchel.store.prepare import Workbench
@@ -494,21 +494,27 @@ class Store:
         if blocked and not accept_risk:
             raise _blocked(blocked)
 
-    def rebuild_lock(self) -> tuple[list[str], list[str]]:
+    def rebuild_lock(self, *, dry_run: bool = False) -> tuple[list[str], list[str]]:
         """Write a damaged lockfile anew; returns the ids that were kept and those without source.
 
-        Sound entries stay as they are. A skill whose entry is damaged is locked no more: where it
-        came from is not guessed.
+        Sound entries stay as they are. In place of a damaged one the last that the history has is
+        taken; a skill without either is locked no more. This cannot be undone.
+
+        Args:
+            dry_run: Only return what would be kept.
 
         Raises:
             Incomplete: it was done, but the disk did not confirm it; `receipt` is what is returned.
         """
-        sound = salvage(self.scope.lock)
+        there = set(self._ids())
+        past = history.last_locked(self.scope)
+        sound = {name: entry for name, entry in past.items() if name in there}
+        sound |= salvage(self.scope.lock)
         lost = sorted(
-            name
-            for name in self._ids()
-            if name not in sound and self._approvals.kind(name) != "own"
+            name for name in there if name not in sound and self._approvals.kind(name) != "own"
         )
+        if dry_run:
+            return sorted(sound), lost
         made = commit(
             self.scope, None, [], relock=lambda _: sound, op="rebuild", summary="", rebuild=True
         )
@@ -572,9 +578,12 @@ class Store:
                          name=name, place=skill.origin.label),
                 say("Exclude it: add its name to the setting `exclude`"),
             )  # fmt: skip
+        near = close_names(name, {*lock, *self._ids()})
         raise NotFound(
             say("There is no skill `{name}` in `{folder}`", name=name, folder=self.scope.folder),
-            say("Run `satchel list --all` to see what there is"),
+            say("Did you mean {names}?", names=listed(near))
+            if near
+            else say("Run `satchel list --all` to see what there is"),
         )
 
     def tree(self, name: str) -> Tree:
