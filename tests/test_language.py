@@ -235,3 +235,7 @@ def test_an_unknown_sentence_is_shown_as_it_is(monkeypatch):
     monkeypatch.setenv("SATCHEL_LANG", "zh")
     assert say("There is no such sentence: {x}", x=1) == "There is no such sentence: 1"
     assert set(LANGUAGES) == {"en", "zh"}
+
+
+def test_counts_are_written_with_separators():
+    assert say("{count} skills", count=1863) == "1,863 skills"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 LANGUAGES = ("en", "zh")
 
 _MAX_SENTENCES = 20
+_COUNTS = frozenset(("count", "total"))
 _LISTS = (list, tuple)
 _KEPT = (str, int, float, list, tuple)
 _tables: dict[str, dict[str, str]] = {"en": {}}
@@ -47,10 +48,16 @@ def speak(name: str) -> None:
 
 
 def say(sentence: str, /, **values: object) -> str:
-    """Return `sentence` in the reader's language, with `{name}` fields filled in."""
+    """Return `sentence` in the reader's language, with `{name}` fields filled in.
+
+    A number called `count` or `total` is written with separators: 1,863.
+    """
     chosen = language()
     if chosen != "en":
         sentence = table(chosen).get(sentence, sentence)
+    for name in _COUNTS.intersection(values):
+        if isinstance(number := values[name], int):
+            values[name] = f"{number:,}"
     return sentence.format(**values) if values else sentence
 
 

@@ -27,8 +27,9 @@ def library_for(settings: Settings) -> Library:
         [*default_locations(settings), *served],
         bounds=Bounds(settings.max_depth, settings.max_folders),
         wanted=Filter(settings.include, settings.exclude, settings.tags),
-        trust=TrustBook(os.path.join(state, "trust.json") if state else None),
-        locked=settings.trust == "locked",
+        trust=TrustBook(
+            os.path.join(state, "trust.json") if state else None, locked=settings.trust == "locked"
+        ),
         scans=ScanCache(cache, _exceptions(settings)),
         index=Index(cache) if settings.use_index and cache else None,
         trace=trace,

@@ -20,7 +20,7 @@ from satchel._approval import (
     trust_folder,
     untrust_folder,
 )
-from satchel._first_skill import FIRST, write_first_skill
+from satchel._first_skill import FIRST, add_first_skill
 from satchel._language import Message
 from satchel._project import library_for
 from satchel.errors import AccessDenied
@@ -120,7 +120,7 @@ class Satchel:
         return self.library.refresh()
 
     def list_skills(self, *, hidden: bool = False) -> list[Skill]:
-        """The offered skills; with `hidden` also the shadowed, untrusted, blocked and excluded ones."""
+        """The offered skills; with `hidden` also those that are known and not offered."""
         return self.library.list_skills(hidden=hidden)
 
     def get_skill(self, name: str) -> Skill | None:
@@ -387,7 +387,7 @@ class Satchel:
         Raises:
             NotFound: there is no such skill.
         """
-        skill = meant(self.library, name)
+        skill = find_skill(self.library, name)
         return self.detector.place(goal, self.library.snapshot().for_model, skill)
 
     def stand(self, skill: Skill, goal: str) -> Standing:
@@ -574,9 +574,9 @@ class Satchel:
         return gather(own, near, [] if scope.name == "project" else [near])[0]
 
     def init(self, name: str = FIRST) -> str:
-        """Write a first skill into the user's folder and trust it; returns its SKILL.md.
+        """Write a first skill into the project's folder and trust it; returns its SKILL.md.
 
         Raises:
             InvalidInput: the name cannot be a skill's name, or the skill exists.
         """
-        return write_first_skill(self.library, self.settings, name)
+        return add_first_skill(self.store(), name)

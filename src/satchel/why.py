@@ -281,7 +281,7 @@ def _in_catalogue(skill: Skill, account: Account, standing: str) -> Chapter:
     cost = len(skill.description) + len(skill.when_to_use)
     lines = (
         account.summary(),
-        say("its description has {count} characters", count=f"{cost:,}"),
+        say("its description has {count} characters", count=cost),
     )
     return Chapter(
         say("What the model is told"), lines, "good" if standing in ("full", "shortened") else "bad"

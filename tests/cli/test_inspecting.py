@@ -7,7 +7,7 @@ import json
 import pytest
 
 
-def test_load_fills_arguments_and_is_remembered(terminal):
+def test_load_fills_arguments_and_does_not_count_as_use(terminal):
     reply = terminal.run("load", "code-review", "--args", "src/ tests/")
     assert reply.status == 0
     assert "Look at src/ tests/." in reply.out
@@ -15,7 +15,7 @@ def test_load_fills_arguments_and_is_remembered(terminal):
     assert envelope["status"] == "success"
     assert set(envelope) == {"status", "data", "text", "stats", "context"}
     story = json.loads(terminal.run("why", "code-review", "--json").out)
-    assert story["last_loaded"]
+    assert story["last_loaded"] is None
 
 
 @pytest.mark.parametrize(

@@ -196,3 +196,9 @@ def test_a_terminal_that_knows_only_ascii_gets_every_word(terminal):
     assert done.status == 0
     assert "code-review" in done.out
     assert done.out.isascii()
+
+
+@pytest.mark.parametrize("words", [("load", "nope"), ("list", "--bogus")])
+def test_errors_are_coloured_as_the_option_says(empty, words):
+    assert "\x1b[" in empty.run(*words, "--color").err
+    assert "\x1b[" not in empty.run(*words, "--no-color").err

@@ -25,11 +25,11 @@ def test_a_first_skill_is_written_listed_and_loaded(empty):
     assert empty.run("init", "release-notes").status == 2
 
 
-@pytest.mark.parametrize("name", ["My Skill", "a--b", "a-", "a_b", "技能", "a" * 65, ""])
+@pytest.mark.parametrize("name", ["My Skill", "a--b", "a-", "a_b", "技能", "a" * 65])
 def test_init_says_what_a_name_may_be(empty, name):
     done = empty.run("init", name)
     assert done.status == 2
-    assert "use a-z, 0-9 and single hyphens" in done.err or "at most 64" in done.err
+    assert "use a-z, 0-9 and single hyphens" in done.err
     assert "hint: Try `" in done.err
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 
 import pytest
@@ -58,7 +59,6 @@ def clash(shop):
     newer(shop)
     path = shop.project / ".agents/skills/greet/SKILL.md"
     path.write_text(path.read_text().replace("List the tasks.", "List my tasks."))
-    locked(shop)
 
 
 def lost(shop):
@@ -82,7 +82,7 @@ RUNS = {
         ("update", "greet", "--yes"),
         lambda shop: (newer(shop), edit(shop), locked(shop)),
     ),
-    "store-update-edited": (("update", "greet"), lambda shop: (newer(shop), edit(shop))),
+    "store-update-edited": (("update", "--yes"), lambda shop: (newer(shop), edit(shop))),
     "store-update-conflict": (("update", "greet"), clash),
     "store-remove-nobody": (("remove", "greet"), None),
     "store-remove": (("remove", "greet", "--yes"), None),
@@ -229,3 +229,54 @@ def test_a_name_that_becomes_another_is_said(terminal):
     assert "Give it a name such as" in refused.err
     assert not (terminal.project / ".agents/skills/my-skill").exists()
     assert "became" not in terminal.run("add", "plain-name").err
+
+
+def test_undo_takes_back_init_and_nothing_else(shop):
+    assert shop.run("init").status == 0
+    assert "Undone: adding `hello-skill`" in shop.run("undo").err
+    assert [path.name for path in (shop.project / ".agents/skills").iterdir()] == ["greet"]
+
+
+def test_undo_without_any_change_does_not_point_to_an_empty_list(empty):
+    done = empty.run("undo")
+    assert done.status == 3
+    assert "--list" not in done.err
+    assert ".agents/skills" in done.err
+
+
+def test_an_update_that_skips_skills_names_them(shop):
+    shop.skill("inbox/part", SKILL.replace("meeting-notes", "part"))
+    assert shop.run("import", "inbox/part").status == 0
+    clash(shop)
+    done = shop.run("update", "--yes")
+    assert done.status == 1
+    assert "Nothing to do" not in done.err
+    assert "Skipped: `greet`" in done.err
+    (row,) = [one for one in json.loads(shop.run("update", "--yes", "--json").out)["skills"]
+              if one["action"] == "refused"]  # fmt: skip
+    assert "--discard-edits" in row["hint"]
+
+
+def test_rebuilding_a_lockfile_asks_before_entries_are_lost(shop):
+    path = shop.project / ".agents/satchel.lock"
+    path.write_text("no lockfile")
+    shutil.rmtree(shop.project / ".agents/.satchel/history/1")
+    for words, status in (((), 4), (("--dry-run",), 0)):
+        done = shop.run("lock", "--rebuild", *words)
+        assert done.status == status
+        assert "`greet`" in done.err
+        assert path.read_text() == "no lockfile"
+    assert shop.run("lock", "--rebuild", "--yes").status == 0
+
+
+def test_a_slip_in_a_name_is_noticed(shop):
+    assert "Did you mean `greet`?" in shop.run("remove", "gret", "--yes").err
+    assert "Did you mean `other`?" in shop.run("import", "two.zip", "--skill", "othr").err
+
+
+def test_a_long_list_of_names_says_how_many_more_there_are(shop):
+    for number in range(20):
+        shop.skill(
+            f"many/skill-{number:02d}", SKILL.replace("meeting-notes", f"skill-{number:02d}")
+        )
+    assert "and 8 more" in shop.run("import", "many", "--skill", "xyz").err

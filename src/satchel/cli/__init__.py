@@ -13,5 +13,7 @@ COMPLETE = "_SATCHEL_COMPLETE"
 class Run:
     """What this run has done so far."""
 
+    colour: bool | None = None
+    """What `--color` or `--no-color` said; None when neither was given."""
     answered = False
     """Whether it has printed a value for scripts: they get one, not two."""

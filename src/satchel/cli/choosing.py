@@ -280,9 +280,7 @@ def _steps(session: Session, answer: Answer, goal: str) -> Iterable[str]:
     waiting = sum(
         skill.state == "untrusted" and not skill.origin.remote for skill in snapshot.hidden
     )
-    if waiting and satchel.settings.trust == "none":
-        yield satchel.how_to_ask()
-    elif waiting:
+    if waiting and satchel.settings.trust == "ask":
         yield say(
             "Look through what came with this project and is not trusted yet ({count}): "
             "`satchel trust`",

@@ -131,7 +131,7 @@ def _into_the_store(
     if made.missing:
         # A store takes only what can be used, which this will be once it is compiled.
         folder = write_into(made, store.scope.folder)
-        session.satchel.library.trust.approve(folder, "own")
+        session.satchel.library.trust.trust(folder)
         return folder, None
     with store.plan_new(made.id, MemoryTree(made.files, made.programs)) as plan:
         refused = plan.of_kind("refused")

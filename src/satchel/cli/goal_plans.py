@@ -230,8 +230,8 @@ def _trust_first(session: Session, errors: Sequence[Problem]) -> str:
     missing = [one for one in errors if one.code in {"unknown-skill", "unknown-tool"}]
     if missing and len(missing) == len(errors):
         states = {skill.state for skill in session.satchel.library.every()}
-        if states & {"untrusted", "changed"}:
-            return say("Skills of this project wait for your word: run `satchel trust`")
+        if "untrusted" in states:
+            return say("Skills of this project are not trusted yet: run `satchel trust`")
     return ""
 
 

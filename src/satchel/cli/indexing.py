@@ -132,12 +132,12 @@ def _show_lacking(session: Session, made: Prepared) -> None:
     for why, names in reasons.items():
         shown = listed(names[:_NAMES])
         if len(names) > _NAMES:
-            shown += say(" and {count} more", count=f"{len(names) - _NAMES:,}")
+            shown += say(" and {count} more", count=len(names) - _NAMES)
         session.err.line(say("No vector for {names}: {reason}", names=shown, reason=one_line(why)))
 
 
 def _skills(count: int) -> str:
-    return say("1 skill") if count == 1 else say("{count} skills", count=f"{count:,}")
+    return say("1 skill") if count == 1 else say("{count} skills", count=count)
 
 
 def size_of(folder: str) -> int:

@@ -37,7 +37,8 @@ _FORMS = next(setting.choices for setting in SETTINGS if setting.name == "form")
     help=say("What takes the place of `$ARGUMENTS`."),
 )
 def load(session: Session, name: str, arguments: str, as_json: bool) -> int:
-    """The Skill tool, for a person."""
+    """The Skill tool, for a person; nothing is recorded as used."""
+    session.given["trace"] = "off"
     words: dict[str, Any] = {"name": name}
     if arguments:
         words["args"] = arguments
@@ -55,6 +56,7 @@ def load(session: Session, name: str, arguments: str, as_json: bool) -> int:
 def _why_not(session: Session, name: str) -> SatchelError | None:
     """Why a skill cannot be loaded, for a person; None when the tool said it best."""
     from satchel.errors import NotFound, Refused
+    from satchel.skill.problems import Problem
     from satchel.tools.naming import find_skill
 
     satchel = session.satchel
@@ -63,11 +65,9 @@ def _why_not(session: Session, name: str) -> SatchelError | None:
     if skill is None:
         return _nothing_to_load(session, name)
     shown = one_line(skill.name)
-    if skill.state == "untrusted" and satchel.settings.trust == "none":
-        return Refused(
-            say("The skill `{name}` is not offered: your setting `trust` is `none`", name=shown),
-            satchel.how_to_ask(),
-        )
+    if skill.state == "untrusted" and satchel.settings.trust == "locked":
+        problem = Problem("unpinned", values={"name": shown})
+        return Refused(problem.message, problem.fix)
     if skill.state == "excluded":
         return NotFound(
             say("The skill `{name}` is left out by a filter", name=shown),

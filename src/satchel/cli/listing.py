@@ -16,7 +16,7 @@ from satchel.skill.problems import PROBLEMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from satchel.facade import Satchel
     from satchel.library.seal import Seals
@@ -33,7 +33,7 @@ def show_list(
 
     Args:
         satchel: The project.
-        everything: Also the hidden ones, and which ones changed since they were approved.
+        everything: Also the hidden ones.
         as_json: A JSON array instead of a table.
         colour: True or False forces it; None asks the terminal.
     """
@@ -48,47 +48,40 @@ def show_list(
     }
     broken = find_broken(problems, satchel.library.locations)
     shown = broken if everything else []
-    # Heads were compared at the look. Comparing whole contents reads every file of what was
-    # approved or locked: for those who ask for everything.
-    changed = {*snapshot.asking, *tools.asking}
-    if everything:
-        changed |= _changed(satchel.library.seals, offered)
+    modified = _modified(satchel.library.seals, offered)
     if as_json:
         from satchel.cli.output import write_json
 
         rows = [skill.to_dict() for skill in skills]
-        for row, skill in zip(rows, skills, strict=True) if brought or changed else ():
-            if skill.ref in changed:
-                row["state"] = "changed"
+        for row, skill in zip(rows, skills, strict=True) if brought or modified else ():
+            if skill.ref in modified:
+                row["modified"] = True
             source = brought.get((skill.origin.root, skill.head.id))
             row.update(source.to_dict() if source is not None else {})
         write_json([*rows, *(item.to_dict() for item in shown)])
         return 0
     if skills or shown:
-        marks = _Marks(brought, changed, everything)
+        marks = _Marks(brought, modified, everything)
         _table(Screen(sys.stdout, colour), skills, shown, marks)
     sys.stdout.flush()
     seen = (offered, hidden, problems)
     policy = satchel.settings.trust
-    tail = _summary(seen, len(broken), changed, everything=everything, policy=policy)
+    tail = _summary(seen, len(broken), len(modified), everything=everything, policy=policy)
     Screen(sys.stderr, colour).line(tail)
     return 0
 
 
-def _changed(seals: Seals, offered: Iterable[Skill]) -> set[str]:
-    """The refs of those that are offered and would be refused when they are loaded."""
-    from satchel.errors import Changed, SatchelError
+def _modified(seals: Seals, offered: Iterable[Skill]) -> set[str]:
+    """The refs of installed skills that were edited; only what a lockfile has is read."""
+    from satchel.errors import LockBroken
 
     found: set[str] = set()
     for skill in offered:
-        if skill.origin.remote:
-            continue  # nothing of a server is fetched for a list; its marks were compared
         try:
-            seals.check(skill, clean=False)
-        except Changed:
-            found.add(skill.ref)
-        except SatchelError:
-            continue  # a broken lock is among the problems; what is gone will not be there next
+            if seals.modified(skill):
+                found.add(skill.ref)
+        except LockBroken:
+            continue  # among the problems
     return found
 
 
@@ -105,8 +98,8 @@ class _Marks(NamedTuple):
 
     brought: Mapping[tuple[str, str], ToolSkill]
     """Those that have tools."""
-    changed: Collection[str]
-    """Refs of what is not as it was approved."""
+    modified: Collection[str]
+    """Refs of installed skills that were edited."""
     states: bool
     """Whether there is a column for it."""
 
@@ -114,7 +107,7 @@ class _Marks(NamedTuple):
 def _table(
     screen: Screen, skills: Sequence[Skill], broken: Sequence[Broken], marks: _Marks
 ) -> None:
-    brought, changed, states = marks
+    brought, modified, states = marks
     # The id says where a skill lies; it is worth a column only where it is not the name.
     ids = any(skill.id != skill.name for skill in skills)
     tools = any((skill.origin.root, skill.head.id) in brought for skill in skills)
@@ -128,7 +121,7 @@ def _table(
     rows: list[list[str]] = []
     styles: list[list[str]] = []
     for skill in skills:
-        state = "changed" if skill.ref in changed else skill.state
+        state = "modified" if skill.ref in modified else skill.state
         mark, colour = STATES[state]
         if state == "active" and skill.head.problems and _grave(skill.head.problems):
             mark, colour = "▲", "yellow"
@@ -163,22 +156,10 @@ def _grave(problems: Iterable[Problem]) -> int:
     return sum(PROBLEMS[problem.code].severity != "note" for problem in problems)
 
 
-def _waiting(untrusted: int, concealed: Iterable[Skill], changed: Collection[str]) -> Iterator[str]:
-    """How many wait for trust: with one word for all, or one by one since a server lists them."""
-    served = sum(
-        skill.state == "untrusted" and skill.origin.remote != "" and skill.ref not in changed
-        for skill in concealed
-    )
-    if untrusted > served:
-        yield say("{count} not trusted yet (`satchel trust`)", count=untrusted - served)
-    if served:
-        yield say("{count} of servers not trusted yet (`satchel trust NAME`)", count=served)
-
-
 def _summary(
     seen: tuple[Sequence[Skill], Sequence[Skill], Sequence[Problem]],
     broken: int,
-    changed: Collection[str],
+    modified: int,
     *,
     everything: bool,
     policy: str,
@@ -187,19 +168,20 @@ def _summary(
     count = len(offered)
     parts = [say("1 skill") if count == 1 else say("{count} skills", count=count)]
     untrusted = sum(skill.state == "untrusted" for skill in concealed)
-    hidden = len(concealed) - untrusted
-    if changed:
-        untrusted -= sum(skill.ref in changed for skill in concealed)
+    blocked = sum(skill.state == "blocked" for skill in concealed)
+    hidden = len(concealed) - untrusted - blocked
     if hidden and everything:
         parts.append(say("{count} hidden", count=hidden))
     elif hidden:
         parts.append(say("{count} hidden (`satchel list --all`)", count=hidden))
-    if untrusted and policy == "none":
-        parts.append(say("{count} not offered (`trust` is `none`)", count=untrusted))
+    if untrusted and policy == "locked":
+        parts.append(say("{count} not pinned (`satchel verify`)", count=untrusted))
     elif untrusted:
-        parts += _waiting(untrusted, concealed, changed)
-    if changed:
-        parts.append(say("{count} changed (`satchel trust NAME`)", count=len(changed)))
+        parts.append(say("{count} not trusted yet (`satchel trust`)", count=untrusted))
+    if blocked:
+        parts.append(say("{count} blocked (`satchel scan`)", count=blocked))
+    if modified:
+        parts.append(say("{count} modified (`satchel verify`)", count=modified))
     problems = sum(PROBLEMS[item.code].severity == "warning" for item in noted)
     problems += sum(_grave(skill.head.problems) for skill in offered if skill.head.problems)
     problems += sum(_grave(skill.head.problems) for skill in concealed if skill.head.problems)

@@ -39,6 +39,9 @@ def run(words: Sequence[str]) -> int:
             reconfigure(errors="backslashreplace")
     options = words[: words.index("--")] if "--" in words else words
     as_json = "--json" in options or "--format json" in " ".join(options).replace("=", " ")
+    switches = [word for word in options if word in ("--color", "--no-color")]
+    # Read here too: an error may come before click has looked at its options.
+    Run.colour = switches[-1] == "--color" if switches else None
     if words == ["--version"]:
         return guarded(_version)
     plain = bool(words) and words[0] == "list" and _FAST_OPTIONS.issuperset(words[1:])
@@ -56,9 +59,12 @@ def _version() -> int:
 
 def _list(options: Sequence[str]) -> int:
     from satchel.cli.listing import show_list
+    from satchel._project import library_for
     from satchel.facade import Satchel
+    from satchel.settings import COMMAND_DEFAULTS, load_settings
 
-    satchel = Satchel.for_project(".")
+    settings = load_settings(".", defaults=COMMAND_DEFAULTS)
+    satchel = Satchel(library_for(settings), settings)
     return show_list(satchel, everything="--all" in options, as_json="--json" in options)
 
 

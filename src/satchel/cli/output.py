@@ -33,7 +33,8 @@ STATES = {
     "shadowed": ("○", "dim"),
     "excluded": ("○", "dim"),
     "untrusted": ("?", "yellow"),
-    "changed": ("?", "yellow"),
+    "blocked": ("✗", "red"),
+    "modified": ("◐", "yellow"),
 }
 """State of a skill, or of a file that is none -> its mark and colour."""
 SEVERITIES = {"error": ("✗", "red"), "warning": ("▲", "yellow"), "note": ("·", "dim")}
@@ -157,8 +158,9 @@ class Screen:
     """One stream that people may be looking at."""
 
     def __init__(self, stream: TextIO, colour: bool | None = None) -> None:
-        """Write to `stream`; `colour` None means: when it is a terminal and nobody objects."""
+        """Write to `stream`; without `colour`, `--color` decides, else whether it is a terminal."""
         self.stream = stream
+        colour = Run.colour if colour is None else colour
         self.is_terminal = _is_terminal(stream)
         self.colour = self._wants_colour() if colour is None else colour
         self.width = self._width()
@@ -233,36 +235,61 @@ class Screen:
     def table(
         self, head: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[Sequence[str]]
     ) -> None:
-        """Write rows under headings. The last column takes what room is left.
+        """Write rows under headings. The last column takes what room is left, and is cut to it.
+
+        A column with a heading and no content is left out. Where there is too little room, the
+        widest column is narrowed: a longer cell is written whole, and its row goes on below it.
 
         Args:
             head: The headings.
             rows: Clean cells, without colours.
             styles: For each row the style of each cell; missing ones are plain.
         """
-        widths = [width_of(word) for word in head]
-        for row in rows:
-            for at, cell in enumerate(row[:-1]):
-                size = width_of(cell)
-                widths[at] = max(widths[at], size)
-        last = 0
-        if self.width:
-            gaps = 2 * (len(head) - 1)
-            # No column may starve the last one: the widest gives way first.
-            while self.width - sum(widths[:-1]) - gaps < _LAST and max(widths[:-1]) > 1:
-                widths[widths.index(max(widths[:-1]))] -= 1
-            last = self.width - sum(widths[:-1]) - gaps
-        out = ["  ".join([*map(pad, head[:-1], widths), head[-1]])]
-        out[0] = self.paint(out[0], "dim")
-        paint = self.paint
+        every = range(len(head))
+        shown = [at for at in every if not head[at] or any(row[at] for row in rows)]
+        names = [head[at] for at in shown]
+        widths = self._columns(names, [[row[at] for at in shown] for row in rows])
+        self.stream.write(self.paint("  ".join(map(pad, names, widths)).rstrip(" "), "dim") + "\n")
         for row, style in zip(rows, styles, strict=True):
-            cells: list[str] = []
-            final = len(row) - 1
-            for at, cell in enumerate(row):
-                text = cut(cell, last) if at == final else pad(cut(cell, widths[at]), widths[at])
-                cells.append(paint(text, style[at]) if at < len(style) else text)
-            out.append("  ".join(cells).rstrip(" "))
-        self.stream.write("\n".join(out) + "\n")
+            cells = [(row[at], style[at] if at < len(style) else "") for at in shown]
+            self.stream.write(self._row(cells, widths) + "\n")
+
+    def _columns(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+        """The width of each column; that of the last is 0 when there is no limit."""
+        content = [
+            max((width_of(row[at][: self.width or None]) for row in rows), default=0)
+            for at in range(len(head))
+        ]
+        # A column without a heading holds a mark or a number.
+        least = [width_of(word) or size for word, size in zip(head, content, strict=True)]
+        widths = [*map(max, least, content)]
+        if not self.width:
+            return [*widths[:-1], 0]
+        room = self.width - 2 * (len(head) - 1)
+        wanted = min(max(_LAST, self.width // 3), widths[-1])
+        while sum(widths[:-1]) + wanted > room:
+            wide = [at for at in range(len(head) - 1) if widths[at] > least[at]]
+            if not wide:
+                break
+            widths[max(wide, key=widths.__getitem__)] -= 1
+        return [*widths[:-1], max(room - sum(widths[:-1]), wanted)]
+
+    def _row(self, cells: Sequence[tuple[str, str]], widths: Sequence[int]) -> str:
+        lines: list[str] = []
+        line, used, start = "", 0, 0
+        for at, (cell, style) in enumerate(cells):
+            if at == len(cells) - 1:
+                cell = cut(cell, widths[at])  # noqa: PLW2901 - what is shown of it
+            if size := width_of(cell):
+                # What would leave the screen begins further to the left.
+                begin = min(start, max(self.width - size, 0)) if self.width else start
+                if used and begin < used + 2:
+                    lines.append(line)
+                    line, used = "", 0
+                line += " " * (begin - used) + self.paint(cell, style)
+                used = begin + size
+            start += widths[at] + 2
+        return "\n".join([*lines, line])
 
 
 def _is_terminal(stream: TextIO) -> bool:

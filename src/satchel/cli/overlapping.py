@@ -118,10 +118,10 @@ def _show(session: Session, found: Overlap, limit: int) -> None:
         out.line(title, "bold")
         for pair in pairs:
             _show_pair(out, pair)
-    told = [say("{count} skills compared", count=f"{found.skills:,}")]
+    told = [say("{count} skills compared", count=found.skills)]
     hidden = len(found.groups) - limit
     if hidden > 0:
-        told.append(say("{count} more groups of near copies", count=f"{hidden:,}"))
+        told.append(say("{count} more groups of near copies", count=hidden))
     if found.more:
         told.append(say("there are more pairs: `--limit`"))
     if not found.groups and not close:
@@ -133,7 +133,7 @@ def _show_group(out: Screen, group: Group) -> None:
     several = len({one.name for one in group.skills}) < len(group.skills)
     names = [_called(one, apart=several) for one in group.skills[:_NAMES]]
     left = len(group.skills) - len(names)
-    more = say(" and {count} more", count=f"{left:,}") if left else ""
+    more = say(" and {count} more", count=left) if left else ""
     out.line(listed(names) + more, "", "  ", "        ", [(f"{_shown(group.score)}  ", "yellow")])
 
 

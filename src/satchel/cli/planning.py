@@ -159,11 +159,19 @@ def _reason_to_ask(plan: Plan, accept_risk: str) -> str:
     ]
     if gone and plan.op == "remove":
         return say("{names} will be removed", names=_names(gone))
-    edited = [step for step in lost if step.before is not None and step.was != step.before.tree]
+    edited = [
+        step
+        for step in lost
+        if step.before is not None and step.was != step.before.tree and not step.difference.kept
+    ]
     if edited:
         return say("Edits in {names} will be replaced", names=_names(edited))
     if lost:
-        return say("{names} will be overwritten", names=_names(lost))
+        return (
+            say("{names} will be updated", names=_names(lost))
+            if plan.op == "update"
+            else say("{names} will be overwritten", names=_names(lost))
+        )
     if odd:
         return say("The scan wants a person to look at {names}", names=_names(odd))
     return ""
@@ -368,22 +376,19 @@ def tell_receipt(session: Session, plan: Plan, receipt: Receipt) -> None:
     for step in receipt.done:
         if step.kind in ("add", "replace"):
             session.out.data(os.path.join(plan.scope.folder, step.id))
-    err = session.err
     if receipt.left:
         names = _names(receipt.left)
         err.line(say("Left out, because the scan blocked it: {names}", names=names), "red")
         err.line(say("To install it all the same, give `--accept-risk WHY`"), "", say("hint: "))
+    if refused := plan.of_kind("refused"):
+        err.line(say("Skipped: {names}", names=_names(refused)), "yellow")
     if not receipt.done:
-        err.line(say("Nothing to do"))
+        if not refused:
+            err.line(say("Nothing to do"))
         return
     err.write(err.paint(_done(plan, receipt), "green") + "\n")
     for note in receipt.notes:
         err.line(one_line(note), "yellow")
-    untrusted = [step for step in receipt.done if step.kind != "remove" and not step.approved]
-    if untrusted and plan.scope.name == "project":
-        err.line(
-            say("Not offered to models until you say `satchel trust`: {names}",
-                names=_names(untrusted)), "yellow")  # fmt: skip
     if plan.op != "lock" and receipt.number:
         everywhere = plan.scope.name == "global"
         undo = "satchel undo --global" if everywhere else "satchel undo"

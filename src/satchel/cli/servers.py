@@ -128,12 +128,12 @@ def _is_half_an_address(word: str) -> bool:
 
 
 @command(
-    say("Forget a server, what you approved of it and what was kept of it."),
+    say("Forget a server and what was kept of it."),
     "satchel mcp remove docs",
 )
 @click.argument("name", shell_complete=_complete_servers)
 def remove(session: Session, name: str, as_json: bool) -> int:
-    """Take a server out of the configuration, with what was kept and approved of it."""
+    """Take a server out of the configuration, with what was kept of it."""
     from satchel.remote.servers import change_server
     from satchel.remote.supplier import forget
 
@@ -142,7 +142,6 @@ def remove(session: Session, name: str, as_json: bool) -> int:
     change_server(satchel.settings.paths.config, name, None)
     satchel.library.close()  # a list that comes now would be kept
     for folder in folders:
-        satchel.library.trust.revoke(folder)
         forget(folder)
     if as_json:
         write_json({"removed": name})

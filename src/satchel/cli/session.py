@@ -54,15 +54,13 @@ class Session:
     def satchel(self) -> Satchel:
         """The project's skills, found when first asked for."""
         if self._satchel is None:
-            from satchel.facade import Satchel
-
             folder = os.path.expanduser(self.project)
             if not os.path.isdir(folder):
                 raise NotFound(
                     say("There is no folder `{path}`", path=self.project),
                     say("Give `--project` a folder that exists"),
                 )
-            self._satchel = Satchel.for_project(folder, **self.given)
+            self._satchel = for_command(folder, **self.given)
             self._satchel.patience = PATIENCE
         return self._satchel
 
@@ -122,6 +120,16 @@ class Session:
             else say("Run `satchel list --all` to see what there is")
         )
         return NotFound(say("There is no skill `{name}`", name=shown), hint)
+
+
+def for_command(folder: str, **given: Any) -> Satchel:
+    """The skills of a project as commands see them."""
+    from satchel._project import library_for
+    from satchel.facade import Satchel
+    from satchel.settings import COMMAND_DEFAULTS, load_settings
+
+    settings = load_settings(folder, defaults=COMMAND_DEFAULTS, **given)
+    return Satchel(library_for(settings), settings)
 
 
 def yes_or_no(session: Session, question: str) -> bool:

@@ -68,10 +68,6 @@ def show(session: Session, name: str, body: bool, as_json: bool) -> int:
     files, more = files_in(skill, library)
     supply = library.supply_of(skill)
     mark = supply.mark(skill) if supply is not None else ""
-    if supply is not None:
-        from satchel.library.shown import Shown
-
-        Shown(session.satchel.settings.paths.state).note(skill, supply)
     if as_json:
         from satchel.cli.output import write_json
 
@@ -88,9 +84,7 @@ def show(session: Session, name: str, body: bool, as_json: bool) -> int:
         })  # fmt: skip
         return 0
     out = session.out
-    # Such a one is listed, and would be refused; leftovers alone would only be deleted.
-    refused = changed is not None and changed.severity != "note"
-    _introduce(out, skill, mark, changed=refused)
+    _introduce(out, skill, mark, changed.code if changed is not None else "")
     if not skill.is_tool:
         _show_fields(out, document)
     if source is not None:
@@ -109,8 +103,8 @@ def show(session: Session, name: str, body: bool, as_json: bool) -> int:
     return 0
 
 
-def _introduce(out: Screen, skill: Skill, served: str, *, changed: bool) -> None:
-    now = "changed" if changed else skill.state
+def _introduce(out: Screen, skill: Skill, served: str, problem: str) -> None:
+    now = problem if problem in STATES else skill.state
     mark, colour = STATES[now]
     state = f"{mark} {say(now)}"
     name = out.paint(one_line(skill.name), "bold")
@@ -118,10 +112,8 @@ def _introduce(out: Screen, skill: Skill, served: str, *, changed: bool) -> None
     if skill.winner:
         out.line(say("hidden by {ref}, which goes before it", ref=one_line(skill.winner)), "dim")
     if skill.origin.remote:
-        from satchel.library.shown import short
-
         out.line(say("comes from a server: {origin}", origin=skill.origin.remote), "dim")
-        out.line(say("mark: {mark}", mark=short(served)), "dim")
+        out.line(say("mark: {mark}", mark=served.removeprefix("sha256:")[:12]), "dim")
     out.line(one_line(skill.path), "dim")
     out.line()
     out.line(one_line(skill.description))

@@ -199,7 +199,7 @@ def _block(err: Screen, title: str, text: str) -> None:
 def _shortened(text: str) -> str:
     if len(text) <= SHOWN:
         return text
-    size = say("({count} characters)", count=f"{len(text):,}")
+    size = say("({count} characters)", count=len(text))
     return f"{text[:SHOWN]}… {size}"
 
 
@@ -340,7 +340,9 @@ def _test_calls(session: Session, name: str, *, as_json: bool) -> int:
     source = found[0]
     try:
         check_runnable(look, source)
-        bench = bench_of(satchel, source.skill.base_dir, own=satchel.library.seals.is_own(source.skill))
+        bench = bench_of(
+            satchel, source.skill.base_dir, own=satchel.library.seals.is_own(source.skill)
+        )
         outcomes = list(run_cases(bench))
     finally:
         satchel.close()

@@ -9,7 +9,7 @@ import click
 
 from satchel._language import listed, say
 from satchel.cli.output import one_line, with_error, write_json
-from satchel.cli.planning import RISK, decide_options, open_store, scope_option, settle
+from satchel.cli.planning import RISK, ask, decide_options, open_store, scope_option, settle
 from satchel.cli.session import command, complete_names, short_path
 from satchel.cli.values import AnyPath
 from satchel.errors import Incomplete, NotFound
@@ -164,6 +164,15 @@ def lock(
     """Only what was imported is locked."""
     store = open_store(session, everywhere=everywhere)
     if rebuild:
+        kept, lost = store.rebuild_lock(dry_run=True)
+        if dry_run:
+            _tell_rebuilt(session, kept, lost, as_json=as_json, dry_run=True)
+            return 0
+        reason = say("{names} will no longer be locked, which cannot be undone",
+                     names=_names_of(lost))  # fmt: skip
+        if lost and not yes and not ask(session, reason, say("Go on?")):
+            session.err.line(say("Nothing was changed"))
+            return 0
         try:
             _tell_rebuilt(session, *store.rebuild_lock(), as_json=as_json)
         except Incomplete as exc:
@@ -182,24 +191,31 @@ def lock(
         )
 
 
+def _names_of(ids: Sequence[str]) -> str:
+    return listed(f"`{one_line(item)}`" for item in ids)
+
+
 def _tell_rebuilt(
     session: Session,
     kept: Sequence[str],
     lost: Sequence[str],
     *,
     as_json: bool,
+    dry_run: bool = False,
     failed: Incomplete | None = None,
 ) -> None:
     if as_json:
-        write_json(with_error({"kept": list(kept), "lost": list(lost)}, failed))
+        made = {"kept": list(kept), "lost": list(lost)}
+        write_json(with_error({**made, "dry_run": True} if dry_run else made, failed))
         return
     err = session.err
-    err.line(say("The lockfile was written anew: {count} entries kept", count=len(kept)))
+    err.line(
+        say("Entries that would be kept: {count}", count=len(kept))
+        if dry_run
+        else say("The lockfile was written anew: {count} entries kept", count=len(kept))
+    )
     if lost:
-        err.line(
-            say("Sources lost: {names}", names=listed(f"`{one_line(item)}`" for item in lost)),
-            "yellow",
-        )
+        err.line(say("Sources lost: {names}", names=_names_of(lost)), "yellow")
         err.line(say("Import them again to have them locked"), "", say("hint: "))
 
 
@@ -215,7 +231,6 @@ def _tell_rebuilt(
 @click.option("--yes", is_flag=True, help=say("Overwrite the file without asking."))
 def export(session: Session, name: str, output: str | None, yes: bool, as_json: bool) -> int:
     """Any skill of the library, not only installed ones."""
-    from satchel.cli.planning import ask
     from satchel.library.seal import tree_of
     from satchel.skill.tree import seal
     from satchel.store.export import write_archive

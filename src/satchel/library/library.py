@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from satchel.library.index import Index
+    from satchel.library.scans import ScanCache
     from satchel.library.seal import Seals
     from satchel.library.supply import Supply
     from satchel.library.tool_shelf import ToolShelf
     from satchel.library.tool_snapshot import ToolSnapshot
-    from satchel.library.scans import ScanCache
     from satchel.library.trust import LocationTrust, TrustRecord
     from satchel.library.watch import Watcher
     from satchel.skill.model import Head, Origin, State
@@ -57,7 +57,6 @@ class Library:
         bounds: Bounds | None = None,
         wanted: Filter | None = None,
         trust: TrustBook | None = None,
-        locked: bool = False,
         scans: ScanCache | None = None,
         index: Index | None = None,
         trace: Trace | None = None,
@@ -71,7 +70,6 @@ class Library:
             bounds: How far to search.
             wanted: Which skills this agent is meant to have.
             trust: Decides about locations whose `trusted` is None; without it they are not offered.
-            locked: Offer only what a lockfile pins, byte for byte.
             scans: Scans a skill before its first use, and remembers contents that were not blocked.
             index: Remembers large locations between processes.
             trace: Where events go.
@@ -96,7 +94,6 @@ class Library:
         self._given = tuple(problems)
         self._lock = threading.RLock()
         self._shelves: list[Shelf] = []
-        self._locked = locked
         self._scans = scans
         self._trusted: TrustRecord | None = None
         self._locks: dict[str, tuple[int, ...]] = {}
@@ -106,6 +103,7 @@ class Library:
         self._index_problems: list[Problem] = []
         self._tools: ToolShelf | None = None
         self._looks = 0
+        self._doubted = False
         self._tools_at = (-1, self._trusted)
 
     def snapshot(self) -> Snapshot:
@@ -114,7 +112,7 @@ class Library:
         Nobody waits here for a look that is under way, once there was one.
         """
         kept = self._snapshot
-        return kept if kept is not None else self.refresh()
+        return kept if kept is not None and not self._doubted else self.refresh()
 
     def discover(self) -> Snapshot:
         """Look at every location now. The same as `refresh`, under the name some hosts expect."""
@@ -134,6 +132,7 @@ class Library:
             ):
                 return self._snapshot
             self._looks += 1
+            self._doubted = False
             # Thousands of small records at once: collecting garbage meanwhile finds none.
             collecting = gc.isenabled()
             gc.disable()
@@ -160,11 +159,12 @@ class Library:
     refresh_if_stale = refresh
 
     def doubt(self) -> None:
-        """Let the next `refresh` look, also where a watcher has noticed nothing yet.
+        """Let the next call look for changes, also where a watcher has noticed nothing yet.
 
-        For whoever has just changed something: a watcher hears of it a moment later.
+        For code that has just changed something: a watcher is notified a moment later.
         """
         with self._lock:
+            self._doubted = True
             if self._watcher is not None:
                 self._watcher.doubt()
 
@@ -175,6 +175,7 @@ class Library:
             refresh: Look for changes; the very same object comes back when there are none. Without
                 it nobody waits here for a look that is under way, once there was one.
         """
+        refresh = refresh or self._doubted
         kept = self._tools
         last = kept.last if kept is not None else None
         if last is not None and not refresh:
@@ -284,7 +285,6 @@ class Library:
                 self.trace,
                 supplies=self._supplies,
                 scans=self._scans,
-                locked=self._locked,
             )
         return self._seals
 
@@ -517,7 +517,7 @@ class Library:
         blocked = judge.blocked(head.id)
         if blocked and self.seals.blocks(Skill(head, origin), blocked):
             return "blocked"
-        if self._locked and not self.seals.pins(Skill(head, origin)):
+        if self.trust.locked and not self.seals.pins(Skill(head, origin)):
             return "untrusted"
         return "active"
 

@@ -177,20 +177,26 @@ def parse_lock(data: bytes, path: str = NAME) -> Lock:
 
 
 def salvage(path: str) -> Lock:
-    """The sound entries of a lockfile that is damaged; none when nothing can be read."""
+    """The sound entries of a lockfile that is damaged; none when nothing can be read.
+
+    The file need not be JSON as a whole: it may be cut short, or hold conflict markers.
+    """
     import json
+    import re
 
     try:
-        rows = json.loads(read_bytes(path))["skills"].items()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        text = read_bytes(path).decode("utf-8", "replace")
+    except OSError:
         return {}
     sound: Lock = {}
-    for key, row in rows:
+    decoder = json.JSONDecoder()
+    for found in re.finditer(r'"((?:[^"\\\n]|\\.)+)": \{', text):
         try:
-            entry = _entry(str(key), row)
+            row, _ = decoder.raw_decode(text, found.end() - 1)
+            entry = _entry(json.loads(f'"{found[1]}"'), row)
             if row.get("check") == _check(entry) and not fault(entry):
                 sound[entry.id] = entry
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
     return sound
 

@@ -83,7 +83,6 @@ class Seals:
         *,
         supplies: Mapping[str, Supply] | None = None,
         scans: ScanCache | None = None,
-        locked: bool = False,
     ) -> None:
         """Check the skills of some locations.
 
@@ -93,11 +92,9 @@ class Seals:
             trace: Where events go.
             supplies: The suppliers of served skills, by the location's path.
             scans: Scans contents, and remembers which were not blocked.
-            locked: Only what a lockfile pins may be used.
         """
         self._supplies = supplies or {}
         self._scans = scans or ScanCache()
-        self._locked = locked
         self._places = {location.origin: location for location in locations}
         self._trust = trust
         self._trace = trace
@@ -170,7 +167,7 @@ class Seals:
             except (OSError, SatchelError) as exc:
                 failure, now = _unreadable(skill, exc), None
             else:
-                failure = self._differs(skill, entry, sealed.seal) if self._locked else None
+                failure = self._differs(skill, entry, sealed.seal) if self._trust.locked else None
                 if failure is None:
                     return sealed, settled
                 now = sealed.seal.digest
@@ -335,7 +332,7 @@ class Seals:
             return kept, True
         tree = FolderTree(path, only=only)
         whole, real = seal(tree), os.path.realpath(path)
-        listed = _pinned(entry, skill) if entry is not None else {}
+        listed: Mapping[str, str] = _pinned(entry, skill) if entry is not None else {}
         left = [one for one in whole.files if one not in listed and generated(one, real)]
         caches = [one for one in left if _is_cache(one)]
         if clean and caches:
@@ -438,7 +435,7 @@ class Seals:
         return None
 
     def _lock_where_it_counts(self, skill: Skill) -> Lock:
-        return self._lock(skill.origin) if self._locked else _NO_LOCK
+        return self._lock(skill.origin) if self._trust.locked else _NO_LOCK
 
     def _entry(self, skill: Skill) -> Locked | None:
         """The entry of a skill, or of the locked skill in whose folder it lies."""
@@ -539,7 +536,7 @@ def generated(path: str, root: str = "") -> bool:
         return False
     try:
         info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode) or info.st_size > _DESKTOP_SIZE:
+        if not stat.S_ISREG(info.st_mode) or info.st_size > _DESKTOP_BYTES:
             return False
         start = os.read(descriptor, 256)
         return start.startswith(kind) if kind else _is_settings(start)

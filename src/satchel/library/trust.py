@@ -11,7 +11,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel._fs import RACY_NS, is_inside, locked, write_atomic
+from satchel._fs import RACY_NS, is_inside, write_atomic
+from satchel._fs import locked as file_lock
 from satchel._language import Message
 from satchel.errors import Refused, SettingsError
 from satchel.library.marks import key_path
@@ -41,9 +42,15 @@ _EMPTY = TrustRecord({}, {}, {})
 class TrustBook:
     """The trust file of one user."""
 
-    def __init__(self, path: str | None) -> None:
-        """Keep decisions in the file `path`; None keeps them in memory."""
+    def __init__(self, path: str | None, *, locked: bool = False) -> None:
+        """Open the trust file.
+
+        Args:
+            path: The file; None keeps decisions in memory.
+            locked: Only what a lockfile pins may be used, whatever is trusted.
+        """
         self._path = path
+        self.locked = locked
         self._record = _EMPTY
         self._stamp: tuple[int, int, int] | None = None
 
@@ -97,9 +104,7 @@ class TrustBook:
         """
         reals = [os.path.realpath(path) for path in paths]
         now = _now()
-        self._change(
-            lambda old: old._replace(folders={**old.folders, **dict.fromkeys(reals, now)})
-        )
+        self._change(lambda old: old._replace(folders={**old.folders, **dict.fromkeys(reals, now)}))
 
     def revoke(self, path: str) -> bool:
         """Trust a folder, and those below it, no more; True when one of them was trusted."""
@@ -163,7 +168,7 @@ class TrustBook:
             self._record = change(self._record)
             return
         try:
-            with locked(self._path + ".lock"):
+            with file_lock(self._path + ".lock"):
                 self._stamp = None
                 with suppress(FileNotFoundError):
                     os.stat(self._path)  # one that is hidden for the moment must not be replaced

@@ -4,7 +4,6 @@
     plan.py          what a change would do, shown before it is done, line by line too
     prepare.py       a tree of files -> a step of a plan: staged, scanned, compared
     choose.py        which skills of a source, and under which ids
-    approving.py     which changes are approvals, and of what
     update.py        newer versions, another name, edits that shall stay; merge.py brings newer
                      versions together with the user's edits
     reproduce.py     what the lockfile says, exactly

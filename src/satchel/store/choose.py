@@ -10,7 +10,7 @@ from satchel.skill.interpret import MAX_NAME, NAME, slug
 from satchel.store.sources import find_skills
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from satchel.store.sources import Bundle, Found
 
@@ -54,12 +54,8 @@ def choose(
     if names:
         found = _named(found, names)
     elif len(found) > 1 and not everything:
-        shown = listed(f"`{item.id}`" for item in found[:_NAMED])
-        more = len(found) - _NAMED
-        if more > 0:
-            shown = say("{names} and {count} more", names=shown, count=more)
         raise InvalidInput(
-            say("There are {count} skills in it: {names}", count=len(found), names=shown),
+            say("There are {count} skills in it: {names}", count=len(found), names=_ids_of(found)),
             say("Choose with `--skill NAME`, or take them all with `--all`"),
         )
     if skill_id and len(found) > 1:
@@ -100,9 +96,12 @@ def _named(found: Sequence[Found], names: Sequence[str]) -> list[Found]:
     for name in names:
         matching = [item for item in found if name in (item.id, item.name, item.path)]
         if not matching:
+            near = close_names(name, (item.id for item in found))
             raise NotFound(
                 say("There is no skill `{name}` in it", name=name),
-                say("It has {names}", names=listed(f"`{item.id}`" for item in found[:_NAMED])),
+                say("Did you mean {names}?", names=listed(near))
+                if near
+                else say("It has {names}", names=_ids_of(found)),
             )
         if len(matching) > 1:
             raise InvalidInput(
@@ -114,6 +113,20 @@ def _named(found: Sequence[Found], names: Sequence[str]) -> list[Found]:
             )
         chosen += matching
     return chosen
+
+
+def _ids_of(found: Sequence[Found]) -> str:
+    """The ids of the first skills, and how many more there are."""
+    shown = listed(f"`{item.id}`" for item in found[:_NAMED])
+    more = len(found) - _NAMED
+    return say("{names} and {count} more", names=shown, count=more) if more > 0 else shown
+
+
+def close_names(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three known names that `name` may be a slip of, in backticks."""
+    import difflib
+
+    return [f"`{one}`" for one in difflib.get_close_matches(name, list(known), n=3)]
 
 
 def with_ids(found: Sequence[Found], given: str = "") -> list[Pick]:

@@ -12,6 +12,7 @@ undoing, not even edits made since, and it can be done again.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel._language import say
@@ -25,7 +26,6 @@ from satchel.store.transaction import Draft, carry_out
 from satchel.store.trouble import unchanged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
     from satchel.library.lockfile import Lock
     from satchel.store.journal import Record
@@ -109,7 +109,6 @@ def undo(
     redo: bool = False,
     number: int = 0,
     timeout: float = TIMEOUT,
-    ready: Callable[[Record, Sequence[Change]], None] | None = None,
 ) -> Undone:
     """Bring back what the last change replaced; with `redo`, what the last undoing replaced.
 
@@ -118,8 +117,6 @@ def undo(
         redo: Take the last undoing back.
         number: Only if it is this entry's turn; whoever's turn it is when 0.
         timeout: Seconds that another writer may take.
-        ready: Told what will be done, right before it is: the change that it is about, and what
-            happens to which skill. Nobody else writes meanwhile.
 
     Raises:
         NotFound: there is nothing to undo.
@@ -160,8 +157,6 @@ def undo(
             kind="redo" if redo else "undo",
             of=record.number,
         )
-        if ready is not None:
-            ready(origin, changes)
         receipt = carry_out(scope, draft, repaired=repaired)
     return Undone(
         receipt.number,
@@ -174,6 +169,24 @@ def undo(
     )
 
 
+def last_locked(scope: Scope) -> Lock:
+    """The newest lockfile entry of each skill that the history has.
+
+    Raises:
+        Refused: the disk says no.
+    """
+    with unchanged(scope.part("history")):
+        if not is_ours(scope):
+            return {}
+        check_scope(scope)
+        records = keeping.read_past(scope).records
+    lock: Lock = {}
+    for record in records:
+        with suppress(LockBroken):
+            lock = apply_rows(lock, record.locked, record.rows("after"))
+    return lock
+
+
 def _next(scope: Scope, *, redo: bool) -> tuple[dict[int, Record], Record]:
     """The past, and what of it comes back next."""
     past = keeping.read_past(scope)
@@ -182,7 +195,9 @@ def _next(scope: Scope, *, redo: bool) -> tuple[dict[int, Record], Record]:
     if not pile:
         raise NotFound(
             say("There is nothing to do again") if redo else say("There is nothing to undo"),
-            say("Run `satchel undo --list` to see what was changed"),
+            say("Run `satchel undo --list` to see what was changed")
+            if any(past)
+            else say("Satchel has changed nothing in `{folder}` yet", folder=scope.folder),
         )
     if past.damaged and max(past.damaged) > pile[-1]:
         raise Refused(

@@ -77,8 +77,6 @@ class Step(NamedTuple):
     """Digest of what is on disk now; empty when there is nothing."""
     seal: Seal | None = None
     """What would be on disk then."""
-    head: str = ""
-    """Fingerprint of what a model is told before the skill is loaded."""
     staged: str = ""
     """The folder that would take its place."""
     difference: Difference = Difference()
@@ -92,12 +90,8 @@ class Step(NamedTuple):
     """Hexadecimal digests under which content is kept, for merges and for the lockfile."""
     old: Tree | None = None
     """What the difference is against, where that is not what is on disk."""
-    approved: bool = True
-    """Carrying it out is an approval of what it puts there."""
     waived: bool = False
     """It brings nothing new, so what the scan says does not stop it."""
-    own: bool = False
-    """Made here by the user, so that later edits need no approval."""
 
     @property
     def blocked(self) -> bool:
@@ -116,6 +110,7 @@ class Step(NamedTuple):
             "scan": self.report.to_dict() if self.report is not None else None,
             "notes": list(self.notes),
             "error": self.error.message if self.error is not None else None,
+            "hint": self.error.hint if self.error is not None else None,
         }
 
 

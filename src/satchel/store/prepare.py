@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from satchel._language import listed, say
 from satchel.errors import NotFound, Refused, SatchelError, SkillBroken
 from satchel.library.lockfile import Locked, Verdict
-from satchel.library.seal import generated, head_mark
+from satchel.library.seal import generated
 from satchel.security import scan_tree
 from satchel.skill.load import load_document, parse_document
 from satchel.skill.model import MANIFEST
@@ -136,7 +136,6 @@ class Workbench:
             after,
             was,
             sealed,
-            head_mark(head) if head is not None else "",
             folder,
             difference,
             report,

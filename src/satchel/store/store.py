@@ -26,8 +26,7 @@ from satchel.library.lockfile import Place, read_lock, salvage
 from satchel.skill.interpret import MAX_NAME, NAME, id_of, slug
 from satchel.skill.tree import FolderTree, MemoryTree, head_file
 from satchel.store import history
-from satchel.store.approving import Approvals
-from satchel.store.choose import choose
+from satchel.store.choose import choose, close_names
 from satchel.store.journal import Change, refuse_repository, standing
 from satchel.store.plan import Plan, Step
 from satchel.store.prepare import Workbench
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from satchel.security import Allowance
     from satchel.skill.tree import Tree
     from satchel.store.choose import Pick
-    from satchel.store.journal import Record
     from satchel.store.scope import Scope
     from satchel.store.sources import Bundle
     from satchel.store.verify import Standing
@@ -73,6 +71,8 @@ class Receipt(NamedTuple):
     """What else is worth saying."""
 
 
+_PUTS = frozenset(("add", "import", "install", "init"))
+"""Operations whose result is the user's own choice, and so trusted."""
 _Made = TypeVar("_Made", Receipt, history.Undone)
 
 
@@ -92,7 +92,7 @@ class Store:
 
         Args:
             scope: Which folder.
-            trust: Where approvals are kept; what is installed here is approved as it is.
+            trust: Where trusted folders are kept; what is installed here is trusted.
             library: Knows the skills that are not ours to change, for better refusals.
             allow: Findings that the user accepts.
             signer: Says who signed a tree; nothing when nobody did.
@@ -102,7 +102,6 @@ class Store:
         self._library = library
         self._allow = tuple(allow)
         self._signer = signer
-        self._approvals = Approvals(scope, trust)
 
     def lock(self) -> Lock:
         """What is locked.
@@ -161,8 +160,8 @@ class Store:
             )
         with self._bench("add") as (bench, plan):
             step = bench.put(skill_id, tree, Place("new"))
-            # Its author will edit it all day: nothing to lock, and no approval to lose.
-            plan.append(step._replace(after=None, bases=(), own=True, waived=True))
+            # Its author will edit it all day: nothing to lock.
+            plan.append(step._replace(after=None, bases=(), waived=True))
         return plan.done
 
     def plan_import(
@@ -269,13 +268,12 @@ class Store:
             for step in plan_update(
                 bench,
                 chosen,
-                approved=self._approvals.knows,
                 ref=ref,
                 discard_edits=discard_edits,
                 signer=self._signer,
                 progress=progress,
             ):
-                plan.append(self._as_shown(bench, step))
+                plan.append(step)
         return plan.done
 
     def plan_install(
@@ -298,9 +296,7 @@ class Store:
         only = [self._locked(lock, name).id for name in names]
         with self._bench("install") as (bench, plan):
             for step in plan_install(bench, only, frozen=frozen, fetch=fetch, progress=progress):
-                # The lockfile may have come with the project: it approves nothing.
-                known = step.seal is not None and self._approvals.knows(step.id, step.seal)
-                plan.append(step._replace(approved=known))
+                plan.append(step)
         return plan.done
 
     def plan_rename(self, name: str, new: str) -> Plan:
@@ -320,7 +316,7 @@ class Store:
                 say("The skill `{name}` exists already", name=new), say("Choose another name")
             )
         with self._bench("rename") as (bench, plan):
-            for step in rename_steps(bench, self._approvals, skill_id, new):
+            for step in rename_steps(bench, skill_id, new):
                 plan.append(step)
         return plan.done
 
@@ -329,8 +325,7 @@ class Store:
     ) -> Plan:
         """Other content for some files of a skill, written by the user; the rest stays.
 
-        What is locked stays locked as it was, so that the skill shows as edited. An edit approves
-        nothing that was not approved before it.
+        What is locked stays locked as it was, so that the skill shows as edited.
 
         Args:
             name: Its id or name.
@@ -345,7 +340,7 @@ class Store:
         """
         skill_id = self.resolve(name)
         with self._bench("edit") as (bench, plan):
-            plan.append(edit_step(bench, self._approvals, skill_id, files, expect or {}))
+            plan.append(edit_step(bench, skill_id, files, expect or {}))
         return plan.done
 
     def plan_lock(self, names: Iterable[str] = ()) -> Plan:
@@ -375,7 +370,7 @@ class Store:
             Blocked: there is nothing else to do, and nobody accepted the risk.
             Conflict: something changed since the plan was made.
             Refused: the disk says no; the old state holds.
-            Incomplete: it was done, but its approval could not be written down, or the disk did
+            Incomplete: it was done, but its trust could not be written down, or the disk did
                 not confirm it.
         """
         kept = tuple(step for step in plan.changes if step.id in leave)
@@ -394,19 +389,18 @@ class Store:
             for step in steps
             for base in step.bases
         }
-        with self._approvals.before(steps):
-            receipt = commit(
-                self.scope,
-                plan.stage,
-                [
-                    Change(step.id, step.staged, step.was, step.seal.digest if step.seal else "")
-                    for step in steps
-                ],
-                relock=lambda lock: _relocked(lock, steps),
-                op=plan.op,
-                summary=listed(f"`{step.id}`" for step in steps[:5]),
-                bases=bases,
-            )
+        receipt = commit(
+            self.scope,
+            plan.stage,
+            [
+                Change(step.id, step.staged, step.was, step.seal.digest if step.seal else "")
+                for step in steps
+            ],
+            relock=lambda lock: _relocked(lock, steps),
+            op=plan.op,
+            summary=listed(f"`{step.id}`" for step in steps[:5]),
+            bases=bases,
+        )
         self._told()
         done = Receipt(
             receipt.number,
@@ -417,16 +411,29 @@ class Store:
             receipt.trouble,
             receipt.notes,
         )
-        return self._complete(done, lambda: self._approvals.after(steps))
+        return self._complete(done, lambda: self._decide(plan.op, steps))
 
-    def _complete(self, done: _Made, approve: Callable[[], object]) -> _Made:
-        """Write down what a change that was made approves.
+    def _decide(self, op: str, steps: Sequence[Step]) -> None:
+        """Trust what was put here by the user, and no more what went."""
+        gone = [self.scope.target(step.id) for step in steps if step.kind == "remove"]
+        was_trusted = any(self.trust.trusts(folder) for folder in gone)
+        for folder in gone:
+            self.trust.revoke(folder)
+        put = [step for step in steps if step.kind != "remove"]
+        for step in put:
+            if step.seal is not None and step.after is not None and step.after.scan.accepted:
+                self.trust.accept(step.seal.digest, step.after.scan.accepted)
+        if op in _PUTS or (op == "rename" and was_trusted):
+            self.trust.trust(*(self.scope.target(step.id) for step in put))
+
+    def _complete(self, done: _Made, decide: Callable[[], object]) -> _Made:
+        """Write down the trust that belongs to a change that was made.
 
         Raises:
             Incomplete: that could not be done, or the disk did not confirm the change.
         """
         try:
-            approve()
+            decide()
         except SatchelError as exc:
             words = say("The change was made, but: {reason}", reason=exc.message)
             done = done._replace(trouble=(words, exc.hint, *done.trouble))
@@ -442,14 +449,7 @@ class Store:
 
     def _accepted(self, step: Step) -> bool:
         """Whether this user accepted this very content before, whatever a lockfile says."""
-        entry = step.after
-        return (
-            entry is not None
-            and bool(entry.scan.accepted)
-            and step.seal is not None
-            and self.trust.binding(os.path.realpath(self.scope.target(step.id))) is not None
-            and self._approvals.knows(step.id, step.seal)
-        )
+        return step.seal is not None and self.trust.accepts(step.seal.digest)
 
     def undo(self, *, redo: bool = False, number: int = 0) -> history.Undone:
         """Bring back what was there before the last change.
@@ -463,19 +463,15 @@ class Store:
             NotFound: there is nothing to undo.
             Conflict: something else was changed meanwhile.
             Refused: the last change is one that cannot be undone.
-            Incomplete: it was undone, but the approval could not be written down, or the disk did
+            Incomplete: it was undone, but the trust could not be written down, or the disk did
                 not confirm it.
         """
-        with ExitStack() as stack:
-
-            def ready(origin: Record, changes: Sequence[Change]) -> None:
-                # An edit is its owner's, there and back; anything else may bring another's work.
-                if origin.op != "edit":
-                    stack.enter_context(self._approvals.settled(one.id for one in changes))
-
-            undone = history.undo(self.scope, redo=redo, number=number, ready=ready)
+        undone = history.undo(self.scope, redo=redo, number=number)
         self._told()
-        return self._complete(undone, lambda: self._approvals.returned(undone.ids))
+        gone = [one for one in undone.ids if not os.path.lexists(self.scope.target(one))]
+        return self._complete(
+            undone, lambda: [self.trust.revoke(self.scope.target(one)) for one in gone]
+        )
 
     def history(self) -> list[history.Entry]:
         """The changes that can be undone, newest first."""
@@ -495,21 +491,25 @@ class Store:
         if blocked and not accept_risk:
             raise _blocked(blocked)
 
-    def rebuild_lock(self) -> tuple[list[str], list[str]]:
+    def rebuild_lock(self, *, dry_run: bool = False) -> tuple[list[str], list[str]]:
         """Write a damaged lockfile anew; returns the ids that were kept and those without source.
 
-        Sound entries stay as they are. A skill whose entry is damaged is locked no more: where it
-        came from is not guessed.
+        Sound entries stay as they are. In place of a damaged one the last that the history has is
+        taken; a skill without either is locked no more. This cannot be undone.
+
+        Args:
+            dry_run: Only return what would be kept.
 
         Raises:
             Incomplete: it was done, but the disk did not confirm it; `receipt` is what is returned.
         """
-        sound = salvage(self.scope.lock)
-        lost = sorted(
-            name
-            for name in self._ids()
-            if name not in sound and self._approvals.kind(name) != "own"
-        )
+        there = set(self._ids())
+        past = history.last_locked(self.scope)
+        sound = {name: entry for name, entry in past.items() if name in there}
+        sound |= salvage(self.scope.lock)
+        lost = sorted(name for name in there if name not in sound)
+        if dry_run:
+            return sorted(sound), lost
         made = commit(
             self.scope, None, [], relock=lambda _: sound, op="rebuild", summary="", rebuild=True
         )
@@ -573,9 +573,12 @@ class Store:
                          name=name, place=skill.origin.label),
                 say("Exclude it: add its name to the setting `exclude`"),
             )  # fmt: skip
+        near = close_names(name, {*lock, *self._ids()})
         raise NotFound(
             say("There is no skill `{name}` in `{folder}`", name=name, folder=self.scope.folder),
-            say("Run `satchel list --all` to see what there is"),
+            say("Did you mean {names}?", names=listed(near))
+            if near
+            else say("Run `satchel list --all` to see what there is"),
         )
 
     def tree(self, name: str) -> Tree:
@@ -619,13 +622,6 @@ class Store:
             draft = _Draft()
             yield Workbench(self.scope, here, self.lock(), self._allow), draft
             draft.finish(Plan(op, self.scope, draft.steps, here, stack.pop_all()))
-
-    def _as_shown(self, bench: Workbench, step: Step) -> Step:
-        """An update shows what changes: it approves the rest only where that was approved."""
-        if step.kind != "replace":
-            return step
-        here = bench.present(step.id)
-        return step._replace(approved=here is not None and self._approvals.knows(step.id, here))
 
 
 class _Draft:

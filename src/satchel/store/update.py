@@ -15,10 +15,10 @@ from satchel._language import listed, say
 from satchel.errors import Changed, Conflict, NotFound, Refused, SatchelError
 from satchel.library.lockfile import Place
 from satchel.skill.model import MANIFEST
-from satchel.skill.tree import Seal, read_whole, seal, skill_file
+from satchel.skill.tree import read_whole, seal, skill_file
 from satchel.store.archive import open_archive
 from satchel.store.journal import standing
-from satchel.store.merge import ComposedTree, differing, merge_trees
+from satchel.store.merge import ComposedTree, merge_trees
 from satchel.store.plan import Step
 from satchel.store.sources import find_skills, source_from, subtree
 from satchel.store.trouble import unchanged
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from satchel.library.lockfile import Locked
     from satchel.skill.tree import Mode, Tree
-    from satchel.store.approving import Approvals
     from satchel.store.prepare import Workbench
     from satchel.store.scope import Scope
     from satchel.store.sources import Bundle
@@ -41,7 +40,6 @@ def plan_update(
     bench: Workbench,
     entries: Sequence[Locked],
     *,
-    approved: Callable[[str, Seal], bool],
     ref: str = "",
     discard_edits: bool = False,
     signer: Callable[[Tree], str] | None = None,
@@ -75,7 +73,6 @@ def plan_update(
                     bench,
                     entry,
                     bundle,
-                    approved=approved,
                     discard_edits=discard_edits,
                     signer=signer,
                 )
@@ -89,7 +86,6 @@ def _newer(
     entry: Locked,
     bundle: Bundle,
     *,
-    approved: Callable[[str, Seal], bool],
     discard_edits: bool,
     signer: Callable[[Tree], str] | None,
 ) -> Step:
@@ -105,22 +101,9 @@ def _newer(
         if here is None or here.digest == known or discard_edits:
             like = entry.id if here is not None else ""
             return bench.put(entry.id, theirs, place, signer=signer, like=like)
-        if here.digest != entry.tree and not approved(entry.id, here):
-            raise _foreign_edits(entry, here)
-        return _merged(bench, entry, theirs, place)
+        return _merged(bench, entry, theirs, place, locked=here.digest == entry.tree)
     except SatchelError as exc:
         return Step("refused", entry.id, entry.name, before=entry, error=exc)
-
-
-def _foreign_edits(entry: Locked, here: Seal) -> Conflict:
-    """Edits that nobody locked or approved: they may be the user's, or an attacker's."""
-    added, removed, changed = differing(Seal(entry.tree, entry.files), here)
-    files = listed(f"`{path}`" for path in [*changed, *added, *removed][:5])
-    return Conflict(
-        say("`{name}` was edited since it was locked: {files}", name=entry.id, files=files),
-        say("Yours? Run `satchel lock {name}`, then update. Not yours? Run "
-            "`satchel install --frozen`", name=entry.id),
-    )  # fmt: skip
 
 
 def _same_skill(bundle: Bundle, place: Place) -> Tree:
@@ -134,8 +117,19 @@ def _same_skill(bundle: Bundle, place: Place) -> Tree:
     return subtree(bundle.tree, place.path)
 
 
-def _merged(bench: Workbench, entry: Locked, theirs: Tree, place: Place) -> Step:
-    """Your edits and theirs."""
+def _merged(bench: Workbench, entry: Locked, theirs: Tree, place: Place, *, locked: bool) -> Step:
+    """The source's version merged with the user's edits.
+
+    Args:
+        bench: Makes the step.
+        entry: What is locked now.
+        theirs: The source's version.
+        place: Where it came from.
+        locked: Whether the edits are part of what is locked now.
+
+    Raises:
+        Conflict: both changed the same lines, or what the edits began with is not kept.
+    """
     base = open_base(bench.scope, entry)
     if base is None:
         raise Conflict(
@@ -152,7 +146,13 @@ def _merged(bench: Workbench, entry: Locked, theirs: Tree, place: Place) -> Step
                 "`--dry-run` it replaces yours, and `satchel undo` brings them back",
                 name=entry.id),
         )  # fmt: skip
-    return bench.put(entry.id, merged.tree, place, upstream=theirs, kept=merged.kept, like=entry.id)
+    step = bench.put(entry.id, merged.tree, place, upstream=theirs, kept=merged.kept, like=entry.id)
+    if locked or step.after is None:
+        return step
+    # Edits that were not locked are kept on disk and stay unlocked: only the source's version is.
+    pristine = seal(theirs)
+    after = step.after._replace(tree=pristine.digest, files=pristine.files, upstream="")
+    return step._replace(after=after)
 
 
 def open_base(scope: Scope, entry: Locked, digest: str = "") -> Tree | None:
@@ -165,30 +165,27 @@ def open_base(scope: Scope, entry: Locked, digest: str = "") -> Tree | None:
     return tree if seal(tree).digest == f"sha256:{digest}" else None
 
 
-def rename_steps(bench: Workbench, approvals: Approvals, skill_id: str, new: str) -> Iterator[Step]:
+def rename_steps(bench: Workbench, skill_id: str, new: str) -> Iterator[Step]:
     """The skill under its new name, and the end of the old one.
 
-    A new name brings nothing that was not there: it approves nothing, and the scan is not asked
-    again whether it may stay.
+    A new name brings nothing that was not there: the scan is not asked whether it may stay.
     """
     entry = bench.lock.get(skill_id)
     tree = bench.present_tree(skill_id)
-    here = bench.present(skill_id)
     upstream = open_base(bench.scope, entry) if entry is not None else None
     place = entry.place if entry is not None else Place("new")
     step = bench.put(new, _renamed(tree, new, skill_id), place, upstream=upstream, like=skill_id)
     if step.error is not None:
         raise step.error
     if entry is None or step.after is None:
-        step = step._replace(after=None, bases=(), own=approvals.kind(skill_id) == "own")
+        step = step._replace(after=None, bases=())
     else:
         # Without the pristine copy the edits would pass for the source's own.
         after = step.after._replace(
             upstream=entry.upstream or entry.tree, scan=entry.scan, signer=""
         )
         step = step._replace(after=after)
-    known = here is not None and approvals.knows(skill_id, here)
-    yield step._replace(approved=known, waived=True)
+    yield step._replace(waived=True)
     target = bench.scope.target(skill_id)
     with unchanged(target):
         was = standing(target)
@@ -232,15 +229,13 @@ def lock_step(bench: Workbench, entry: Locked, signer: Callable[[Tree], str] | N
 
 def edit_step(
     bench: Workbench,
-    approvals: Approvals,
     skill_id: str,
     files: Mapping[str, bytes],
     expect: Mapping[str, str],
 ) -> Step:
     """A skill with other content in some files.
 
-    Its user wrote it here and now: the scan tells, and stops nothing. Where the content before was
-    approved, so is this; where it was not, an edit does not make it so.
+    Its user wrote it here and now: the scan tells, and stops nothing.
     """
     entry = bench.lock.get(skill_id)
     here = bench.present(skill_id)
@@ -274,8 +269,6 @@ def edit_step(
         kind="same" if step.difference.empty else "replace",
         after=entry,
         bases=(),
-        own=approvals.kind(skill_id) == "own",
-        approved=approvals.knows(skill_id, here),
         waived=True,
     )
 

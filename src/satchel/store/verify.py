@@ -6,9 +6,8 @@ import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from satchel.errors import SatchelError
-from satchel.library.seal import generated, head_mark
-from satchel.skill.load import load_document
-from satchel.skill.tree import FolderTree, Seal, digest_of, head_file, seal
+from satchel.library.seal import generated
+from satchel.skill.tree import FolderTree, Seal, digest_of, seal
 from satchel.store.merge import differing
 from satchel.store.signing import check_signature
 
@@ -28,7 +27,6 @@ class Standing(NamedTuple):
     entry: Locked | None = None
     seal: Seal | None = None
     """What is there, without what running it left behind."""
-    head: str = ""
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -78,10 +76,9 @@ def stand(scope: Scope, entry: Locked | None, skill_id: str = "") -> Standing:
     left = tuple(path for path in here.files if path not in locked and generated(path, folder))
     clean = {path: mark for path, mark in here.files.items() if path not in left}
     here = Seal(digest_of(clean), clean)
-    head = _head(folder, skill_id)
     signed = check_signature(FolderTree(folder), files=clean)
     if entry is None:
-        found = Standing(skill_id, "unlocked", None, here, head, generated=left)
+        found = Standing(skill_id, "unlocked", None, here, generated=left)
     else:
         added, removed, changed = differing(Seal(entry.tree, entry.files), here)
         found = Standing(
@@ -89,7 +86,6 @@ def stand(scope: Scope, entry: Locked | None, skill_id: str = "") -> Standing:
             "intact" if here.digest == entry.tree else "edited",
             entry,
             here,
-            head,
             tuple(added),
             tuple(removed),
             tuple(changed),
@@ -100,12 +96,3 @@ def stand(scope: Scope, entry: Locked | None, skill_id: str = "") -> Standing:
         signer=signed.identity,
         reason=signed.reason if signed.state == "invalid" else "",
     )
-
-
-def _head(folder: str, skill_id: str) -> str:
-    file = head_file(os.listdir(folder))
-    try:
-        head = load_document(folder, file, skill_id).head if file else None
-    except SatchelError:
-        head = None
-    return head_mark(head) if head is not None else ""

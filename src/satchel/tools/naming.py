@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING, cast
 
 from satchel._language import Message
-from satchel.skill.interpret import NAME
 from satchel.tools.frame import one_line, plural, printable
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from satchel.errors import (
     InvalidInput,
     LockBroken,
     MissingRuntime,
+    Refused,
     SatchelError,
     SettingsError,
 )

@@ -83,8 +83,8 @@ class Conversation:
             one_line(self._model),
             say("1 skill") if count == 1 else say("{count} skills", count=count),
         ]
-        if changed := len({*library.snapshot().asking, *library.tools().asking}):
-            parts.append(say("{count} changed: `satchel trust`", count=changed))
+        if waiting := len(library.waiting()):
+            parts.append(say("{count} not trusted yet (`satchel trust`)", count=waiting))
         if self._approve is True:
             parts.append(say("every tool may be called"))
         elif self._approve is None:

@@ -54,7 +54,7 @@ class Manifest(NamedTuple):
     settled: bool
     """Whether a further change is sure to show in a survey."""
     sealed: Sealed | None = None
-    """What was approved or locked, when something binds the skill."""
+    """What was checked."""
 
     def stands(self) -> bool:
         """Whether nothing in the folder was touched since."""
@@ -134,7 +134,7 @@ def _make(skill: Skill, seals: Seals) -> Manifest:
             raise SkillBroken(f"`{path}` cannot be read: {reason}", "Look at the folder") from exc
         total += len(data)
         digest = _digest(data)
-        if sealed is not None and not _is_sealed(skill, sealed, path, digest):
+        if not sealed.has(path, digest.removeprefix("sha256:")):
             raise _Moved
         files[path] = Item(digest, len(data))
         if path == "SKILL.md":
@@ -193,9 +193,3 @@ def _read(root: str, path: str, most: int) -> bytes:
 def _digest(data: bytes) -> str:
     return f"sha256:{sha256(data).hexdigest()}"
 
-
-def _is_sealed(skill: Skill, sealed: Sealed, path: str, digest: str) -> bool:
-    """Whether a file is the approved one. The seal may be that of a folder around the skill."""
-    inner = os.path.relpath(skill.base_dir, sealed.path).replace(os.sep, "/")
-    full = path if inner == "." else f"{inner}/{path}"
-    return sealed.has(full, digest.removeprefix("sha256:"))
