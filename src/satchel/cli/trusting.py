@@ -83,7 +83,7 @@ def trust(
 
 
 def offer_trust(session: Session) -> None:
-    """Ask once whether the skills of this folder are used; without a terminal, say how many wait."""
+    """Ask once whether the skills of this folder are used; without a terminal, say how many."""
     satchel = session.satchel
     waiting = len(satchel.library.waiting()) if satchel.settings.trust == "ask" else 0
     if not waiting:
