@@ -1,7 +1,7 @@
 """Ways in which a cloned project might make itself trusted, or reach outside. None may work.
 
-The victim trusts one folder, `mine`. An attack is whatever a clone beside it can bring: links, names,
-settings, lockfiles, journals, nested projects.
+The victim trusts one folder, `mine`. An attack is whatever a clone beside it can bring: links,
+names, settings, lockfiles, journals, nested projects.
 """
 
 from __future__ import annotations
