@@ -62,10 +62,12 @@ def diagnose(
     if settings.trust == "none":  # nobody can be asked, whatever was approved
         found = [one for one in found if one not in asking.values()]
     skills = library.every()
+    found += [Problem("include-unmatched", values={"name": one}) for one in library.unmatched()]
     if deep:
         found += [one for one in _lock_problems(library) if one not in found]
         found += _search_problems(len(snapshot.skills), settings, detector)
         found += _setting_problems(settings)
+        found += library.strays()
         found += _author_problems(progress if progress is not None else skills)
         said = {*asking, *tools.refused}
         changed = [content_problem(library, one) for one in skills if one.ref not in said]

@@ -56,9 +56,11 @@ def _version() -> int:
 
 def _list(options: Sequence[str]) -> int:
     from satchel.cli.listing import show_list
-    from satchel.facade import Satchel
+    from satchel.cli.opening import open_project, warn_of_settings
+    from satchel.settings import find_project
 
-    satchel = Satchel.for_project(".")
+    satchel = open_project(find_project(), {}, {})
+    warn_of_settings(satchel.settings, None)
     return show_list(satchel, everything="--all" in options, as_json="--json" in options)
 
 

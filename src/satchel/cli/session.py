@@ -14,6 +14,7 @@ from satchel.cli.helping import Command, Commands, help_text
 from satchel.cli.output import Screen, one_line
 from satchel.cli.values import AnyPath
 from satchel.errors import InternalError, NotFound, SkillBroken
+from satchel.settings import find_project
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -41,11 +42,16 @@ PATIENCE = 3.0
 class Session:
     """One run of the terminal."""
 
-    def __init__(self, project: str = ".", colour: bool | None = None) -> None:
-        self.project = project
+    def __init__(self, chosen: str = "", colour: bool | None = None) -> None:
+        self.chosen = chosen
+        """The folder of `--project`, taken as it is."""
         self.colour = colour
         self.given: dict[str, Any] = {}
         """Settings that a command decides itself; they win."""
+        self.defaults: dict[str, Any] = {}
+        """Settings that a command decides where nothing is set."""
+        self.warns = True
+        """Ignored settings are reported when the project is opened."""
         self.asking = False
         """The line on the screen is a question, and nobody has answered it yet."""
         self._satchel: Satchel | None = None
@@ -54,17 +60,19 @@ class Session:
     def satchel(self) -> Satchel:
         """The project's skills, found when first asked for."""
         if self._satchel is None:
-            from satchel.facade import Satchel
+            from satchel.cli.opening import open_project, warn_of_settings
 
-            folder = os.path.expanduser(self.project)
-            if not os.path.isdir(folder):
-                raise NotFound(
-                    say("There is no folder `{path}`", path=self.project),
-                    say("Give `--project` a folder that exists"),
-                )
-            self._satchel = Satchel.for_project(folder, **self.given)
+            self._satchel = open_project(self.project, self.given, self.defaults)
             self._satchel.patience = PATIENCE
+            if self.warns:
+                self.warns = False
+                warn_of_settings(self._satchel.settings, self.colour)
         return self._satchel
+
+    @property
+    def project(self) -> str:
+        """The project's root: the folder of `--project`, or the one found from here."""
+        return os.path.expanduser(self.chosen) if self.chosen else find_project()
 
     def renew(self) -> None:
         """The settings were changed by this very run: make everything anew when asked."""
@@ -256,7 +264,7 @@ def global_options(*, hidden: bool) -> list[click.Option]:
 
     def set_project(context: click.Context, _option: click.Parameter, value: str | None) -> None:
         if value is not None:
-            context.ensure_object(Session).project = value
+            context.ensure_object(Session).chosen = value
 
     def set_colour(context: click.Context, _option: click.Parameter, value: bool | None) -> None:
         if value is not None:
@@ -271,7 +279,7 @@ def global_options(*, hidden: bool) -> list[click.Option]:
             is_eager=True,
             callback=set_project,
             hidden=hidden,
-            help=say("The project's folder; the current one by default."),
+            help=say("The project's folder; by default the root found from the current one."),
         ),
         click.Option(
             ["--color/--no-color", "colour"],

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 class Snapshot:
     """The skills of a library, frozen.
 
-    `skills` are the offered ones, in the order of their locations and then of their ids; what ships
-    with Satchel comes last. `hidden`
+    `skills` are the offered ones, in the order of their locations and then of their ids. `hidden`
     are known but not offered: shadowed, untrusted or excluded. `problems` says why files are not
     skills and what else is odd.
     """
@@ -168,6 +167,8 @@ def find_broken(problems: Sequence[Problem], locations: Iterable[Location]) -> l
         return []
     errors: dict[str, Problem] = {}
     for problem in problems:
+        if problem.code.startswith("setting-"):
+            continue  # of a settings file
         if problem.path and PROBLEMS[problem.code].severity == "error":
             errors.setdefault(problem.path, problem)
     # The deepest folder wins: `.agents/skills` lies inside `.`.
