@@ -12,6 +12,7 @@ from satchel.cli.output import one_line, write_json
 from satchel.cli.planning import tell_hidden
 from satchel.cli.session import command
 from satchel.facade import FIRST
+from satchel.library.locations import OTHER_AGENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,6 +72,8 @@ def locations(session: Session, as_json: bool) -> int:
     rows: list[list[str]] = []
     styles: list[list[str]] = []
     for at, record in enumerate(records, 1):
+        if not record["exists"] and record["label"] in OTHER_AGENTS:
+            continue  # fifteen empty rows say nothing
         rows.append([
             str(at),
             one_line(record["label"]) + ("" if not record["single"] else "/SKILL.md"),
