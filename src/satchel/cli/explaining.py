@@ -182,8 +182,7 @@ def doctor(session: Session, everything: bool, strict: bool, as_json: bool) -> i
                 session.out.line()
             _visit(session.out, ward, everything=everything)
         session.err.line(checked(files, counts))
-        project = one_line(satchel.settings.project)
-        session.err.line(say("Project: {path}", path=project), "dim")
+        session.tell_root()
     return 1 if counts["errors"] or (strict and counts["warnings"]) else 0
 
 

@@ -96,7 +96,7 @@ def locations(session: Session, as_json: bool) -> int:
         say("writable"),
     ]
     session.out.table(head, rows, styles)
-    session.err.line(say("Project: {path}", path=one_line(project)), "dim")
+    session.tell_root()
     return 0
 
 

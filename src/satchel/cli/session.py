@@ -74,6 +74,12 @@ class Session:
         """The project's root: the folder of `--project`, or the one found from here."""
         return os.path.expanduser(self.chosen) if self.chosen else find_project()
 
+    def tell_root(self) -> None:
+        """Name the project's root on stderr where it is not the current folder."""
+        root = self.satchel.settings.project
+        if root != os.getcwd():
+            self.err.line(say("Project: {path}", path=one_line(root)), "dim")
+
     def renew(self) -> None:
         """The settings were changed by this very run: make everything anew when asked."""
         if self._satchel is not None:
