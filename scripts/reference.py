@@ -162,6 +162,11 @@ def _settings() -> Iterator[str]:
     yield "`config.toml`, and that over the default. A project may not set everything: trust is"
     yield "yours alone to give."
     yield ""
+    yield "A key of a file that does not exist or has a wrong value is ignored, and no other key:"
+    yield "every command warns of it, and it is an error of `satchel doctor`. In `include`,"
+    yield "`exclude`, `tags` and `trust` it ends the command, since ignoring it would offer more"
+    yield "skills; so does a file that is not valid TOML."
+    yield ""
     yield from _table(
         ("Setting", "Environment", "Kind", "Default", "Project may set it", "What it does"),
         (

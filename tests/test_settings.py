@@ -8,7 +8,7 @@ import pytest
 
 from satchel import load_settings
 from satchel.errors import SettingsError
-from satchel.settings import SETTINGS, Settings
+from satchel.settings import SETTINGS, Settings, find_project
 
 
 @pytest.fixture
@@ -63,36 +63,42 @@ def test_a_project_adds_places_and_takes_none_away(tmp_path, env):
 
 
 @pytest.mark.parametrize(
-    ("file", "text"),
+    ("file", "text", "code"),
     [
-        ("satchel.toml", "budget = "),
-        ("satchel.toml", 'budget = "many"'),
-        ("satchel.toml", "budget = -1"),
-        ("satchel.toml", "budget = true"),
-        ("satchel.toml", 'builtin = "perhaps"'),
-        ("satchel.toml", 'form = "pdf"'),
-        ("satchel.toml", "include = 3"),
-        ("satchel.toml", "unknown = 1"),
-        ("pyproject.toml", "[tool]\nsatchel = 3"),
-        ("pyproject.toml", "[tool.satchel]\nnope = 1"),
+        ("satchel.toml", 'budget = "many"', "setting-wrong"),
+        ("satchel.toml", "budget = -1", "setting-wrong"),
+        ("satchel.toml", "budget = true", "setting-wrong"),
+        ("satchel.toml", 'form = "pdf"', "setting-wrong"),
+        ("satchel.toml", "pin = 3", "setting-wrong"),
+        ("satchel.toml", "budgt = 1", "setting-unknown"),
+        ("satchel.toml", "ancestors = true", "setting-unknown"),
+        ("pyproject.toml", "[tool.satchel]\nnope = 1", "setting-unknown"),
+        ("satchel/config.toml", "budget = inf", "setting-wrong"),
+        ("satchel/config.toml", "unknown = 1", "setting-unknown"),
     ],
 )
-def test_a_projects_slip_is_said_and_stops_nobody(tmp_path, env, file, text):
-    (tmp_path / file).write_text(text)
+def test_a_key_that_cannot_be_used_is_ignored_alone(tmp_path, env, file, text, code):
+    (tmp_path / "satchel").mkdir()
+    (tmp_path / file).write_text(f'{text}\nexclude = ["x"]\n')
     chosen = load_settings(str(tmp_path), env)
-    assert chosen.budget == 12_000
-    ((code, path, reason),) = chosen.remarks
-    assert (code, path) == ("setting-broken", str(tmp_path / file))
-    assert reason
+    assert (chosen.budget, chosen.exclude) == (12_000, ("x",))
+    ignored = [remark for remark in chosen.remarks if remark[0] != "project-setting"]
+    assert [(one, path) for one, path, _ in ignored] == [(code, str(tmp_path / file))]
 
 
-@pytest.mark.parametrize("text", ["budget = ", 'form = "pdf"', "unknown = 1", "budget = inf"])
-def test_a_slip_of_the_users_own_is_an_error_with_a_hint(tmp_path, env, text):
-    user_file(tmp_path, text)
+@pytest.mark.parametrize("file", ["satchel.toml", "satchel/config.toml"])
+@pytest.mark.parametrize(
+    "text",
+    ["exclude = 3", "exclude = [3]", "include = true", "tags = {}", 'trust = "al"', "exlude = []",
+     "budget = ", "budget = 1\nbudget = 2"],
+)  # fmt: skip
+def test_what_would_offer_more_when_ignored_is_an_error(tmp_path, env, file, text):
+    (tmp_path / "satchel").mkdir()
+    (tmp_path / file).write_text(text)
     with pytest.raises(SettingsError) as caught:
         load_settings(str(tmp_path), env)
     assert caught.value.hint
-    assert "config.toml" in caught.value.message
+    assert file in caught.value.message
 
 
 @pytest.mark.timeout(20)
@@ -107,8 +113,8 @@ def test_a_strangers_file_is_not_waited_for_nor_followed(tmp_path, env, kind):
         file.mkdir()
     else:
         file.write_text("#" * 300_000 if kind == "large" else "a = " + "[" * 20_000)
-    chosen = load_settings(str(tmp_path), env)
-    assert [code for code, _, _ in chosen.remarks] == ["setting-broken"]
+    with pytest.raises(SettingsError, match=r"satchel\.toml"):
+        load_settings(str(tmp_path), env)
 
 
 def test_far_reaching_settings_of_a_project_are_said(tmp_path, env):
@@ -120,6 +126,23 @@ def test_far_reaching_settings_of_a_project_are_said(tmp_path, env):
         ("project-setting", "builtin"),
         ("setting-refused", "trace"),
     ]
+
+
+@pytest.mark.parametrize("mark", ["satchel.toml", ".agents", "satchel.lock", ".git"])
+def test_the_root_is_the_nearest_folder_with_a_mark(tmp_path, monkeypatch, mark):
+    home = tmp_path / "home"
+    below = home / "code" / "project" / "src" / "app"
+    below.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    (home / mark).mkdir()
+    (tmp_path / "satchel.toml").touch()
+    assert find_project(str(below)) == str(home if mark == "satchel.toml" else below)
+    (home / "code/project" / mark).mkdir()
+    assert find_project(str(below)) == str(home / "code/project")
+    (below / mark).mkdir()
+    monkeypatch.chdir(below)
+    assert find_project() == str(below)
+    assert find_project(str(home)) == str(home)
 
 
 def test_a_home_that_is_no_absolute_path_is_no_home(tmp_path):

@@ -52,6 +52,7 @@ class UiServer:
             "PYTHONPATH": os.path.join(ROOT, "src"),
             "PYTHONUTF8": "1",
             "SATCHEL_LANG": "en",
+            "SATCHEL_BUILTIN": "true",
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_NOSYSTEM": "1",
             **env,

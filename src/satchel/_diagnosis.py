@@ -58,10 +58,12 @@ def diagnose(
     found = [*snapshot.problems, *tools.problems, *packaged_problems(settings)]
     found += names_taken(settings, tools)
     skills = library.every()
+    found += [Problem("include-unmatched", values={"name": one}) for one in library.unmatched()]
     if deep:
         found += [one for one in _lock_problems(library) if one not in found]
         found += _search_problems(len(snapshot.skills), settings, detector)
         found += _setting_problems(settings)
+        found += library.strays()
         found += _author_problems(progress if progress is not None else skills)
         contents = [content_problem(library, one) for one in skills if one.ref not in tools.refused]
         found += [one for one in contents if one is not None]

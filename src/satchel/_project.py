@@ -1,14 +1,16 @@
-"""Which library does a project get, by what was set?"""
+"""Builds the library of a project from its settings."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
+from satchel._language import say
+from satchel.errors import NotFound
 from satchel.library import Bounds, Filter, Index, Library, TrustBook, default_locations
 from satchel.library.locations import user_folder
 from satchel.library.scans import ScanCache
-from satchel.settings import SERVER
+from satchel.settings import SERVER, similar_setting
 from satchel.skill.problems import Problem
 from satchel.trace import Trace
 
@@ -18,7 +20,16 @@ if TYPE_CHECKING:
 
 
 def library_for(settings: Settings) -> Library:
-    """The library of these settings; what is odd about them is among its problems."""
+    """The library of these settings; ignored settings are among its problems.
+
+    Raises:
+        NotFound: the project's folder does not exist.
+    """
+    if not os.path.isdir(settings.project):
+        raise NotFound(
+            say("There is no folder `{path}`", path=settings.project),
+            say("Create it, or give a folder that exists"),
+        )
     state, cache = settings.paths.state, settings.paths.cache
     where = state or None if settings.trace == "file" else None
     trace = Trace(where, settings.project, enabled=settings.trace != "off")
@@ -33,7 +44,7 @@ def library_for(settings: Settings) -> Library:
         scans=ScanCache(cache, _exceptions(settings)),
         index=Index(cache) if settings.use_index and cache else None,
         trace=trace,
-        problems=[*_remarks(settings), *wrong],
+        problems=[*setting_problems(settings), *wrong],
     )
     if settings.create_missing:
         os.makedirs(user_folder(settings), exist_ok=True)
@@ -55,13 +66,11 @@ def _served(settings: Settings) -> tuple[list[Location], list[Problem]]:
     return served_locations(settings)
 
 
-def _remarks(settings: Settings) -> list[Problem]:
-    """What was odd about the settings, and a project's folder that is not there."""
-    remarks = [
-        Problem(code, file, values={"name": value, "reason": value})
-        for code, file, value in settings.remarks
-    ]
-    if not os.path.isdir(settings.project):
-        values = {"reason": "there is no such folder"}
-        remarks.append(Problem("unreadable", settings.project, values=values))
-    return remarks
+def setting_problems(settings: Settings) -> list[Problem]:
+    """What was ignored or refused in the settings files."""
+    found: list[Problem] = []
+    for code, file, value in settings.remarks:
+        near = similar_setting(value) if code == "setting-unknown" else ""
+        values = {"name": value, "reason": value, "near": near}
+        found.append(Problem("setting-near" if near else code, file, values=values))
+    return found

@@ -22,6 +22,7 @@ from satchel._approval import (
 )
 from satchel._first_skill import FIRST, add_first_skill
 from satchel._language import Message
+from satchel._notices import Notices, warn_unmatched
 from satchel._project import library_for
 from satchel.errors import AccessDenied
 from satchel.settings import load_settings
@@ -102,8 +103,11 @@ class Satchel:
     ) -> Satchel:
         """The skills an agent in this folder has.
 
+        What is not offered although it is there (untrusted, hidden, broken) is reported once
+        through the logger `satchel`.
+
         Args:
-            path: The project's folder.
+            path: The project's folder itself; no folder above it is considered.
             detector: Who chooses; the one by words and vectors when None.
             explicit: Whether a skill that a request calls by name wins over that detector.
             settings: Any setting by name (`budget=8_000`, `trust="all"`); they win over files and
@@ -111,9 +115,12 @@ class Satchel:
 
         Raises:
             SettingsError: a setting cannot be used.
+            NotFound: there is no such folder.
         """
         chosen = load_settings(os.fspath(path), **settings)
-        return cls(library_for(chosen), chosen, detector=detector, explicit=explicit)
+        library = library_for(chosen)
+        library.notify = Notices(library)
+        return cls(library, chosen, detector=detector, explicit=explicit)
 
     def refresh(self) -> Snapshot:
         """Look for changes on disk; reads only what changed."""
@@ -256,6 +263,7 @@ class Satchel:
             engine=self.engine,
             gate=Gate(self.trace, approve, ask),
         )
+        warn_unmatched(self.library, include)
         if include or exclude or tools is not None:
             return found.child(include=include, exclude=exclude, tools=tools)
         return found
@@ -451,6 +459,7 @@ class Satchel:
             account,
             self.trace,
             policy=self.settings.trust,
+            strays=self.library.strays,
             seals=self.library.seals,
             tools=tools,
             taken=[

@@ -1,8 +1,9 @@
 """Everything that can be set, where it is set, and where Satchel keeps its files.
 
 Order, last wins: defaults, the user's `config.toml`, the project's `satchel.toml` (or
-`[tool.satchel]` in `pyproject.toml`), the environment, arguments in code. A project came from
-somebody, perhaps a stranger: what it sets about trust is refused, and said so.
+`[tool.satchel]` in `pyproject.toml`), the environment, arguments in code. A project may come from
+anywhere: what it sets about trust is refused. A key of a file that does not exist or has a wrong
+value is ignored alone and becomes a remark, except where that would offer more skills (`_STRICT`).
 """
 
 from __future__ import annotations
@@ -43,12 +44,11 @@ SETTINGS = (
     Setting("trust", "SATCHEL_TRUST", "text", "all",
             "Which skills are offered: `ask` (of a project only after `satchel trust`; the default of the commands), `all` (whatever is found; the default in Python), `locked` (only what `satchel.lock` pins). A project may only choose a stricter one.",
             choices=("ask", "all", "locked")),
-    Setting("builtin", "SATCHEL_BUILTIN", "flag", default=True,
-            description="Offer the skills that ship with Satchel."),
-    Setting("ecosystem", "SATCHEL_ECOSYSTEM", "flag", default=False,
-            description="Also read other agents' places: `.claude/skills`, `.codex/skills`, `~/.agents/skills` and more."),
-    Setting("ancestors", "SATCHEL_ANCESTORS", "flag", default=False,
-            description="Also read the folders above the project, up to the git root."),
+    Setting("builtin", "SATCHEL_BUILTIN", "flag", default=False,
+            description="Offer the skills that ship with Satchel. `satchel chat` offers them unless this is false."),
+    Setting("ecosystem", "SATCHEL_ECOSYSTEM", "flag", default=True,
+            description="Also read other agents' folders: `.claude/skills`, `.codex/skills`, `~/.agents/skills` and more.",
+            project_may_set=False),
     Setting("locations", "SATCHEL_LOCATIONS", "list", (),
             "Further folders with skills, and servers (`mcp:https://host/path`, `mcp:stdio:COMMAND`). A project may only add folders inside itself."),
     Setting("servers", "SATCHEL_SERVERS", "table", {},
@@ -146,9 +146,8 @@ class Settings(NamedTuple):
     form: Form = "xml"
     refresh_on_call: bool = True
     trust: TrustPolicy = "all"
-    builtin: bool = True
-    ecosystem: bool = False
-    ancestors: bool = False
+    builtin: bool = False
+    ecosystem: bool = True
     locations: tuple[str, ...] = ()
     servers: Mapping[str, Any] = {}
     include: tuple[str, ...] = ()
@@ -181,14 +180,19 @@ class Settings(NamedTuple):
     project_locations: tuple[str, ...] = ()
     """Folders inside the project that its own file names: as untrusted as the project."""
     remarks: tuple[tuple[str, str, str], ...] = ()
-    """What a project's file says and must not, or must be said: (problem code, file, value)."""
+    """What was ignored in a file, or must be reported: (problem code, file, name or reason)."""
 
 
 SERVER = "mcp:"
 """How a location begins that is a server."""
 _MAX_FILE = 256 * 1024
 _REACHES_FAR = frozenset(("include", "exclude", "tags", "builtin", "budget"))
-"""Settings of a project that hold for the user's own skills too: allowed, and said."""
+"""Settings of a project that hold for the user's own skills too: allowed, and reported."""
+_STRICT = frozenset(("include", "exclude", "tags", "trust"))
+"""Settings that keep skills from being offered: one that cannot be understood is an error."""
+_ROOT_MARKS = ("satchel.toml", ".agents", "satchel.lock", ".git")
+_SIMILAR = 0.75
+"""How similar an unknown name and a setting's are for a suggestion."""
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 _FLAGS = {
     "true": True,
@@ -207,6 +211,36 @@ COMMAND_DEFAULTS = {"trust": "ask"}
 _STRICTNESS = ("all", "ask", "locked")
 
 
+def find_project(folder: str = ".") -> str:
+    """Find the root of the project that a folder belongs to.
+
+    It is the nearest folder, `folder` itself or above, with a `satchel.toml`, `.agents`,
+    `satchel.lock` or `.git` that belongs to the user or to the owner of `folder`; else `folder`.
+    Nothing above the home folder is considered, and the home folder only by its `satchel.toml`:
+    its `.agents` holds the user's own skills, and its `.git` only keeps configuration files.
+    """
+    start = here = os.path.abspath(os.path.expanduser(folder))
+    home = os.path.realpath(os.path.expanduser("~"))
+    owners = {_owner(start), os.geteuid() if hasattr(os, "geteuid") else None}
+    while True:
+        at_home = os.path.realpath(here) == home
+        marks = _ROOT_MARKS[:1] if at_home else _ROOT_MARKS
+        if any((owner := _owner(f"{here}/{one}")) is not None and owner in owners for one in marks):
+            return here
+        above = os.path.dirname(here)
+        if at_home or above == here:
+            return start
+        here = above
+
+
+def _owner(path: str) -> int | None:
+    """The owner of a file or folder; None when there is none."""
+    try:
+        return os.lstat(path).st_uid
+    except OSError:
+        return None
+
+
 def load_settings(
     project: str = ".",
     env: Mapping[str, str] | None = None,
@@ -219,36 +253,30 @@ def load_settings(
     Args:
         project: The project's folder.
         env: The environment; the process's own when None.
-        defaults: Other values for settings that are set nowhere.
+        defaults: Defaults of this program where they differ from those of `SETTINGS`.
         given: Settings from code; they win.
 
     Raises:
-        SettingsError: a file or value cannot be used.
+        SettingsError: a file cannot be read, or a value that is not in a file cannot be used.
     """
     env = os.environ if env is None else env
     project = os.path.abspath(os.path.expanduser(project))
     paths = find_paths(env)
     values: dict[str, Any] = {setting.name: setting.default for setting in SETTINGS}
     values.update(defaults or {})
-    values.update(_file_values(paths.config, ()))
     wanted = ""
     remarks: list[tuple[str, str, str]] = []
+    values.update(_file_values(paths.config, (), remarks))
     inside: list[str] = []
     for file, table in (("satchel.toml", ()), ("pyproject.toml", ("tool", "satchel"))):
         path = os.path.join(project, file)
-        try:
-            found = _file_values(path, table, stranger=True)
-        except SettingsError as exc:
-            # A project's slip must not stop its user: it is said, and the file is passed over.
-            remarks.append(("setting-broken", path, exc.message))
-            continue
-        for name, value in found.items():
+        for name, value in _file_values(path, table, remarks, in_project=True).items():
             if name == "trust":
                 wanted = value
             elif not _BY_NAME[name].project_may_set:
                 remarks.append(("setting-refused", path, name))
             elif name == "locations":
-                # Not a server's: a project may not make us talk to anybody.
+                # No servers: a project may not decide where requests are sent.
                 inside += [
                     item
                     for item in value
@@ -271,9 +299,7 @@ def load_settings(
     values["trust"] = _stricter(values["trust"], wanted, project, remarks)
     for name, value in given.items():
         if name not in _BY_NAME:
-            raise SettingsError(
-                say("There is no setting `{name}`", name=name), say("See the settings reference")
-            )
+            raise _no_setting(name)
         values[name] = _convert(_BY_NAME[name], value, name)
     return Settings(
         project=project,
@@ -291,6 +317,25 @@ def _stricter(own: str, wanted: str, project: str, remarks: list[tuple[str, str,
     if wanted and wanted != own:
         remarks.append(("setting-refused", project, f"trust: {wanted}"))
     return own
+
+
+def similar_setting(name: str) -> str:
+    """The setting whose name is most like an unknown one; empty when none is."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, list(_BY_NAME), 1, cutoff=_SIMILAR)), "")
+
+
+def _no_setting(name: str, path: str = "") -> SettingsError:
+    near = similar_setting(name)
+    return SettingsError(
+        say("`{path}` sets `{name}`, which does not exist", path=path, name=name)
+        if path
+        else say("There is no setting `{name}`", name=name),
+        say("Did you mean {names}?", names=f"`{near}`")
+        if near
+        else say("See the settings reference"),
+    )
 
 
 def is_switched_on(name: str, env: Mapping[str, str] | None = None) -> bool:
@@ -336,18 +381,18 @@ def find_paths(env: Mapping[str, str]) -> Paths:
     )
 
 
-def _read_file(path: str, *, stranger: bool) -> bytes:
-    """A settings file, or nothing when there is none.
+def _read_file(path: str, *, in_project: bool) -> bytes:
+    """Read a settings file; empty when there is none.
 
-    A stranger's file is not waited for, not followed through links, and not read for ever.
+    A project's file may be a pipe, a link or endless: it is neither waited for nor followed.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-    if stranger:
+    if in_project:
         flags |= getattr(os, "O_NOFOLLOW", 0)
     try:
         descriptor = os.open(path, flags)
     except OSError as exc:
-        if stranger and os.path.islink(path):
+        if in_project and os.path.islink(path):
             raise SettingsError(f"`{path}` is a link", "Put the file itself there") from exc
         return b""
     try:
@@ -361,8 +406,19 @@ def _read_file(path: str, *, stranger: bool) -> bytes:
         os.close(descriptor)
 
 
-def _file_values(path: str, table: tuple[str, ...], *, stranger: bool = False) -> dict[str, Any]:
-    data = _read_file(path, stranger=stranger)
+def _file_values(
+    path: str,
+    table: tuple[str, ...],
+    remarks: list[tuple[str, str, str]],
+    *,
+    in_project: bool = False,
+) -> dict[str, Any]:
+    """The usable settings of a file; what is ignored is added to `remarks`.
+
+    Raises:
+        SettingsError: the file cannot be read, or a setting of `_STRICT` cannot be understood.
+    """
+    data = _read_file(path, in_project=in_project)
     if not data:
         return {}
     if table and b"satchel" not in data:
@@ -384,16 +440,20 @@ def _file_values(path: str, table: tuple[str, ...], *, stranger: bool = False) -
                 say("`{path}` has `{name}`, which is no table", path=path, name=name),
                 say("Write `[{heading}]`", heading=heading),
             )
-    values = cast("dict[str, Any]", found)
-    for name in values:
+    values: dict[str, Any] = {}
+    for name, value in cast("dict[str, Any]", found).items():
         if name not in _BY_NAME:
-            raise SettingsError(
-                say("`{path}` sets `{name}`, which does not exist", path=path, name=name),
-                say("See the settings reference for the names"),
-            )
-    return {
-        name: _convert(_BY_NAME[name], value, f"{path}: {name}") for name, value in values.items()
-    }
+            if similar_setting(name) in _STRICT:
+                raise _no_setting(name, path)
+            remarks.append(("setting-unknown", path, name))
+            continue
+        try:
+            values[name] = _convert(_BY_NAME[name], value, f"{path}: {name}")
+        except SettingsError as exc:
+            if name in _STRICT:
+                raise
+            remarks.append(("setting-wrong", path, exc.message))
+    return values
 
 
 def _convert(setting: Setting, value: Any, where: str) -> Any:
@@ -421,14 +481,15 @@ def _convert(setting: Setting, value: Any, where: str) -> Any:
         if isinstance(value, str):
             parts = _places(value) if setting.name == "locations" else value.split(",")
             value = [part.strip() for part in parts]
-        if not isinstance(value, (list, tuple)):
+        items = cast("list[Any]", value)
+        if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in items):
             raise SettingsError(
-                say("`{where}` must be a list, not `{value}`", where=where, value=value),
+                say("`{where}` must be a list of texts, not `{value}`", where=where, value=items),
                 say("Write a list of texts"),
             )
-        if any("\0" in str(item) for item in value):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        if any("\0" in item for item in items):
             raise SettingsError(f"`{where}` contains a NUL character", Message("Remove it"))
-        return tuple(str(item) for item in value if str(item))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return tuple(item for item in items if item)
     if setting.kind == "table":
         return _table(value, where, setting.name)
     text = str(value).strip()

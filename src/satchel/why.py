@@ -16,7 +16,7 @@ from satchel.skill.fields import FIELDS
 from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from satchel.catalogue import Account
     from satchel.library import Snapshot
@@ -71,13 +71,14 @@ class Story(NamedTuple):
         }
 
 
-def tell_why(
+def tell_why(  # noqa: PLR0913 - one for each part that is asked
     name: str | Skill,
     snapshot: Snapshot,
     account: Account,
     trace: Trace,
     *,
     policy: str = "all",
+    strays: Callable[[], Sequence[Problem]] = tuple,
     seals: Seals | None = None,
     tools: ToolSnapshot | None = None,
     taken: Sequence[Problem] = (),
@@ -90,6 +91,7 @@ def tell_why(
         account: What the catalogue made of it.
         trace: What happened.
         policy: The setting `trust`.
+        strays: Finds what lies in a location and looks like a skill, but is none.
         seals: Decides whether it may be used as it is.
         tools: The tool skills that there are.
         taken: Their tools that are not offered, since something else has their names.
@@ -100,7 +102,7 @@ def tell_why(
         alone = [one.skill for one in tools.find(asked) if one.skill.is_tool]
         found += [one for one in alone if isinstance(name, str) or one.ref != name.ref]
     if not found:
-        return _unknown(str(name), snapshot, tools)
+        return _unknown(str(name), snapshot, tools, strays)
     skill = found[0]
     source = tools.of(skill) if tools is not None else None
     listed_one = skill.state == "active" and not skill.is_tool
@@ -499,10 +501,17 @@ def _nothing_to_mend(skill: Skill) -> str:
     )
 
 
-def _unknown(name: str, snapshot: Snapshot, tools: ToolSnapshot | None) -> Story:
-    """No such skill: perhaps its file is broken, or the name is a slip."""
+def _unknown(
+    name: str,
+    snapshot: Snapshot,
+    tools: ToolSnapshot | None,
+    strays: Callable[[], Sequence[Problem]],
+) -> Story:
+    """No such skill: its file may be broken or missing, or the name may be misspelt."""
     more = tools.problems if tools is not None else ()
-    related = problems_named(name, (*snapshot.problems, *more))
+    related = problems_named(name, (*snapshot.problems, *more)) or [
+        one for one in strays() if name in (base := os.path.basename(one.path), base[:-3])
+    ]
     if related:
         lines: list[str] = []
         for problem in related:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import subprocess
@@ -39,6 +40,12 @@ class Terminal:
         self.home = base / "home"
         self.project.mkdir(exist_ok=True)
         self.home.mkdir(exist_ok=True)
+
+    def at(self, folder) -> Terminal:
+        """The same shell in another folder."""
+        made = copy.copy(self)
+        made.project = folder
+        return made
 
     def skill(self, path: str, text: str) -> None:
         """Write `SKILL.md` into a folder of the project."""

@@ -103,3 +103,32 @@ def test_doctor_says_what_is_set_and_does_nothing(empty):
     assert "Did you mean" not in far
     assert "SATCHEL_VECTORS_KEY" not in far
     assert "variable-" not in empty.run("doctor").out
+
+
+def test_an_ignored_setting_is_an_error_of_doctor_and_a_warning_elsewhere(terminal):
+    (terminal.project / "satchel.toml").write_text('budgt = 9\nexclude = ["code-review"]\n')
+    for words in (("list",), ("--project", ".", "list"), ("why", "fix-yaml")):
+        done = terminal.run(*words)
+        assert "There is no setting `budgt`; it was ignored" in done.err
+        assert "hint: Did you mean `budget`?" in done.err
+        assert done.status == 0
+    assert "code-review" not in terminal.run("list").out
+    done = terminal.run("doctor")
+    assert done.status == 1
+    assert "✗ error setting-near: There is no setting `budgt`" in done.out
+    assert "budgt" not in done.err
+
+
+def test_what_looks_like_a_skill_and_is_none(terminal):
+    (terminal.project / "skills/nofile").mkdir()
+    (terminal.project / "skills/loose.md").write_text("# Loose\n")
+    (terminal.project / "skills/README.md").write_text("# Skills\n")
+    out = terminal.run("doctor").out
+    assert "folder-without-skill" in out
+    assert "→ Move it to `loose/SKILL.md`" in out
+    assert "README" not in out
+    for name, code in (("nofile", "folder-without-skill"), ("loose", "loose-file")):
+        done = terminal.run("why", name)
+        assert done.status == 5
+        assert code in done.out
+    assert "nofile" not in terminal.run("list", "--all").out

@@ -38,7 +38,7 @@ def in_code(project, **settings) -> list[tuple[str, str]]:
 @pytest.mark.req("C8")
 def test_the_page_has_every_location_in_order(tmp_path):
     shown = [(row["place"], row["source"]) for row in rows()]
-    wanted = in_code(tmp_path, ecosystem=True, locations=["elsewhere"])
+    wanted = in_code(tmp_path, builtin=True, locations=["elsewhere"])
     assert shown == [(OWN if place == "`elsewhere`" else place, who) for place, who in wanted]
 
 
@@ -52,7 +52,7 @@ def test_the_page_says_which_locations_are_there_by_default(tmp_path):
 
 @pytest.mark.req("C8")
 def test_the_page_says_who_is_trusted(tmp_path):
-    locations = default_locations(load_settings(str(tmp_path), env={}, ecosystem=True))
+    locations = default_locations(load_settings(str(tmp_path), env={}))
     trusted = {item.name: item.trusted is True for item in locations if not item.single}
     for row in rows():
         place = row["place"].strip("`")

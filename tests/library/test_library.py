@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from satchel import Filter, Library, Location, Satchel
+from satchel.errors import NotFound
 from satchel.testing import make_skill
 
 
@@ -38,7 +39,8 @@ def test_the_record(tmp_path):
     assert skill.mtime == pytest.approx(os.path.getmtime(path))
     assert (skill.source, skill.is_system) == ("user", False)
     assert set(skill.to_dict()) >= {"id", "name", "description", "source", "is_system", "path"}
-    built_in = Satchel.for_project(tmp_path).get_skill("write-a-skill")
+    assert Satchel.for_project(tmp_path).get_skill("write-a-skill") is None
+    built_in = Satchel.for_project(tmp_path, builtin=True).get_skill("write-a-skill")
     assert built_in is not None
     assert built_in.is_system
     assert built_in.id == "write-a-skill"
@@ -96,22 +98,94 @@ def test_the_location_table(tmp_path, monkeypatch):
 
 
 @pytest.mark.req("C1")
-def test_other_agents_places_are_one_setting_away(tmp_path):
-    make_skill(tmp_path / ".claude/skills", "theirs")
-    assert Satchel.for_project(tmp_path, trust="all").get_skill("theirs") is None
-    assert Satchel.for_project(tmp_path, trust="all", ecosystem=True).get_skill("theirs")
-    make_skill(tmp_path / "extra", "mine")
-    assert Satchel.for_project(tmp_path, trust="all", locations=["extra"]).get_skill("mine")
+def test_other_agents_folders_are_read_after_ours(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    project = tmp_path / "project"
+    for place in ("project/skills", "project/.claude/skills", "home/.claude/skills"):
+        make_skill(tmp_path / place, "same", place)
+        make_skill(tmp_path / place, place.replace("/", "-").replace(".", ""))
+    make_skill(project / "extra", "mine")
+    (project / "satchel.toml").write_text("ecosystem = false\n")
+    satchel = Satchel.for_project(project, trust="all", locations=["extra"])
+    assert satchel.get_skill("same").description == "project/skills"
+    assert [skill.origin.label for skill in satchel.list_skills()] == [
+        "skills", "skills", ".claude/skills", "extra", "~/.claude/skills",
+    ]  # fmt: skip
+    assert [one.code for one in satchel.library.snapshot().problems] == ["setting-refused"]
+    off = Satchel.for_project(project, trust="all", ecosystem=False)
+    assert {skill.origin.label for skill in off.list_skills()} == {"skills"}
 
 
-def test_ancestors_up_to_the_git_root(tmp_path):
-    (tmp_path / "repo/.git").mkdir(parents=True)
-    make_skill(tmp_path / "repo/skills", "upper")
-    make_skill(tmp_path / "skills", "outside")
-    deep = tmp_path / "repo/packages/app"
-    deep.mkdir(parents=True)
-    found = Satchel.for_project(deep, trust="all", ancestors=True, builtin=False).list_skills()
-    assert [skill.name for skill in found] == ["upper"]
+def test_the_users_skill_wins_over_a_built_in_one(tmp_path):
+    make_skill(tmp_path / "skills", "write-a-skill", "mine")
+    satchel = Satchel.for_project(tmp_path, trust="all", builtin=True)
+    assert satchel.get_skill("write-a-skill").description == "mine"
+
+
+def test_a_missing_folder_is_an_error(tmp_path):
+    with pytest.raises(NotFound) as caught:
+        Satchel.for_project(tmp_path / "none")
+    assert (caught.value.code, bool(caught.value.hint)) == ("NOT_FOUND", True)
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "below").mkdir()
+    made = Satchel.for_project(tmp_path / "below")
+    assert made.settings.project == str(tmp_path / "below")
+
+
+def test_a_link_between_locations_is_one_skill(tmp_path):
+    make_skill(tmp_path / ".agents/skills", "one")
+    make_skill(tmp_path / ".claude/skills", "two")
+    (tmp_path / ".claude/skills/one").symlink_to("../../.agents/skills/one")
+    (tmp_path / ".agents/skills/two").symlink_to("../../.claude/skills/two")
+    (tmp_path / ".codex").mkdir()
+    (tmp_path / ".codex/skills").symlink_to("../.agents/skills")
+    for trust in ("all", "ask"):
+        satchel = Satchel.for_project(tmp_path, trust=trust)
+        every = satchel.list_skills(hidden=True)
+        assert [skill.ref for skill in every] == [".agents/skills/one", ".agents/skills/two"]
+
+
+@pytest.mark.parametrize("trust", ["ask", "all"])
+def test_a_link_of_a_project_takes_nothing_from_the_user(tmp_path, monkeypatch, trust):
+    home, project = tmp_path / "home", tmp_path / "home/project"
+    monkeypatch.setenv("HOME", str(home))
+    make_skill(home / ".config/agents/skills", "mine")
+    make_skill(home / "elsewhere", "theirs")
+    project.mkdir()
+    (project / "skills").symlink_to("../.config/agents/skills")
+    (project / "team").symlink_to("../elsewhere")
+    satchel = Satchel.for_project(project, trust=trust, locations=["team"])
+    assert [skill.ref for skill in satchel.list_skills(hidden=True)] == [
+        "~/.config/agents/skills/mine"
+    ]
+    assert [(one.code, one.path) for one in satchel.library.snapshot().problems] == [
+        ("outside-root", str(project / "skills")),
+        ("outside-root", str(project / "team")),
+    ]
+
+
+def test_what_is_not_offered_is_logged_once(tmp_path, caplog):
+    make_skill(tmp_path / "skills", "waits")
+    (tmp_path / "skills/bad").mkdir()
+    (tmp_path / "skills/bad/SKILL.md").write_text("# no frontmatter\n")
+    (tmp_path / "satchel.toml").write_text("budgt = 1\n")
+    satchel = Satchel.for_project(tmp_path, trust="ask", include=["wait*", "typo"])
+    assert caplog.messages == []
+    satchel.list_skills()
+    assert sorted(caplog.messages) == [
+        f"Files that cannot be used as skills: {tmp_path}/skills/bad/SKILL.md",
+        "No skill matches these patterns of `include`: typo",
+        f"Settings ignored: {tmp_path}/satchel.toml: There is no setting `budgt`; it was ignored",
+        "Skills not offered, since they are not trusted: waits",
+    ]
+    assert {record.name for record in caplog.records} == {"satchel"}
+    caplog.clear()
+    make_skill(tmp_path / "skills", "other")
+    satchel.refresh()
+    assert caplog.messages == []
+    make_skill(tmp_path / ".skills", "waits")
+    satchel.refresh()
+    assert caplog.messages == ["Skills not offered, since they are not trusted: waits, waits"]
 
 
 @pytest.mark.req("B12")

@@ -56,7 +56,7 @@ def spooled(tmp_path, monkeypatch):
 @pytest.fixture
 def visit(project):
     """A server for `project`, and a session in it. Skills may be written before and after."""
-    satchel = Satchel.for_project(project, trust="all")
+    satchel = Satchel.for_project(project, trust="all", builtin=True)
     access = Access()
     app = make_app(satchel, access)
     with TestClient(app, base_url=ORIGIN, follow_redirects=False) as client:
@@ -71,7 +71,7 @@ def shared(tmp_path_factory):
     """One server for the tests of a module that leave it as it is."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         folder = _settle(tmp_path_factory.mktemp("shared"), monkeypatch)
-        satchel = Satchel.for_project(folder, trust="all")
+        satchel = Satchel.for_project(folder, trust="all", builtin=True)
         access = Access()
         app = make_app(satchel, access)
         with TestClient(app, base_url=ORIGIN, follow_redirects=False) as client:

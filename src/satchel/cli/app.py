@@ -76,6 +76,7 @@ cli.params += [
     "satchel list",
     "satchel list --all",
     "satchel list --json",
+    "SATCHEL_BUILTIN=true satchel list",
     name="list",
 )
 @click.option(

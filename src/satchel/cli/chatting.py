@@ -43,6 +43,7 @@ def chat(session: Session, model: str | None, yes: bool, ask: tuple[str, ...], *
     from satchel.cli.chat.conversation import Conversation
     from satchel.cli.chat.models import choose_model, limits_of, quietly
 
+    session.defaults["builtin"] = True
     name, limits = choose_model(session, model), limits_of(**most)
     with quietly():
         return Conversation(session, name, limits, ask, yes=yes).run()

@@ -51,7 +51,7 @@ _FIRST = frozenset(
     ),
     'satchel which "write a skill that reviews pull requests"',
     "satchel which --file README.md --limit 1",
-    'satchel which "is this skill safe?" --never write-a-skill',
+    'satchel which "is this skill safe?" --never code-review',
     'satchel which "write a skill" --block',
 )
 @click.argument("goal", nargs=-1)

@@ -10,7 +10,7 @@ import click
 from satchel._language import LANGUAGES, language, say
 from satchel.authoring.scaffold import COMPILE, KINDS, SYNONYMS
 from satchel.cli.output import one_line, with_error, write_json
-from satchel.cli.planning import open_store, scope_option
+from satchel.cli.planning import open_store, scope_option, tell_hidden
 from satchel.cli.session import command, short_path
 from satchel.cli.values import AnyPath, OneOf
 from satchel.errors import Incomplete, InvalidInput
@@ -96,6 +96,8 @@ def new(
         _write_made(made, folder, trouble)
     else:
         _tell_made(session, name, made, folder, own=into is None)
+    if into is None:
+        tell_hidden(session, [folder])
     if trouble is not None:
         raise trouble
     return 0

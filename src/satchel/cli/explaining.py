@@ -48,9 +48,9 @@ _MOODS = {
         "Where it was found, what hides it, what was repaired, how the catalogue lists it, and "
         "when it was last offered and loaded."
     ),
-    "satchel why write-a-skill",
-    "satchel why write-a-skill --budget 2000",
-    'satchel why write-a-skill --goal "my skill never fires"',
+    "satchel why hello-skill",
+    "satchel why hello-skill --budget 2000",
+    'satchel why hello-skill --goal "welcome our new colleague"',
     more=say(
         "With `--goal` also: its rank for that request, what each of its fields gave, the words it "
         "lacks, what beat it, and whether it would be chosen."
@@ -158,6 +158,7 @@ class Ward(NamedTuple):
 @click.option("--strict", is_flag=True, help=say("Warnings count as errors."))
 def doctor(session: Session, everything: bool, strict: bool, as_json: bool) -> int:
     """Reads every skill whole."""
+    session.warns = False  # they are among the problems
     satchel = session.satchel
     tools = satchel.library.tools(refresh=True)
     snapshot = satchel.library.snapshot()
@@ -173,13 +174,15 @@ def doctor(session: Session, everything: bool, strict: bool, as_json: bool) -> i
             for ward in wards
             for problem in ward.problems
         ]
-        write_json({**counts, "files": files, "skills": len(skills), "problems": rows})
+        told = {"project": satchel.settings.project, **counts, "files": files}
+        write_json({**told, "skills": len(skills), "problems": rows})
     else:
         for at, ward in enumerate(wards):
             if at:
                 session.out.line()
             _visit(session.out, ward, everything=everything)
         session.err.line(checked(files, counts))
+        session.tell_root()
     return 1 if counts["errors"] or (strict and counts["warnings"]) else 0
 
 

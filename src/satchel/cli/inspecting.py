@@ -25,8 +25,8 @@ _FORMS = next(setting.choices for setting in SETTINGS if setting.name == "form")
 
 @command(
     say("Print a skill as a model gets it, with arguments filled in."),
-    "satchel load write-a-skill",
-    'satchel load write-a-skill --args "a skill for release notes"',
+    "satchel load hello-skill",
+    "satchel load hello-skill --args Ada",
 )
 @click.argument("name", shell_complete=complete_names)
 @click.option(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from satchel._language import say
 from satchel.cli.output import STATES, Screen, one_line
+from satchel.library.locations import OTHER_AGENTS
 from satchel.library.snapshot import find_broken
 from satchel.skill.problems import PROBLEMS
 
@@ -67,7 +68,11 @@ def show_list(
     seen = (offered, hidden, problems)
     policy = satchel.settings.trust
     tail = _summary(seen, len(broken), len(modified), everything=everything, policy=policy)
-    Screen(sys.stderr, colour).line(tail)
+    screen = Screen(sys.stderr, colour)
+    screen.line(tail)
+    for pattern in satchel.library.unmatched() if satchel.settings.include else ():
+        text = say("No skill matches `{name}` in `include`", name=one_line(pattern))
+        screen.line(text, "yellow")
     return 0
 
 
@@ -125,8 +130,12 @@ def _table(
         mark, colour = STATES[state]
         if state == "active" and skill.head.problems and _grave(skill.head.problems):
             mark, colour = "▲", "yellow"
-        place = skill.origin.label if skill.origin.remote else skill.source
-        row = [mark, one_line(skill.name), place, one_line(skill.description)]
+        label = skill.origin.label
+        place = label if skill.origin.remote or label in OTHER_AGENTS else skill.source
+        about = skill.description
+        if skill.winner:
+            about = say("hidden by {ref}, which goes before it", ref=skill.winner)
+        row = [mark, one_line(skill.name), place, one_line(about)]
         dim = "dim" if skill.state in ("shadowed", "excluded") else ""
         style = [colour, dim or "bold", "dim", dim]
         if tools:

@@ -58,15 +58,14 @@ def _version() -> int:
 
 
 def _list(options: Sequence[str]) -> int:
-    from satchel._project import library_for
     from satchel.cli.listing import show_list
-    from satchel.facade import Satchel
-    from satchel.settings import COMMAND_DEFAULTS, load_settings
+    from satchel.cli.opening import open_project, warn_of_settings
+    from satchel.settings import find_project
 
-    settings = load_settings(".", defaults=COMMAND_DEFAULTS)
-    satchel = Satchel(library_for(settings), settings)
+    satchel = open_project(find_project(), {}, {})
     if sys.stdin.isatty() and "--json" not in options and satchel.library.waiting():
         return _click(["list", *options])  # which asks about the folder
+    warn_of_settings(satchel.settings, None)
     return show_list(satchel, everything="--all" in options, as_json="--json" in options)
 
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel._language import listed, say
+from satchel._language import say
 from satchel.cli.output import one_line, write_json
+from satchel.cli.planning import tell_hidden
 from satchel.cli.session import command
 from satchel.facade import FIRST
+from satchel.library.locations import OTHER_AGENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 def init(session: Session, name: str, as_json: bool) -> int:
     """The path on stdout, the next steps on stderr."""
     path = session.satchel.init(name)
+    tell_hidden(session, [os.path.dirname(path)])
     if as_json:
         write_json({"name": name, "path": path})
         return 0
@@ -58,17 +61,19 @@ def init(session: Session, name: str, as_json: bool) -> int:
     "satchel locations --json",
 )
 def locations(session: Session, as_json: bool) -> int:
-    """The table of places, and what one setting would add."""
+    """The table of places, below the root of the project."""
     satchel = session.satchel
     every = satchel.library.every()
     records = [_record(location, every) for location in satchel.library.locations]
-    nearby = _one_setting_away(session)
+    project = satchel.settings.project
     if as_json:
-        write_json({"locations": records, "one_setting_away": nearby})
+        write_json({"project": project, "locations": records})
         return 0
     rows: list[list[str]] = []
     styles: list[list[str]] = []
     for at, record in enumerate(records, 1):
+        if not record["exists"] and record["label"] in OTHER_AGENTS:
+            continue  # fifteen empty rows say nothing
         rows.append([
             str(at),
             one_line(record["label"]) + ("" if not record["single"] else "/SKILL.md"),
@@ -91,7 +96,7 @@ def locations(session: Session, as_json: bool) -> int:
         say("writable"),
     ]
     session.out.table(head, rows, styles)
-    _tell_nearby(session, nearby)
+    session.tell_root()
     return 0
 
 
@@ -133,45 +138,3 @@ def _trust_word(record: dict[str, Any]) -> str:
         if trusted
         else say("not yet")
     )
-
-
-def _one_setting_away(session: Session) -> list[dict[str, Any]]:
-    """For each switch that is off: the existing places it would add, and their skills."""
-    from satchel.library import Library, default_locations
-
-    satchel = session.satchel
-    settings = satchel.settings
-    known = {location.path for location in satchel.library.locations}
-    found: list[dict[str, Any]] = []
-    for name in ("ecosystem", "ancestors"):
-        if getattr(settings, name):
-            continue
-        wider = default_locations(settings._replace(**{name: True}))
-        new = [
-            item
-            for item in wider
-            if item.path not in known and os.path.isdir(item.path) and not item.single
-        ]
-        snapshot = Library([item._replace(trusted=True) for item in new]).every()
-        places = [
-            {"label": item.name, "path": item.path, "skills": _record(item, snapshot)["skills"]}
-            for item in new
-        ]
-        found.append({"setting": name, "places": [place for place in places if place["skills"]]})
-    return found
-
-
-def _tell_nearby(session: Session, nearby: Sequence[dict[str, Any]]) -> None:
-    err = session.err
-    purposes = {
-        "ecosystem": say("also reads other agents' places"),
-        "ancestors": say("also reads the folders above, up to the git root"),
-    }
-    for item in nearby:
-        places = [
-            say("{label} ({count})", label=one_line(place["label"]), count=place["skills"])
-            for place in item["places"]
-        ]
-        there = listed(places) or say("there are none here now")
-        lead = [(f"{item['setting']} = true", "cyan"), (" ", "")]
-        err.line(purposes[item["setting"]] + say(": ") + there, "", "", "  ", lead)

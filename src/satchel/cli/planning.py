@@ -140,6 +140,8 @@ def _settle(
         write_json({**plan.to_dict(), **_made(receipt)})
     else:
         tell_receipt(session, plan, receipt)
+    put = [step.id for step in receipt.done if step.kind in ("add", "replace")]
+    tell_hidden(session, [plan.scope.target(skill_id) for skill_id in put])
     return 1 if refused or receipt.left else 0
 
 
@@ -416,6 +418,20 @@ def _imported(receipt: Receipt) -> Iterable[str]:
         yield say("Imported: {names}", names=_names(new))
     if old := [step for step in receipt.done if step.kind == "replace"]:
         yield say("Replaced: {names}", names=_names(old))
+
+
+def tell_hidden(session: Session, folders: Sequence[str]) -> None:
+    """Name the skills of these folders that another one hides, and those that they hide."""
+    if not folders:
+        return
+    library = session.satchel.library
+    library.tools(refresh=True)
+    every = library.every()
+    here = {skill.ref: skill for skill in every if skill.base_dir in folders}
+    for skill in every:
+        if skill.state == "shadowed" and (skill.ref in here or skill.winner in here):
+            text = say("`{ref}` is hidden by `{winner}`", ref=skill.ref, winner=skill.winner)
+            session.err.line(one_line(text), "yellow")
 
 
 def tell_repairs(session: Session, repaired: Sequence[str]) -> None:

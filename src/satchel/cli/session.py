@@ -15,6 +15,7 @@ from satchel.cli.helping import Command, Commands, help_text
 from satchel.cli.output import Screen, one_line
 from satchel.cli.values import AnyPath
 from satchel.errors import InternalError, NotFound, SkillBroken
+from satchel.settings import find_project
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -46,11 +47,16 @@ PATIENCE = 3.0
 class Session:
     """One run of the terminal."""
 
-    def __init__(self, project: str = ".", colour: bool | None = None) -> None:
-        self.project = project
+    def __init__(self, chosen: str = "", colour: bool | None = None) -> None:
+        self.chosen = chosen
+        """The folder of `--project`, taken as it is."""
         self.colour = colour
         self.given: dict[str, Any] = {}
         """Settings that a command decides itself; they win."""
+        self.defaults: dict[str, Any] = {}
+        """Settings that a command decides where nothing is set."""
+        self.warns = True
+        """Ignored settings are reported when the project is opened."""
         self.asking = False
         """The line on the screen is a question, and nobody has answered it yet."""
         self.asks_for_trust = False
@@ -61,19 +67,29 @@ class Session:
     def satchel(self) -> Satchel:
         """The project's skills, found when first asked for."""
         if self._satchel is None:
-            folder = os.path.expanduser(self.project)
-            if not os.path.isdir(folder):
-                raise NotFound(
-                    say("There is no folder `{path}`", path=self.project),
-                    say("Give `--project` a folder that exists"),
-                )
-            self._satchel = for_command(folder, **self.given)
+            from satchel.cli.opening import open_project, warn_of_settings
+
+            self._satchel = open_project(self.project, self.given, self.defaults)
             self._satchel.patience = PATIENCE
+            if self.warns:
+                self.warns = False
+                warn_of_settings(self._satchel.settings, self.colour)
             if self.asks_for_trust:
                 from satchel.cli.trusting import offer_trust
 
                 offer_trust(self)
         return self._satchel
+
+    @property
+    def project(self) -> str:
+        """The project's root: the folder of `--project`, or the one found from here."""
+        return os.path.expanduser(self.chosen) if self.chosen else find_project()
+
+    def tell_root(self) -> None:
+        """Name the project's root on stderr where it is not the current folder."""
+        root = self.satchel.settings.project
+        if root != os.getcwd():
+            self.err.line(say("Project: {path}", path=one_line(root)), "dim")
 
     def renew(self) -> None:
         """The settings were changed by this very run: make everything anew when asked."""
@@ -131,16 +147,6 @@ class Session:
             else say("Run `satchel list --all` to see what there is")
         )
         return NotFound(say("There is no skill `{name}`", name=shown), hint)
-
-
-def for_command(folder: str, **given: Any) -> Satchel:
-    """The skills of a project as commands see them."""
-    from satchel._project import library_for
-    from satchel.facade import Satchel
-    from satchel.settings import COMMAND_DEFAULTS, load_settings
-
-    settings = load_settings(folder, defaults=COMMAND_DEFAULTS, **given)
-    return Satchel(library_for(settings), settings)
 
 
 def yes_or_no(session: Session, question: str) -> bool:
@@ -282,7 +288,7 @@ def global_options(*, hidden: bool) -> list[click.Option]:
 
     def set_project(context: click.Context, _option: click.Parameter, value: str | None) -> None:
         if value is not None:
-            context.ensure_object(Session).project = value
+            context.ensure_object(Session).chosen = value
 
     def set_colour(context: click.Context, _option: click.Parameter, value: bool | None) -> None:
         if value is not None:
@@ -297,7 +303,7 @@ def global_options(*, hidden: bool) -> list[click.Option]:
             is_eager=True,
             callback=set_project,
             hidden=hidden,
-            help=say("The project's folder; the current one by default."),
+            help=say("The project's folder; by default the root found from the current one."),
         ),
         click.Option(
             ["--color/--no-color", "colour"],

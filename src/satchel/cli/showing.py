@@ -39,9 +39,9 @@ class FileRow:
     say("Show one skill: where it is, its fields, its problems, its files and its text.")
     + "\n\n"
     + say("Untrusted skills are shown too: this is how to read one before trusting it."),
-    "satchel show write-a-skill",
-    "satchel show write-a-skill --body",
-    "satchel show write-a-skill --json",
+    "satchel show hello-skill",
+    "satchel show hello-skill --body",
+    "satchel show hello-skill --json",
 )
 @click.argument("name", shell_complete=complete_names)
 @click.option("--body", is_flag=True, help=say("Print the instructions and nothing else."))

@@ -334,7 +334,7 @@ def _name(one: str | Skill) -> str:
 
 _SEEN = (
     "project", "locations", "project_locations", "include", "exclude", "tags", "builtin",
-    "ecosystem", "ancestors", "trust", "max_depth", "max_folders",
+    "ecosystem", "trust", "max_depth", "max_folders",
 )  # fmt: skip
 """Settings that decide which skills are seen."""
 

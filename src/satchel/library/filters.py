@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from satchel.skill.model import Head
 
@@ -41,6 +41,18 @@ class Sieve:
             tags = (head.extra or {}).get("tags", ())
             return any(str(tag).casefold() in self._tags for tag in tags)
         return True
+
+
+def unmatched(patterns: Iterable[str], heads: Iterable[Head]) -> list[str]:
+    """The patterns that match neither name nor id of any skill."""
+    left = {item: match for item in patterns if (match := _pattern((item,))) is not None}
+    if left:
+        for head in heads:
+            for item in [one for one, match in left.items() if match(head.name) or match(head.id)]:
+                del left[item]
+            if not left:
+                break
+    return list(left)
 
 
 def _pattern(patterns: tuple[str, ...]) -> Callable[[str], object] | None:

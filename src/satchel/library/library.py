@@ -19,7 +19,7 @@ from satchel.errors import NotFound
 from satchel.library.filters import Filter
 from satchel.library.index import WORTH_IT
 from satchel.library.locations import Location
-from satchel.library.shelf import Bounds, Shelf
+from satchel.library.shelf import Bounds, Shelf, find_repeated, without
 from satchel.library.snapshot import Snapshot
 from satchel.library.trust import TrustBook
 from satchel.library.walk import OWN_FOLDERS, read_shelf, revise_shelf
@@ -102,6 +102,8 @@ class Library:
         self._watcher: Watcher | None = None
         self._index_problems: list[Problem] = []
         self._tools: ToolShelf | None = None
+        self.notify: Callable[[Snapshot], None] | None = None
+        """Called with each new snapshot."""
         self._looks = 0
         self._doubted = False
         self._tools_at = (-1, self._trusted)
@@ -220,6 +222,24 @@ class Library:
         snapshot = self.snapshot()
         tools = [one.skill for one in self.tools().only()]
         return [*snapshot.skills, *snapshot.hidden, *tools]
+
+    def unmatched(self, patterns: Iterable[str] | None = None) -> list[str]:
+        """Patterns that match no skill, offered or not; those of `include` when None."""
+        from satchel.library.filters import unmatched
+
+        left = unmatched(self._wanted.include if patterns is None else patterns, self._heads())
+        return unmatched(left, (one.skill.head for one in self.tools().only())) if left else left
+
+    def strays(self) -> list[Problem]:
+        """Folders and Markdown files in the locations that look like skills and are none."""
+        from satchel.library.strays import find_strays
+
+        self.snapshot()
+        return [problem for shelf in self._shelves for problem in find_strays(shelf)]
+
+    def _heads(self) -> Iterator[Head]:
+        snapshot = self.snapshot()
+        return (skill.head for skill in (*snapshot.skills, *snapshot.hidden))
 
     def waiting(self) -> list[Skill]:
         """Those that are not trusted yet."""
@@ -430,13 +450,14 @@ class Library:
         problems: list[Problem] = [*self._given, *self._index_problems, *self._lock_problems()]
         sieve = self._wanted.compile()
         outdone: list[Skill] = []
-        for shelf in self._shelves:
+        repeated = find_repeated(self._shelves, lambda at: self._shelves[at].heads)
+        for at, shelf in enumerate(self._shelves):
             location = shelf.location
             origin = location.origin
             judge = self._trust_in(shelf)
             here: dict[str, Head] = {}
             heads = shelf.heads if location.supplier is None else self._unrivalled(shelf, outdone)
-            for skill_id in sorted(heads):
+            for skill_id in sorted(without(heads, repeated.get(at))):
                 head = heads[skill_id]
                 if sieve is not None and not sieve.keeps(head):
                     rest.append((head, origin, "excluded"))
@@ -466,7 +487,8 @@ class Library:
         for head, origin, name in lost:
             winner = by_name[name]
             hidden.append(Skill(head, origin, "shadowed", winner.ref))
-        return Snapshot(self._in_order(by_name), by_name, tuple(hidden), tuple(problems))
+        skills = tuple(by_name.values())
+        return Snapshot(skills, by_name, tuple(hidden), tuple(problems))
 
     def _unrivalled(self, served: Shelf, outdone: list[Skill]) -> Mapping[str, Head]:
         """The skills of a server whose names no local skill has, offered or not.
@@ -492,14 +514,6 @@ class Library:
             else:
                 outdone.append(Skill(head, served.location.origin, "shadowed", ref))
         return free
-
-    def _in_order(self, by_name: Mapping[str, Skill]) -> tuple[Skill, ...]:
-        """What ships with Satchel wins a name, yet is named last: it is the least special here."""
-        skills = tuple(by_name.values())
-        if any(shelf.location.source == "builtin" for shelf in self._shelves):
-            ours = [skill for skill in skills if skill.origin.source == "builtin"]
-            skills = (*(skill for skill in skills if skill.origin.source != "builtin"), *ours)
-        return skills
 
     def _trust_in(self, shelf: Shelf) -> LocationTrust:
         """How the skills of a location stand."""
@@ -559,6 +573,8 @@ class Library:
         """Record what the look found."""
         self._tell_changes(before, after)
         self._tell_oddities(after)
+        if self.notify is not None:
+            self.notify(after)
 
     def _tell_changes(self, before: Snapshot | None, after: Snapshot) -> None:
         old = {skill.ref: skill.head for skill in before.skills} if before is not None else {}

@@ -1,7 +1,10 @@
 """Where skills are looked for, and in which order.
 
-The first location wins when two hold the same name. System places come first, then the project's,
-then the user's own. `default_locations` is the whole table; `docs/concepts/locations.md` shows it.
+The first location wins when two hold the same name: the project's, then the user's, then Satchel's
+built-in skills. `default_locations` is the whole table; `docs/concepts/locations.md` shows it.
+
+A location is the project's when its path lies inside the project, with or without links resolved:
+then it has a `boundary`, and a link at it that leads out of the project is not followed.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel._fs import is_really_inside
+from satchel._fs import is_inside
 from satchel.settings import SERVER
 from satchel.skill.model import Origin
 
@@ -39,6 +42,8 @@ _ECOSYSTEM_HOME = (
     ".config/opencode/skills",
     ".config/goose/skills",
 )
+OTHER_AGENTS = frozenset((*_ECOSYSTEM, *(f"~/{item}" for item in _ECOSYSTEM_HOME)))
+"""Labels of the locations that belong to other agents."""
 _BESIDE = ("sys.skills", ".skills")
 """Folders that lie beside a `skills`, whose lockfile it is."""
 
@@ -56,7 +61,8 @@ class Location(NamedTuple):
     single: bool = False
     """The folder itself is one skill (`./SKILL.md`); nothing below it is searched."""
     boundary: str = ""
-    """While untrusted, links may not lead out of this folder."""
+    """The project it belongs to. Its own link may not lead out of it; links below it may once it is
+    trusted."""
     writable: bool = True
     supplier: Supplier | None = None
     """Who supplies its skills; `path` is only where their files are kept then."""
@@ -89,15 +95,24 @@ def builtin_folder() -> str:
 
 
 def default_locations(settings: Settings) -> list[Location]:
-    """The location table for a project."""
-    found: list[Location] = []
-    seen: set[tuple[str, bool]] = set()
-    for location in _table(settings):
-        key = (os.path.realpath(location.path), location.single)
-        if key not in seen:
-            seen.add(key)
-            found.append(location)
-    return found
+    """The location table for a project. One folder is read once, however many names it has.
+
+    A folder that is the user's own stays so, whatever links a project has to it.
+    """
+    table = [(location, os.path.realpath(location.path)) for location in _table(settings)]
+    project = os.path.realpath(settings.project)
+    own = {(real, one.single): one.path for one, real in table if not one.boundary}
+    found: dict[tuple[str, bool], Location] = {}
+    for location, real in table:
+        key = (real, location.single)
+        if location.boundary and not is_inside(real, project):
+            key = (location.path, location.single)  # refused when it is read
+        elif location.boundary and key in own:
+            if own[key] != location.path:
+                continue
+            location = location._replace(trusted=True, boundary="")  # noqa: PLW2901 - the home folder
+        found.setdefault(key, location)
+    return list(found.values())
 
 
 def user_folder(settings: Settings) -> str:
@@ -118,73 +133,50 @@ def global_folder() -> str:
 
 def _table(settings: Settings) -> Iterator[Location]:
     home = os.path.expanduser("~")
-    if settings.builtin:
-        yield Location(builtin_folder(), "builtin", "built-in", trusted=True, writable=False)
-    yield from _of_project(settings.project, settings.project, "", settings)
-    if settings.ancestors:
-        for folder in _ancestors(settings.project):
-            prefix = os.path.relpath(folder, settings.project) + "/"
-            yield from _of_project(folder, folder, prefix, settings)
-    for item in settings.project_locations:
-        path = os.path.join(settings.project, item)
-        yield Location(path, "extra", item, policy(settings), boundary=settings.project)
+    yield from _of_project(settings)
     for item in settings.locations:
         if item.startswith(SERVER):
-            continue  # whoever knows servers adds those
+            continue  # added by `satchel.remote`
         path = os.path.abspath(os.path.join(settings.project, os.path.expanduser(item)))
-        inside = is_really_inside(path, settings.project)
+        inside = is_inside(path, settings.project) or is_inside(
+            os.path.realpath(path), os.path.realpath(settings.project)
+        )
         trusted = policy(settings) if inside else True
         yield Location(path, "extra", item, trusted, boundary=settings.project if inside else "")
     own = global_folder()
-    if not own:
-        return
-    usual = os.path.join(home, ".config", "agents", "skills")
-    yield Location(own, "global", "~/.config/agents/skills" if own == usual else own)
-    if settings.ecosystem:
+    if own:
+        usual = os.path.join(home, ".config", "agents", "skills")
+        yield Location(own, "global", "~/.config/agents/skills" if own == usual else own)
+    if own and settings.ecosystem:
         for item in _ECOSYSTEM_HOME:
             yield Location(os.path.join(home, item), "global", f"~/{item}")
+    if settings.builtin:
+        yield Location(builtin_folder(), "builtin", "built-in", trusted=True, writable=False)
 
 
-def _of_project(folder: str, boundary: str, prefix: str, settings: Settings) -> Iterator[Location]:
-    trusted = policy(settings)
-    rows: tuple[tuple[str, Source, bool], ...] = (
-        (".agents/sys.skills", "system", False),
-        (".agents/skills", "user", True),
-        ("skills", "project", True),
-        (".skills", "project", True),
-    )
-    for item, source, writable in rows:
+def _of_project(settings: Settings) -> Iterator[Location]:
+    project, trusted = settings.project, policy(settings)
+    rows: list[tuple[str, Source]] = [
+        (".agents/sys.skills", "system"),
+        (".agents/skills", "user"),
+        ("skills", "project"),
+        (".skills", "project"),
+        ("", "project"),
+        *((item, "extra") for item in settings.project_locations),
+        *((item, "project") for item in _ECOSYSTEM if settings.ecosystem),
+    ]
+    for item, source in rows:
         yield Location(
-            os.path.join(folder, item),
+            os.path.join(project, item) if item else project,
             source,
-            prefix + item,
+            item or ".",
             trusted,
-            boundary=boundary,
-            writable=writable,
+            single=not item,
+            boundary=project,
+            writable=source != "system",
         )
-    yield Location(
-        folder, "project", prefix.rstrip("/") or ".", trusted, single=True, boundary=boundary
-    )
-    if settings.ecosystem:
-        for item in _ECOSYSTEM:
-            yield Location(
-                os.path.join(folder, item), "project", prefix + item, trusted, boundary=boundary
-            )
 
 
 def policy(settings: Settings) -> bool | None:
-    """What the setting `trust` makes of a place that a stranger filled."""
+    """What the setting `trust` makes of a location that came with a project."""
     return None if settings.trust == "ask" else True
-
-
-def _ancestors(project: str) -> Iterator[str]:
-    """The folders above the project, up to the one that holds `.git`; none without it."""
-    above: list[str] = []
-    folder = project
-    while not os.path.exists(os.path.join(folder, ".git")):
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return
-        above.append(parent)
-        folder = parent
-    yield from above

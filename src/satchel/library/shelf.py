@@ -11,6 +11,8 @@ from satchel.skill.head import READ_FIRST, full_head, quick_head
 from satchel.skill.problems import NO_PROBLEMS, Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
     from satchel.library.locations import Location
     from satchel.skill.model import Head
 
@@ -152,6 +154,42 @@ class Shelf:
         if not self.followed and not os.path.islink(path):
             return False
         return not is_really_inside(path, self.location.boundary)
+
+
+def find_repeated(
+    shelves: Sequence[Shelf], ids: Callable[[int], Iterable[str]]
+) -> dict[int, set[str]]:
+    """Skills that an earlier location of the same trust holds too: links lead to one folder.
+
+    Args:
+        shelves: The locations in their order.
+        ids: The skills of the location at a position.
+
+    Returns:
+        Position of a location -> those of its skills.
+    """
+    found: dict[int, set[str]] = {}
+    if not any(shelf.followed for shelf in shelves):
+        return found
+    seen: set[tuple[str, bool | None]] = set()
+    for at, shelf in enumerate(shelves):
+        root = os.path.realpath(shelf.location.path)
+        targets = {via: target for target, via in shelf.followed.items()}
+        for skill_id in ids(at):
+            via = skill_id
+            while via and via not in targets:
+                via = via.rpartition("/")[0]
+            real = targets[via] + skill_id[len(via) :] if via else f"{root}/{skill_id}"
+            key = (real, shelf.location.trusted)
+            if key in seen:
+                found.setdefault(at, set()).add(skill_id)
+            seen.add(key)
+    return found
+
+
+def without(ids: Iterable[str], left_out: set[str] | None) -> Iterable[str]:
+    """The ids in their order, without some."""
+    return [one for one in ids if one not in left_out] if left_out else ids
 
 
 def _unreadable(path: str, exc: OSError) -> Problem:

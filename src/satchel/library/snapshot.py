@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class Snapshot:
     """The skills of a library, frozen.
 
-    `skills` are the offered ones, in the order of their locations and then of their ids; what ships
-    with Satchel comes last. `hidden` are known but not offered: shadowed, untrusted, blocked or
-    excluded. `problems` says why files are not skills and what else is odd.
+    `skills` are the offered ones, in the order of their locations and then of their ids. `hidden`
+    are known but not offered: shadowed, untrusted, blocked or excluded. `problems` says why files
+    are not skills and what else is odd.
     """
 
     def __init__(
@@ -164,6 +164,8 @@ def find_broken(problems: Sequence[Problem], locations: Iterable[Location]) -> l
         return []
     errors: dict[str, Problem] = {}
     for problem in problems:
+        if problem.code.startswith("setting-"):
+            continue  # of a settings file
         if problem.path and PROBLEMS[problem.code].severity == "error":
             errors.setdefault(problem.path, problem)
     # The deepest folder wins: `.agents/skills` lies inside `.`.

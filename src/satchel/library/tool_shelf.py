@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from satchel._fs import is_really_inside
 from satchel._language import Message
 from satchel.errors import Blocked, Changed, SatchelError
+from satchel.library.shelf import find_repeated, without
 from satchel.library.tool_snapshot import ToolSkill, ToolSnapshot
 from satchel.skill.model import MANIFEST as FILE
 from satchel.skill.model import Skill
@@ -84,12 +85,15 @@ class ToolShelf:
         self.reads = 0
         sorting = _Sorting(self._seals)
         for at, shelf in enumerate(shelves):
+            if not shelf.location.single:  # a project's top is no program's folder
+                self._revise(at, shelf)
+        repeated = find_repeated(shelves, lambda at: self._seen[at])
+        for at, shelf in enumerate(shelves):
             if shelf.location.single:
-                continue  # a project's top is no program's folder: nothing would be sealed
-            self._revise(at, shelf)
+                continue
             if self._seen[at]:
                 state_of = state_in(shelf)
-                for folder in sorted(self._seen[at]):
+                for folder in sorted(without(self._seen[at], repeated.get(at))):
                     sorting.take(shelf, folder, self._seen[at], state_of, sieve)
             sorting.misnamed(f"{shelf.path_of(one)}/{_WRONG}" for one in sorted(self._misnamed[at]))
             sorting.end_of_location()

@@ -90,8 +90,9 @@ def _open_root(path: str) -> int | None:
 
 
 def _leads_out(shelf: Shelf) -> bool:
-    """Whether the location itself is a link out of a project that is not trusted."""
-    return shelf.guarded and not is_really_inside(shelf.location.path, shelf.location.boundary)
+    """Whether the location itself is a link that leads out of its project."""
+    boundary = shelf.location.boundary
+    return bool(boundary) and not is_really_inside(shelf.location.path, boundary)
 
 
 def _refuse_all(shelf: Shelf) -> None:
