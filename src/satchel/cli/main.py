@@ -58,13 +58,15 @@ def _version() -> int:
 
 
 def _list(options: Sequence[str]) -> int:
-    from satchel.cli.listing import show_list
     from satchel._project import library_for
+    from satchel.cli.listing import show_list
     from satchel.facade import Satchel
     from satchel.settings import COMMAND_DEFAULTS, load_settings
 
     settings = load_settings(".", defaults=COMMAND_DEFAULTS)
     satchel = Satchel(library_for(settings), settings)
+    if sys.stdin.isatty() and "--json" not in options and satchel.library.waiting():
+        return _click(["list", *options])  # which asks about the folder
     return show_list(satchel, everything="--all" in options, as_json="--json" in options)
 
 

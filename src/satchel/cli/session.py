@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,6 +35,10 @@ _EXIT_CODES = {
     "INTERNAL_ERROR": 5,
 }
 """Error code of an envelope -> exit code; the others are 1. The exceptions carry the same."""
+USES_SKILLS = frozenset(
+    ("list", "load", "which", "search", "catalogue", "chat", "run", "plan", "tools", "try")
+)
+"""Commands that ask about a folder whose skills are not trusted yet."""
 PATIENCE = 3.0
 """Seconds that a command waits for an index: it ends right after, and its work would be lost."""
 
@@ -48,6 +53,8 @@ class Session:
         """Settings that a command decides itself; they win."""
         self.asking = False
         """The line on the screen is a question, and nobody has answered it yet."""
+        self.asks_for_trust = False
+        """The command uses skills: ask once about a folder that is not trusted yet."""
         self._satchel: Satchel | None = None
 
     @property
@@ -62,6 +69,10 @@ class Session:
                 )
             self._satchel = for_command(folder, **self.given)
             self._satchel.patience = PATIENCE
+            if self.asks_for_trust:
+                from satchel.cli.trusting import offer_trust
+
+                offer_trust(self)
         return self._satchel
 
     def renew(self) -> None:
@@ -216,9 +227,16 @@ def command(
     first = purpose.split("\n", 1)[0]
 
     def declare(function: Callable[..., int]) -> click.Command:
-        function = click.pass_obj(function)
+        uses = (name or function.__name__.strip("_")) in USES_SKILLS
+
+        @wraps(function)
+        def begin(session: Session, **options: Any) -> int:
+            session.asks_for_trust = uses and not options.get("as_json")
+            return function(session, **options)
+
+        function_with_session = click.pass_obj(begin)
         # The text after the first sentence is for `--help`, not for the list of commands.
-        made = click.command(name, cls=Command, help=text, short_help=first)(function)
+        made = click.command(name, cls=Command, help=text, short_help=first)(function_with_session)
         if json:
             words = say("Print JSON, for scripts.")
             made.params.append(click.Option(["--json", "as_json"], is_flag=True, help=words))

@@ -82,6 +82,26 @@ def trust(
     return 0
 
 
+def offer_trust(session: Session) -> None:
+    """Ask once whether the skills of this folder are used; without a terminal, say how many."""
+    satchel = session.satchel
+    waiting = len(satchel.library.waiting()) if satchel.settings.trust == "ask" else 0
+    if not waiting:
+        return
+    book, folder = satchel.library.trust, satchel.settings.project
+    if not (sys.stdin.isatty() and sys.stderr.isatty()) or book.declines(folder):
+        told = say("Skills of this folder that are not trusted yet: {count}", count=waiting)
+        session.err.line(told + say("; ") + say("run `satchel trust`"), "yellow")
+        return
+    review = review_with_progress(session)
+    show_review(session, review)
+    if _ask(session, review):
+        satchel.trust()
+    else:
+        book.decline(folder)
+        session.err.line(say("Not used. `satchel trust` changes that"))
+
+
 def review_with_progress(session: Session) -> FolderReview:
     """Scan what waits, with a line of progress where that takes long."""
     with Progress(say("Scanning skills")) as progress:

@@ -34,9 +34,11 @@ class TrustRecord(NamedTuple):
     """Real path of a skill's folder -> the digest of the content that the scan blocked."""
     accepted: Mapping[str, str]
     """Digest of a blocked content -> why the user accepts it."""
+    declined: Mapping[str, str]
+    """Real path of a folder that the user does not trust -> when they said so."""
 
 
-_EMPTY = TrustRecord({}, {}, {})
+_EMPTY = TrustRecord({}, {}, {}, {})
 
 
 class TrustBook:
@@ -104,7 +106,22 @@ class TrustBook:
         """
         reals = [os.path.realpath(path) for path in paths]
         now = _now()
-        self._change(lambda old: old._replace(folders={**old.folders, **dict.fromkeys(reals, now)}))
+
+        def change(old: TrustRecord) -> TrustRecord:
+            declined = {one: since for one, since in old.declined.items() if one not in reals}
+            folders = {**old.folders, **dict.fromkeys(reals, now)}
+            return old._replace(folders=folders, declined=declined)
+
+        self._change(change)
+
+    def decline(self, path: str) -> None:
+        """Remember that the user does not trust a folder, so that they are not asked again."""
+        real = os.path.realpath(path)
+        self._change(lambda old: old._replace(declined={**old.declined, real: _now()}))
+
+    def declines(self, path: str) -> bool:
+        """Whether the user said that they do not trust a folder."""
+        return os.path.realpath(path) in self.read().declined
 
     def revoke(self, path: str) -> bool:
         """Trust a folder, and those below it, no more; True when one of them was trusted."""
@@ -273,5 +290,5 @@ def _of_old(folders: Mapping[str, Mapping[str, Any]]) -> TrustRecord:
 def _texts(value: Any) -> dict[str, str]:
     rows = cast("dict[object, object]", value) if isinstance(value, dict) else {None: None}
     if not all(isinstance(text, str) for row in rows.items() for text in row):
-        raise TypeError("folders, blocked and accepted are tables of texts")
+        raise TypeError("folders, blocked, accepted and declined are tables of texts")
     return cast("dict[str, str]", value)

@@ -26,7 +26,6 @@ from satchel.store.transaction import Draft, carry_out
 from satchel.store.trouble import unchanged
 
 if TYPE_CHECKING:
-
     from satchel.library.lockfile import Lock
     from satchel.store.journal import Record
     from satchel.store.scope import Scope

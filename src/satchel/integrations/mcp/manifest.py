@@ -192,4 +192,3 @@ def _read(root: str, path: str, most: int) -> bytes:
 
 def _digest(data: bytes) -> str:
     return f"sha256:{sha256(data).hexdigest()}"
-
