@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import is_inside
 from satchel._language import say
+from satchel.tools.frame import printable
 
 if TYPE_CHECKING:
     from satchel.facade import Satchel
@@ -48,8 +49,8 @@ def show_finding(one: Finding) -> FindingShown:
     words = {"block": say("blocks"), "review": say("look at it"), "note": say("note")}
     where = f"{one.path}:{one.line}" if one.line else one.path
     return FindingShown(
-        one.rule, words[one.severity], tone, MARKS[tone], where, say(about.what), say(about.why),
-        say(about.fix), one.evidence,
+        one.rule, words[one.severity], tone, MARKS[tone], printable(where), say(about.what),
+        say(about.why), say(about.fix), printable(one.evidence),
     )  # fmt: skip
 
 

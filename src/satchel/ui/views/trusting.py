@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from satchel._language import render
 from satchel.errors import SatchelError
 from satchel.tools.frame import printable
-from satchel.ui.views.findings import show_finding
+from satchel.ui.views.findings import MOODS, severity_words, show_finding
 
 if TYPE_CHECKING:
     from satchel.facade import FolderReview, Satchel
@@ -36,8 +36,13 @@ class TrustShown(NamedTuple):
 
     state: str
     """`untrusted`, `unpinned` or `blocked`."""
-    reason: str
-    hint: str
+    reason: str = ""
+    hint: str = ""
+    folder: bool = False
+    """The project's folder is not trusted yet, which is to be decided."""
+    verdict: str = ""
+    """Of the scan, in words."""
+    mood: str = ""
     findings: tuple[FindingShown, ...] = ()
     more_findings: int = 0
 
@@ -50,8 +55,7 @@ def show_folder(satchel: Satchel, job: Job[FolderReview], skills: int) -> Folder
         job: Scans them.
         skills: How many of them are not trusted.
     """
-    settings = satchel.settings
-    if not skills or settings.trust != "ask" or satchel.library.trust.trusts(settings.project):
+    if not skills or not _is_undecided(satchel):
         return None
     running = job.look().running
     review = job.result
@@ -60,6 +64,11 @@ def show_folder(satchel: Satchel, job: Job[FolderReview], skills: int) -> Folder
     return FolderShown(
         len(review.skills), len(review.programs), len(review.blocked), scanned=True, running=running
     )
+
+
+def _is_undecided(satchel: Satchel) -> bool:
+    settings = satchel.settings
+    return settings.trust == "ask" and not satchel.library.trust.trusts(settings.project)
 
 
 def can_revoke(satchel: Satchel) -> bool:
@@ -79,18 +88,23 @@ def show_trust(satchel: Satchel, skill: Skill, state: str) -> TrustShown | None:
     """
     if state not in ("untrusted", "unpinned", "blocked"):
         return None
-    seals, shown = satchel.library.seals, TrustShown(state, "", "")
+    seals = satchel.library.seals
+    shown = TrustShown(state, folder=state == "untrusted" and _is_undecided(satchel))
     try:
-        seals.check(skill, clean=False)
+        if not shown.folder:
+            seals.check(skill, clean=False)
     except SatchelError as exc:
         shown = shown._replace(reason=render(exc.message), hint=render(exc.hint))
     if state == "unpinned" or skill.origin.remote:
         return shown
     try:
-        findings = seals.scan(skill).findings
+        report = seals.scan(skill)
     except SatchelError as exc:
         return shown._replace(reason=render(exc.message))
+    findings = report.findings
     return shown._replace(
+        verdict=severity_words()[report.verdict],
+        mood=MOODS[report.verdict],
         findings=tuple(map(show_finding, findings[:FINDINGS])),
         more_findings=max(len(findings) - FINDINGS, 0),
     )
