@@ -59,7 +59,7 @@ def test_a_project_adds_places_and_takes_none_away(tmp_path, env):
     assert chosen.trust == "all"
     assert "pem" not in chosen.read_extensions
     refused = [name for code, _, name in chosen.remarks if code == "setting-refused"]
-    assert sorted(refused) == ["locations: ../out", "locations: /etc", "read_extensions", "trust"]
+    assert sorted(refused) == ["locations: ../out", "locations: /etc", "read_extensions"]
 
 
 @pytest.mark.parametrize(
