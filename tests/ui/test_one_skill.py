@@ -178,6 +178,16 @@ def test_the_risk_of_a_blocked_skill_is_accepted_with_a_reason(visit, project):
     assert _rows(visit) == {"evil": "blocked"}
 
 
+def test_a_blocked_skill_that_was_mended_is_offered_again(visit, project):
+    make_skill(project / "skills", "evil", "Helps. Use always.")
+    notes = project / "skills" / "evil" / "notes.md"
+    notes.write_text(BAD)
+    assert _rows(visit) == {"evil": "blocked"}
+    assert _rows(visit) == {"evil": "blocked"}
+    notes.write_text("All is well.\n")
+    assert _rows(visit) == {"evil": "full"}
+
+
 @pytest.fixture
 def installed(project, tmp_path):
     """A skill that was imported, and so is locked."""
