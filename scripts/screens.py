@@ -125,6 +125,7 @@ SHOTS = (
     Shot("edit", "/skill/edit?ref=.agents/skills/code-review", _edit),
     Shot("skill", "/skill?ref=.agents/skills/code-review", _ask),
     Shot("skill-untrusted", "/skill?ref=skills/deploy-site"),
+    Shot("skill-blocked", "/skill?ref=.agents/skills/quick-setup"),
     Shot("catalogue", "/catalogue?budget=1400"),
     Shot("history", "/history"),
     Shot("goals", "/goals"),

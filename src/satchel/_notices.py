@@ -64,6 +64,8 @@ def _sentence(kind: str, names: str) -> str:
     """The warning of a kind; empty for what the programmer asked for, such as `excluded`."""
     return {
         "untrusted": say("Skills not offered, since they are not trusted: {names}", names=names),
+        "blocked": say("Skills not offered, since the scan blocks them: {names}", names=names),
+        "modified": say("Installed skills that were edited: {names}", names=names),
         "shadowed": say("Skills hidden by others of the same name: {names}", names=names),
         "broken": say("Files that cannot be used as skills: {names}", names=names),
         "settings": say("Settings ignored: {names}", names=names),

@@ -120,13 +120,9 @@ def test_a_change_that_is_taken_back(mine):
 
 
 def test_trust(mine):
-    own = {"ref": REF}
-    assert sent(mine, 409, "/skill/trust", own, what="skill", mark=EVIL[:128])
-    assert sent(mine, 422, "/skill/trust", own, what="project", sure=EVIL[:8])
-    assert sent(mine, 422, "/skill/trust", own, what=EVIL)
-    # All of this project is trusted by a setting: its code was reached, and says so.
-    text = sent(mine, 404, "/skill/untrust", own, what="skill")
-    assert "There was no trust to take back" in text
+    assert sent(mine, 422, "/skill/accept", {"ref": REF}, reason=EVIL)  # the scan does not block it
+    assert sent(mine, 404, "/skill/accept", {"ref": EVIL}, reason=EVIL)
+    assert sent(mine, 303, "/skills/trust", x=EVIL)
 
 
 def test_other_agents(mine):

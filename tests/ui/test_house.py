@@ -63,7 +63,7 @@ def test_work_of_health_ends_with_the_server(satchel, skill, monkeypatch):
     skill("beta")
     scanned: list[str] = []
     begun, go = threading.Event(), threading.Event()
-    real = satchel.scan
+    real = satchel.library.seals.scan
 
     def slow(one, *given, **more):
         scanned.append(one.name)
@@ -71,7 +71,7 @@ def test_work_of_health_ends_with_the_server(satchel, skill, monkeypatch):
         go.wait(5)
         return real(one, *given, **more)
 
-    monkeypatch.setattr(satchel, "scan", slow)
+    monkeypatch.setattr(satchel.library.seals, "scan", slow)
     house = House(satchel, Access())
     health = house.health()
     assert house.health() is health

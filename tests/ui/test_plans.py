@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from satchel.errors import Refused
-from satchel.store.approving import Approvals
+from satchel.library.trust import TrustBook
 from satchel.testing import make_skill
 
 SKILL = "---\nname: greet\ndescription: {about}\n---\n{body}\n"
@@ -229,12 +229,12 @@ def test_a_second_click_shows_what_the_first_one_did(visit):
 
 @pytest.fixture
 def full_book(monkeypatch):
-    """Approvals cannot be written down."""
+    """Trust cannot be written down."""
 
     def fail(*_):
         raise Refused("the book is full", "Make room")
 
-    monkeypatch.setattr(Approvals, "after", fail)
+    monkeypatch.setattr(TrustBook, "trust", fail)
 
 
 @pytest.mark.req("B8")

@@ -156,22 +156,6 @@ def test_an_empty_project_shows_a_first_step_and_makes_no_folder(visit, project)
     assert "Your first skill" not in visit.get("/skills").text
 
 
-def test_what_waits_for_trust_is_counted_and_one_click_away(visit, project, skill):
-    skill("mine", "Mine. Use when asked.")
-    asking = trusting(visit, trust="ask")
-    listing = list_skills(asking)
-    assert (listing.waiting, listing.waits_as) == (1, "untrusted")
-    asking.trust()
-    assert list_skills(asking).waiting == 0
-    (project / ".agents/skills/mine/SKILL.md").write_text(
-        "---\nname: mine\ndescription: Another. Use when asked.\n---\nDo.\n"
-    )
-    listing = list_skills(asking)
-    assert (listing.waiting, listing.waits_as) == (1, "changed")
-    assert [row.state for row in listing.rows if row.name == "mine"] == ["changed"]
-    assert list_skills(trusting(visit, trust="none")).waiting == 0
-
-
 def test_filters_count_what_they_leave(visit, project, skill):
     skill("mine", "Mine. Use when asked.")
     make_skill(project / ".agents" / "sys.skills", "theirs", description="Theirs.")

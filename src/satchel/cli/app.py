@@ -52,7 +52,7 @@ def _show_version(context: click.Context, _option: click.Parameter, value: bool)
 @click.pass_context
 def cli(context: click.Context) -> int:
     """Everything begins here; without a command, help is shown."""
-    context.ensure_object(Session)
+    context.ensure_object(Session).offer_trust = _offer_trust
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
     return 0
@@ -69,6 +69,12 @@ cli.params += [
         help=say("Show the version and exit."),
     ),
 ]
+
+
+def _offer_trust(session: Session) -> None:
+    from satchel.cli.trusting import offer_trust
+
+    offer_trust(session)
 
 
 @command(

@@ -61,6 +61,8 @@ class Session:
         """The line on the screen is a question, and nobody has answered it yet."""
         self.asks_for_trust = False
         """The command uses skills: ask once about a folder that is not trusted yet."""
+        self.offer_trust: Callable[[Session], None] | None = None
+        """Asks; the commands set it."""
         self._satchel: Satchel | None = None
 
     @property
@@ -74,10 +76,8 @@ class Session:
             if self.warns:
                 self.warns = False
                 warn_of_settings(self._satchel.settings, self.colour)
-            if self.asks_for_trust:
-                from satchel.cli.trusting import offer_trust
-
-                offer_trust(self)
+            if self.asks_for_trust and self.offer_trust is not None:
+                self.offer_trust(self)
         return self._satchel
 
     @property

@@ -147,7 +147,7 @@ class Library:
                     or self._snapshot is None
                     or decided is not self._trusted
                     or locks != self._locks
-                    or self._pinned_again()
+                    or self._usable_again(decided.blocked)
                 ):
                     self._trusted = decided
                     self._locks = locks
@@ -521,12 +521,22 @@ class Library:
             shelf.location.path, shelf.followed, own=shelf.location.trusted
         )
 
-    def _pinned_again(self) -> bool:
-        """Whether a skill that no lockfile pinned as it was at the last look is pinned now."""
-        if not self.trust.locked or self._snapshot is None:
+    def _usable_again(self, blocked: Mapping[str, str]) -> bool:
+        """Whether a skill that was not pinned, or blocked, at the last look is no more.
+
+        Args:
+            blocked: Real path of a skill's folder -> the digest of the blocked content.
+        """
+        if self._snapshot is None or not (blocked or self.trust.locked):
             return False
-        hidden = (skill for skill in self._snapshot.hidden if skill.state == "untrusted")
-        return any(self.seals.pins(skill) for skill in hidden)
+        for skill in self._snapshot.hidden:
+            if skill.state == "untrusted" and self.trust.locked and self.seals.pins(skill):
+                return True
+            if skill.state == "blocked":
+                digest = blocked.get(os.path.realpath(skill.base_dir), "")
+                if not self.seals.blocks(skill, digest):
+                    return True
+        return False
 
     def _state_in(self, shelf: Shelf) -> Callable[[Head], State]:
         judge = self._trust_in(shelf)

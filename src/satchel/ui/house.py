@@ -1,4 +1,4 @@
-"""What do pages stand on? One object per server, handed to every route."""
+"""What pages stand on: one object per server, handed to every route."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from satchel.ui.keeping import Keeper
 from satchel.ui.live import Live
 from satchel.ui.notes import Notes
 from satchel.ui.views.health import Health
+from satchel.ui.views.jobs import Job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -186,6 +187,8 @@ class House:
         self.desk = Desk()
         self.goals = Keeper(satchel, self.live)
         self.notes = Notes()
+        self.review = Job(satchel.review, satchel.library.snapshot)
+        """Scans the skills of a folder that is not trusted yet."""
         self._making = threading.Lock()
         self._health: Health | None = None
         self.arrivals = Arrivals(self._wait, self.desk.drop)
@@ -207,6 +210,7 @@ class House:
 
         What cannot be ended is recorded, and keeps nothing else from its end.
         """
+        self.review.stop()
         if self._health is not None:
             self._health.stop()
         try:

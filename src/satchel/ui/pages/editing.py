@@ -11,14 +11,13 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from satchel._language import say
 from satchel.errors import Conflict, SatchelError
 from satchel.ui.bodies import EDITED
 from satchel.ui.carrying import make
 from satchel.ui.failing import failure_of
 from satchel.ui.notes import Note
 from satchel.ui.view import address, go_to, house_of, page, part
-from satchel.ui.views.changes import done_words, to_be_trusted
+from satchel.ui.views.changes import done_words
 from satchel.ui.views.differences import diff_of_texts
 from satchel.ui.views.drafts import as_written, check_draft, open_draft, read_file, trouble_of
 from satchel.ui.views.skills import find_file
@@ -81,13 +80,10 @@ def _save(request: Request, ref: str, text: str, digest: str) -> Response:
         with store.plan_edit(skill.head.id, files, expect={file: digest}) as plan:
             receipt = make(house, store, plan)
             words, more = done_words(plan, receipt)
-            untrusted = to_be_trusted(plan, receipt)
     except SatchelError as exc:
         return _not_saved(request, ref, text, exc)
     tone = "warn" if receipt.trouble else "good"
-    trust = (say("Decide here"), address("/skill", ref=ref) + "#trust")
-    links = (trust,) if untrusted else ()
-    note = Note(words, more, tone, store.scope.name, receipt.number, links=links)
+    note = Note(words, more, tone, store.scope.name, receipt.number)
     return go_to(request, address("/skill/edit", ref=ref, told=house.notes.put(note)))
 
 

@@ -1,20 +1,23 @@
-"""One skill's own page: its story, a question about a request, trust, and other agents."""
+"""One skill's own page: its story, a question about a request, accepted risks, other agents."""
 
 from __future__ import annotations
 
 import os
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import Response
 
 from satchel._language import say
-from satchel.errors import InvalidInput
 from satchel.tools.frame import printable
 from satchel.ui.notes import Note
 from satchel.ui.view import address, go_to, house_of, page, part, wants_part
 from satchel.ui.views import agents, story, trusting
-from satchel.ui.views.skills import broken_at, find_skill
+from satchel.ui.views.skills import broken_at, find_checked, find_skill
+
+if TYPE_CHECKING:
+    from satchel.facade import Satchel
+    from satchel.skill.model import Skill
 
 router = APIRouter()
 
@@ -27,20 +30,25 @@ def one_skill(request: Request, ref: Ref, goal: str = "", everywhere: bool = Fal
     satchel = house_of(request).satchel
     if os.path.isabs(ref) and broken_at(satchel, ref) is not None:
         return go_to(request, address("/skills/row", ref=ref))  # it has no story, only a file
-    skill = find_skill(satchel, ref)
-    told = story.tell(satchel, skill)
+    skill = find_checked(satchel, ref)
     if wants_part(request):
+        told = story.tell(satchel, skill)
         return part(request, "skill/story.html", skill=skill, story=told)
+    asked = story.ask(satchel, skill, goal) if goal.strip() else None
+    found = agents.agents_of(satchel, skill, user=everywhere)
+    return _whole(request, satchel, skill, agents=found, asked=asked, outcome=None)
+
+
+def _whole(request: Request, satchel: Satchel, skill: Skill, **values: Any) -> Response:
+    told = story.tell(satchel, skill)
     return page(
         request,
         "skill/page.html",
         skill=skill,
         story=told,
-        trust=trusting.trust_of(satchel, skill),
-        asked=story.ask(satchel, skill, goal) if goal.strip() else None,
-        agents=agents.agents_of(satchel, skill, user=everywhere),
-        outcome=None,
-        edited=story.edited_since(satchel, skill),
+        trust=trusting.show_trust(satchel, skill, told.row.state),
+        modified=trusting.modified_files(satchel, skill),
+        **values,
     )
 
 
@@ -55,47 +63,15 @@ def why(request: Request, ref: Ref, goal: str = "") -> Response:
     return part(request, "skill/asked.html", skill=skill, asked=asked)
 
 
-# --- trust --------------------------------------------------------------------------------
-
-
-@router.post("/skill/trust")
-def trust(
-    request: Request,
-    ref: Ref,
-    what: Annotated[Literal["skill", "project"], Form()] = "skill",
-    mark: Annotated[str, Form(max_length=128)] = "",
-    sure: Annotated[str, Form(max_length=8)] = "",
+@router.post("/skill/accept")
+def accept(
+    request: Request, ref: Ref, reason: Annotated[str, Form(max_length=500)] = ""
 ) -> Response:
-    """Approve what was looked at, or with a word of its own the whole project."""
+    """Use a skill that the scan blocks, as it is now."""
     house = house_of(request)
-    skill = find_skill(house.satchel, ref)
-    if what == "skill":
-        trusting.approve(house.satchel, skill, mark)
-        note = Note(say("Trusted as it is now: {name}", name=printable(skill.name)))
-    elif sure == "yes":
-        trusting.approve_project(house.satchel)
-        note = Note(say("Everything in this project is trusted, now and later"), tone="warn")
-    else:
-        raise InvalidInput(
-            say("Nothing was trusted: you did not say that you mean everything"),
-            say("Tick the box, then press the button again"),
-        )
+    skill = house.satchel.accept_risk(find_skill(house.satchel, ref), reason)
     house.changed()
-    return go_to(request, address("/skill", ref=skill.ref, told=house.notes.put(note)))
-
-
-@router.post("/skill/untrust")
-def untrust(
-    request: Request,
-    ref: Ref,
-    what: Annotated[Literal["skill", "project"], Form()] = "skill",
-) -> Response:
-    """Take trust back."""
-    house = house_of(request)
-    skill = find_skill(house.satchel, ref)
-    trusting.take_back(house.satchel, skill if what == "skill" else None)
-    house.changed()
-    note = Note(say("The trust was taken back"))
+    note = Note(say("`{name}` is used as it is now", name=printable(skill.name)))
     return go_to(request, address("/skill", ref=skill.ref, told=house.notes.put(note)))
 
 
@@ -130,14 +106,4 @@ def switch_agent(
     found = agents.agents_of(satchel, skill, user=everywhere)
     if wants_part(request):
         return part(request, "skill/agents.html", skill=skill, agents=found, outcome=outcome)
-    return page(
-        request,
-        "skill/page.html",
-        skill=skill,
-        story=story.tell(satchel, skill),
-        trust=trusting.trust_of(satchel, skill),
-        asked=None,
-        agents=found,
-        outcome=outcome,
-        edited=story.edited_since(satchel, skill),
-    )
+    return _whole(request, satchel, skill, agents=found, asked=None, outcome=outcome)

@@ -22,7 +22,6 @@ from satchel.ui.views.changes import (
     show_diff,
     show_history,
     show_plan,
-    to_be_trusted,
     undone_words,
 )
 from satchel.ui.views.drafts import Remark, trouble_of
@@ -241,8 +240,6 @@ def _done(house: House, store: Store, plan: Plan, receipt: Receipt) -> str:
             continue
         links.append((say("Open `{name}`", name=skill_id), address("/skill", ref=found.ref)))
         shown = found.ref if len(here) == 1 else ""
-    if shown and to_be_trusted(plan, receipt):
-        links.append((say("Decide here"), address("/skill", ref=shown) + "#trust"))
     note = Note(
         words,
         more,

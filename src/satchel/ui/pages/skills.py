@@ -1,4 +1,4 @@
-"""The list of skills: its rows, what opens below one, and a look into a file."""
+"""The list of skills, trust in the folder that brings them, a row's details, and a file."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from satchel._language import say
+from satchel.errors import NotFound
+from satchel.ui.notes import Note
 from satchel.ui.render import render
-from satchel.ui.view import address, house_of, page, part, wants_part
+from satchel.ui.view import address, go_to, house_of, page, part, wants_part
 from satchel.ui.views.details import detail_of
 from satchel.ui.views.files import list_files, read_file
 from satchel.ui.views.skills import (
@@ -19,6 +22,7 @@ from satchel.ui.views.skills import (
     source_words,
     state_words,
 )
+from satchel.ui.views.trusting import can_revoke, show_folder
 
 router = APIRouter()
 WORDS: dict[str, Any] = {"source_words": source_words, "state_words": state_words}
@@ -34,12 +38,42 @@ def skills(
     opened: Annotated[str, Query(alias="open", max_length=4_096)] = "",
 ) -> Response:
     """The list; htmx gets its rows alone."""
-    satchel = house_of(request).satchel
+    house = house_of(request)
+    satchel = house.satchel
     listing = list_skills(satchel, words=q, source=source, state=state, page=at, opened=opened)
-    values: dict[str, Any] = {"listing": listing, "longest": LONGEST, **WORDS}
+    values: dict[str, Any] = {
+        "listing": listing,
+        "longest": LONGEST,
+        "folder": None if q.strip() else show_folder(satchel, house.review, listing.untrusted),
+        "can_revoke": can_revoke(satchel),
+        **WORDS,
+    }
     if wants_part(request):
         return part(request, "skills/list.html", alone=True, **values)
     return page(request, "skills/page.html", alone=False, **values)
+
+
+@router.post("/skills/trust")
+def trust(request: Request) -> Response:
+    """Trust the project's folder."""
+    house = house_of(request)
+    house.satchel.trust()
+    return _decided(request, Note(say("The skills of this folder are used, now and later")))
+
+
+@router.post("/skills/untrust")
+def untrust(request: Request) -> Response:
+    """Trust the project's folder no more."""
+    house = house_of(request)
+    if not house.satchel.untrust():
+        raise NotFound(say("This folder was not trusted"), say("Load the page again"))
+    return _decided(request, Note(say("The folder is trusted no more")))
+
+
+def _decided(request: Request, note: Note) -> Response:
+    house = house_of(request)
+    house.changed()
+    return go_to(request, address("/skills", told=house.notes.put(note)))
 
 
 @router.get("/skills/row")

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from satchel.store.agents import Agent, Sight
     from satchel.store.links import Links
 
+_KEPT_BACK = ("untrusted", "blocked")
+
 
 class AgentRow(NamedTuple):
     """One agent and one skill."""
@@ -44,7 +46,8 @@ class Agents(NamedTuple):
     offered: bool
     """Only a skill that is offered here can be put anywhere."""
     regardless: int = 0
-    """How many may read it although it is not trusted: no setting of Satchel's reaches them."""
+    """How many may read it although it is not trusted or blocked: no setting of Satchel's reaches
+    them."""
 
 
 class Outcome(NamedTuple):
@@ -78,7 +81,7 @@ def agents_of(satchel: Satchel, skill: Skill, *, user: bool = False) -> Agents:
         for agent in all_agents()
         if agent.is_here(project, home)
     )
-    regardless = sum(row.has for row in rows) if skill.state == "untrusted" else 0
+    regardless = sum(row.has for row in rows) if skill.state in _KEPT_BACK else 0
     return Agents(rows, user, bool(home), skill.state == "active", regardless)
 
 
@@ -132,9 +135,9 @@ def _row(agent: Agent, sight: Sight, links: Links, skill: Skill) -> AgentRow:
         "hidden": ("bad", "✗"),
         "absent": ("plain", "○"),
     }[sight.view]
-    if has and skill.state == "untrusted":
-        notes.append(say("reads it although you have not trusted it"))
-    if sight.kind == "other" or (has and skill.state == "untrusted"):
+    if has and skill.state in _KEPT_BACK:
+        notes.append(say("reads it although it is not offered here"))
+    if sight.kind == "other" or (has and skill.state in _KEPT_BACK):
         mood, mark = "warn", "▲"
     words = {
         "itself": say("looks into its own folder"),

@@ -9,18 +9,18 @@ from satchel.errors import NotFound, Refused
 from satchel.skill.tree import FolderTree
 from satchel.store.plan import power_words, verdict_words
 from satchel.ui.views.differences import diff_lines
-from satchel.ui.views.findings import MARKS, MOODS
+from satchel.ui.views.findings import MOODS, show_finding
 from satchel.ui.views.scopes import scope_place, scope_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from satchel.security import Finding
     from satchel.skill.tree import Tree
     from satchel.store.history import Entry, Undone
     from satchel.store.plan import Plan, Step
     from satchel.store.store import Receipt, Store
     from satchel.ui.views.differences import Diff
+    from satchel.ui.views.findings import FindingShown
     from satchel.ui.views.scopes import ScopeShown
 
 SHOWN = 60
@@ -36,22 +36,6 @@ TICKS = 8
 EVERY = "*"
 """The tick for all of them together."""
 _TONES = {"add": "good", "replace": "warn", "remove": "bad", "same": "", "refused": "bad"}
-
-
-class FindingShown(NamedTuple):
-    """One thing that the scan found."""
-
-    rule: str
-    severity: str
-    """As people read it."""
-    tone: str
-    mark: str
-    where: str
-    what: str
-    why: str
-    fix: str
-    evidence: str
-    """A piece of the file: a stranger's text."""
 
 
 class Row(NamedTuple):
@@ -305,7 +289,7 @@ def show_step(plan: Plan, at: int) -> StepShown:
         report.verdict if report else "",
         verdict_words(report.verdict) if report else "",
         MOODS[report.verdict] if report else "",
-        tuple(_finding(one) for one in findings[:FINDINGS]),
+        tuple(show_finding(one) for one in findings[:FINDINGS]),
         max(0, len(findings) - FINDINGS),
         tuple((path, render(why)) for path, why in report.unscanned) if report else (),
         step.blocked and step.kind in ("add", "replace"),
@@ -397,17 +381,6 @@ def _present(plan: Plan, step: Step) -> list[str]:
         return []
 
 
-def _finding(one: Finding) -> FindingShown:
-    about = one.about
-    tone = MOODS[one.severity]
-    words = {"block": say("blocks"), "review": say("look at it"), "note": say("note")}
-    where = f"{one.path}:{one.line}" if one.line else one.path
-    return FindingShown(
-        one.rule, words[one.severity], tone, MARKS[tone], where, say(about.what), say(about.why),
-        say(about.fix), one.evidence,
-    )  # fmt: skip
-
-
 # --- line by line ---------------------------------------------------------------------------
 
 
@@ -468,19 +441,8 @@ def done_words(plan: Plan, receipt: Receipt) -> tuple[str, tuple[str, ...]]:
     if receipt.left:
         left = names_of([step.id for step in receipt.left])
         more.append(say("Left out, because the scan blocked it: {names}", names=left))
-    if untrusted := to_be_trusted(plan, receipt):
-        more.append(
-            say("Not offered to models until you trust it: {names}", names=names_of(untrusted))
-        )
     more += [line for line in (*receipt.trouble, *receipt.notes, *receipt.repaired) if line]
     return words, tuple(more)
-
-
-def to_be_trusted(plan: Plan, receipt: Receipt) -> list[str]:
-    """Ids of what is there now and waits for somebody's trust."""
-    if plan.scope.name != "project":
-        return []
-    return [step.id for step in receipt.done if step.kind != "remove" and not step.approved]
 
 
 def undone_words(undone: Undone, *, redo: bool) -> str:

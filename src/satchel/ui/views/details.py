@@ -139,9 +139,6 @@ def _read(satchel: Satchel, skill: Skill) -> tuple[Document | None, list[Problem
     changed = content_problem(satchel.library, skill)
     if changed is not None:
         problems.append(changed)
-    asking = {**satchel.library.snapshot().asking, **satchel.library.tools().asking}
-    if skill.ref in asking:
-        problems.append(asking[skill.ref])
     if skill.origin.remote:  # fetched when somebody opens it
         return None, [*problems, *skill.problems]
     try:

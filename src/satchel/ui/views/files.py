@@ -134,10 +134,6 @@ def read_file(satchel: Satchel, ref: str, path: str) -> Content:
     supply = satchel.library.supply_of(held.skill) if held.skill is not None else None
     if supply is not None and held.skill is not None:
         data = supply.bring(held.skill, path)
-        if own:
-            from satchel.library.shown import Shown
-
-            Shown(satchel.settings.paths.state).note(held.skill, supply)
         return _content(path, data[:SHOWN], len(data), own=own)
     data, size = _read(held, path)
     return _content(path, data, size, own=own)

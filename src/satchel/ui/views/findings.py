@@ -1,4 +1,4 @@
-"""How is something wrong shown? Grouped by kind: what it means, what to do, and where it is."""
+"""Problems and findings as pages show them: what each means, what to do, and where it is."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import is_inside
 from satchel._language import say
+from satchel.tools.frame import printable
 
 if TYPE_CHECKING:
     from satchel.facade import Satchel
+    from satchel.security import Finding
     from satchel.skill.model import Skill
 
 SHOWN = 50
@@ -22,6 +24,34 @@ MOODS = {
 }  # fmt: skip
 """Severity or verdict -> how it is coloured."""
 MARKS = {"bad": "✗", "warn": "▲", "info": "·", "good": "✓", "none": "○"}
+
+
+class FindingShown(NamedTuple):
+    """One thing that the scan found."""
+
+    rule: str
+    severity: str
+    """As people read it."""
+    tone: str
+    mark: str
+    where: str
+    what: str
+    why: str
+    fix: str
+    evidence: str
+    """A piece of the file: untrusted text."""
+
+
+def show_finding(one: Finding) -> FindingShown:
+    """One finding in the reader's language."""
+    about = one.about
+    tone = MOODS[one.severity]
+    words = {"block": say("blocks"), "review": say("look at it"), "note": say("note")}
+    where = f"{one.path}:{one.line}" if one.line else one.path
+    return FindingShown(
+        one.rule, words[one.severity], tone, MARKS[tone], printable(where), say(about.what),
+        say(about.why), say(about.fix), printable(one.evidence),
+    )  # fmt: skip
 
 
 class Place(NamedTuple):

@@ -1,4 +1,4 @@
-"""What can a list of skills show, in which order and state? Worked out once per snapshot.
+"""The skills of a list, in their order and with their states, worked out once per snapshot.
 
 A page then costs what its rows cost, however many skills there are: counts are kept, rows are cut
 out of a list, and names are searched in one long text.
@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
-from satchel.errors import Changed, SatchelError
+from satchel.errors import Blocked, SatchelError
 from satchel.library.snapshot import Broken, find_broken
 from satchel.skill.model import Skill
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     Item = Skill | Broken
 
 STATES = (
-    "full", "shortened", "named", "unlisted", "withheld", "tools", "untrusted", "changed",
+    "full", "shortened", "named", "unlisted", "withheld", "tools", "untrusted", "unpinned",
     "blocked", "broken", "shadowed", "excluded",
 )  # fmt: skip
 """What can become of a skill, as a list names it."""
 SOURCES = ("user", "project", "system", "global", "extra", "server", "builtin")
-OFFERED = frozenset(("full", "shortened", "named", "unlisted", "withheld", "blocked"))
+OFFERED = frozenset(("full", "shortened", "named", "unlisted", "withheld"))
 _EACH = 200
-"""Up to so many offered skills, every look says of each whether it would be refused when loaded:
-that takes a survey of its folder. Of more, only of those that are shown."""
+"""Up to so many offered skills, every look checks each: that takes a survey of its folder, and a
+scan of a new content. Of more, only those that are shown are checked."""
 _SMALL = 1_000
 """So many skills are looked at in a few milliseconds."""
 _LOOKS = 4_000
@@ -58,8 +58,11 @@ class _Seen(NamedTuple):
 class Shelf:
     """Everything there is, in the order of a list, each with its state."""
 
-    def __init__(self, seen: _Seen, locations: Iterable[Location]) -> None:
+    def __init__(self, seen: _Seen, locations: Iterable[Location], *, locked: bool) -> None:
         self.seen = seen
+        self._locked = locked
+        self.modified: set[str] = set()
+        """Refs of installed skills that were edited, as far as they were checked."""
         snapshot, tools, account = seen
         self._standing = {
             **dict.fromkeys(account.withheld, "withheld"),
@@ -67,7 +70,6 @@ class Shelf:
             **dict.fromkeys(account.shortened, "shortened"),
             **dict.fromkeys(account.full, "full"),
         }
-        self._asking = {*snapshot.asking, *tools.asking}
         broken = find_broken((*snapshot.problems, *tools.problems), locations)
         self.broken = {item.problem.path: item for item in broken}
         mine, rest, behind = _in_order(snapshot, tools)
@@ -89,15 +91,15 @@ class Shelf:
         self._hold = threading.Lock()
 
     def state_of(self, item: Item) -> str:
-        """What became of it; whether it would be refused when loaded is `check`'s to say."""
+        """The state as of the last look; whether the scan blocks it now is `look_at`'s to say."""
         if isinstance(item, Broken):
             return "broken"
         if item.state == "untrusted":
-            return "changed" if item.ref in self._asking else "untrusted"
+            return "unpinned" if self._locked else "untrusted"
         if item.state != "active":
             return item.state
         if item.is_tool:
-            return "blocked" if item.ref in self.seen.tools.refused else "tools"
+            return "tools"
         return self._standing.get(item.name, "unlisted")
 
     def fits(self, at: int, source: str, state: str) -> bool:
@@ -119,22 +121,29 @@ class Shelf:
                 ]
             return found
 
+    def look_at(self, satchel: Satchel, skill: Skill) -> str:
+        """The state of a skill after a check of its folder, which also shows edits."""
+        state, seals = self.state_of(skill), satchel.library.seals
+        if skill.state != "active" or skill.origin.remote:
+            return state  # nothing of a server is fetched for a list
+        try:
+            if not skill.is_tool:  # its tools are offered after a check
+                seals.check(skill, clean=False)
+            edited = bool(seals.modified(skill))
+        except Blocked:
+            return "blocked"
+        except SatchelError:
+            return state  # a broken lock is among the problems; what is gone will not be there next
+        (self.modified.add if edited else self.modified.discard)(skill.ref)
+        return state
+
     def check(self, satchel: Satchel, places: Iterable[int]) -> None:
-        """See of some whether they would be refused when loaded, and correct what is known."""
-        seals = satchel.library.seals
+        """Check the folders of some skills, and correct their states."""
         for at in places:
             item = self.items[at]
-            if self.states[at] not in OFFERED or not isinstance(item, Skill) or item.is_tool:
+            if not isinstance(item, Skill):
                 continue
-            if item.origin.remote:
-                continue  # nothing of a server is fetched for a list; its marks were compared
-            state = self._standing.get(item.name, "unlisted")
-            try:
-                seals.check(item, clean=False)
-            except Changed:
-                state = "blocked"
-            except SatchelError:
-                pass  # a broken lock is among the problems; what is gone will not be there next
+            state = self.look_at(satchel, item)
             if state != self.states[at]:
                 with self._hold:
                     self.counts[item.source, self.states[at]] -= 1
@@ -215,13 +224,12 @@ _waits: WeakKeyDictionary[Snapshot, int] = WeakKeyDictionary()
 
 
 def waiting_in(satchel: Satchel, look: Snapshot) -> int:
-    """Skills that wait for trust, where somebody can be asked; counted once per snapshot."""
-    if satchel.settings.trust == "none":
+    """Skills whose folder is not trusted yet; counted once per snapshot."""
+    if satchel.settings.trust == "locked":
         return 0
     count = _waits.get(look)
     if count is None:
-        new = (skill for skill in look.hidden if skill.state == "untrusted")
-        count = _waits[look] = sum(skill.ref not in look.asking for skill in new)
+        count = _waits[look] = sum(skill.state == "untrusted" for skill in look.hidden)
     return count
 
 
@@ -250,7 +258,8 @@ def shelf_of(satchel: Satchel) -> Shelf:
         with _making:  # a second reader waits for the first instead of doing the same
             kept = _shelves.get(satchel)
             if kept is None or any(a is not b for a, b in zip(kept.seen, seen, strict=True)):
-                kept = _shelves[satchel] = Shelf(seen, library.locations)
+                locked = satchel.settings.trust == "locked"
+                kept = _shelves[satchel] = Shelf(seen, library.locations, locked=locked)
     return kept
 
 

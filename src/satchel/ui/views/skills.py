@@ -1,4 +1,4 @@
-"""Which skills are shown, and how? The rows of the list, and one skill by its address."""
+"""The rows of the list of skills, and one skill by its address."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel._fs import is_inside
 from satchel._language import language, say
-from satchel.errors import InvalidInput, NotFound, SatchelError
+from satchel.errors import Blocked, InvalidInput, NotFound, SatchelError
 from satchel.library.snapshot import Broken
 from satchel.skill.model import Head, Skill
 from satchel.tools.frame import encodable, printable
@@ -54,6 +54,8 @@ class Row(NamedTuple):
     """The ref of the skill that hides it."""
     mark: str
     """Another one means that the skill is another than it was."""
+    modified: bool = False
+    """It was installed, and edited since."""
 
 
 class Chip(NamedTuple):
@@ -80,10 +82,8 @@ class Listing(NamedTuple):
     states: tuple[Chip, ...]
     most: bool
     """There may be more than were found."""
-    waiting: int
-    """Skills that wait for trust, and somebody can be asked."""
-    waits_as: str
-    """In which state most of them are."""
+    untrusted: int
+    """Skills whose folder is not trusted yet."""
     first: bool
     """Nobody has put a skill here yet."""
     opened: str = ""
@@ -108,6 +108,24 @@ def find_skill(satchel: Satchel, ref: str) -> Skill:
         say("There is no skill `{name}`", name=encodable(ref) or "?"),
         say("Go back to the list of skills"),
     )
+
+
+def find_checked(satchel: Satchel, ref: str) -> Skill:
+    """The same after a check of its folder: what the scan blocks is known as blocked.
+
+    Raises:
+        NotFound: there is none, or no more.
+    """
+    skill = find_skill(satchel, ref)
+    if skill.state == "active" and not skill.origin.remote:
+        try:
+            satchel.library.seals.check(skill, clean=False)
+        except Blocked:
+            satchel.library.tools(refresh=True)
+            return satchel.library.by_ref(skill.ref) or skill
+        except SatchelError:
+            pass  # the page says why
+    return skill
 
 
 def _called(satchel: Satchel, word: str) -> Skill | None:
@@ -177,12 +195,12 @@ def list_skills(
         counts = dict(shelf.counts)
         shown = [(shelf.items[at], shelf.states[at]) for at in here]
     return Listing(
-        tuple(_row(item, now) for item, now in shown),
+        tuple(_row(item, now, shelf) for item, now in shown),
         total, page, pages, words, source, state,
         tuple(_chips(SOURCES, 0, counts, (source, state), numbered=not words)),
         tuple(_chips(STATES, 1, counts, (source, state), numbered=not words)),
         most,
-        *_waiting(satchel, shelf),
+        sum(count for (_, now), count in shelf.counts.items() if now == "untrusted"),
         all(one[0] == "builtin" for one, count in shelf.counts.items() if count),
         key_of(opened) if opened else "",
     )  # fmt: skip
@@ -223,17 +241,8 @@ def _as_skill(satchel: Satchel, item: Broken) -> Skill | None:
 
 def row_of(satchel: Satchel, skill: Skill) -> Row:
     """The line of one skill."""
-    from satchel.errors import Changed
-
-    state = shelf_of(satchel).state_of(skill)
-    if skill.state == "active" and not skill.is_tool and not skill.origin.remote:
-        try:
-            satchel.library.seals.check(skill, clean=False)
-        except Changed:
-            state = "blocked"
-        except SatchelError:
-            pass  # said by whoever reads it
-    return _row(skill, state)
+    shelf = shelf_of(satchel)
+    return _row(skill, shelf.look_at(satchel, skill), shelf)
 
 
 def find_name(satchel: Satchel, ref: str) -> str:
@@ -293,20 +302,16 @@ def _state_words(state: str, _reader: str) -> tuple[str, str, str]:
         "withheld": (say("people only"), say("Its author keeps it from models"), "info"),
         "tools": (say("tools"), say("The model may call its tools"), "good"),
         "untrusted": (
-            say("not trusted"),
-            say("It is not offered before you read it and trust it"),
+            say("untrusted"),
+            say("It is not offered: the folder of this project is not trusted yet"),
             "warn",
         ),
-        "changed": (
-            say("changed"),
-            say("It changed since you trusted it, so it asks again"),
+        "unpinned": (
+            say("not pinned"),
+            say("It is not offered: no lockfile pins it as it is"),
             "warn",
         ),
-        "blocked": (
-            say("blocked"),
-            say("It is not what was locked or trusted, so it is refused when it is loaded"),
-            "bad",
-        ),
+        "blocked": (say("blocked"), say("It is not offered: the scan blocks it"), "bad"),
         "broken": (say("broken"), say("It cannot be read as a skill"), "bad"),
         "shadowed": (say("hidden"), say("Another skill of that name goes before it"), ""),
         "excluded": (say("left out"), say("A filter of yours leaves it out"), ""),
@@ -406,15 +411,7 @@ def _chips(
             yield Chip(key, sums.get(key, 0) if numbered else None, key == chosen[part])
 
 
-def _waiting(satchel: Satchel, shelf: Shelf) -> tuple[int, str]:
-    sums = dict.fromkeys(("untrusted", "changed"), 0)
-    for (_, state), count in shelf.counts.items():
-        if state in sums and satchel.settings.trust != "none":
-            sums[state] += count
-    return sum(sums.values()), max(sums, key=lambda state: sums[state])
-
-
-def _row(item: Item, state: str) -> Row:
+def _row(item: Item, state: str, shelf: Shelf | None = None) -> Row:
     if isinstance(item, Broken):
         path, words = item.problem.path, item.problem.message
         return Row(
@@ -424,12 +421,15 @@ def _row(item: Item, state: str) -> Row:
         )  # fmt: skip
     head = item.head
     ref = item.ref
-    mark = f"{ref}\0{head.mtime_ns}\0{head.ctime_ns}\0{head.size}\0{state}\0{item.winner}"
+    modified = shelf is not None and ref in shelf.modified
+    mark = (
+        f"{ref}\0{modified}\0{head.mtime_ns}\0{head.ctime_ns}\0{head.size}\0{state}\0{item.winner}"
+    )
     return Row(
         _address(ref), key_of(ref), printable(item.name),
         printable(item.id) if item.id != item.name else "", *_cut(item.description),
         item.source, printable(item.origin.remote or item.origin.label), item.is_system, state,
-        printable(item.winner), key_of(mark),
+        printable(item.winner), key_of(mark), modified,
     )  # fmt: skip
 
 

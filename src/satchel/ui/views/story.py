@@ -140,7 +140,7 @@ def tell(satchel: Satchel, skill: Skill) -> Told:
     source = satchel.library.tools().of(skill)
     scope = own_scope(satchel, skill)
     moods = {MOODS[chapter.mood] for chapter in story.chapters}
-    refused = bool(story.facts.get("refused"))
+    refused = bool(story.facts.get("refused")) or row.state == "blocked"
     offered = skill.state == "active" and not refused
     badly = row.state in ("named", "unlisted")  # a model is not told what its author wrote
     return Told(
@@ -160,17 +160,6 @@ def tell(satchel: Satchel, skill: Skill) -> Told:
         if skill.state != "active" and not skill.for_model
         else "",
     )
-
-
-def edited_since(satchel: Satchel, skill: Skill) -> bool:
-    """Whether somebody changed this skill since it was imported."""
-    try:
-        store = satchel.store_of(skill)
-        if skill.head.id not in store.lock():
-            return False
-        return store.verify([skill.head.id])[0].state == "edited"
-    except SatchelError:  # not ours to change, or a damaged lockfile, which is among the problems
-        return False
 
 
 def pieces(text: str) -> tuple[Piece, ...]:

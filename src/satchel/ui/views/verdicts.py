@@ -70,8 +70,12 @@ def scan_all(satchel: Satchel, tell: Tell) -> Reports:
 def _scan(satchel: Satchel, skill: Skill) -> Report:
     from satchel.security import Report
 
+    library = satchel.library
     try:
-        return satchel.scan(skill)
+        report = library.seals.scan(skill)
+        if report.verdict == "blocked" and library.trust.accepts(library.seals.digest(skill)):
+            return report._replace(verdict="review")  # its risk was accepted: it is used
+        return report
     except SettingsError:
         raise  # an allow-list that is wrong is wrong for every skill
     except (SatchelError, OSError) as exc:
@@ -138,12 +142,9 @@ def _verdict(scanned: int, blocked: int, review: int, incomplete: int) -> str:
     if not scanned:
         return say("There is no skill of yours to scan")
     if blocked == 1:
-        return say("One skill does what no skill should: look at it before anything runs")
+        return say("The scan blocks 1 skill: it is not offered")
     if blocked:
-        return say(
-            "{count} skills do what no skill should: look at them before anything runs",
-            count=f"{blocked:,}",
-        )
+        return say("The scan blocks {count} skills: they are not offered", count=f"{blocked:,}")
     if review:
         return say("Nothing is blocked; {count} are worth a look", count=f"{review:,}")
     if incomplete:
