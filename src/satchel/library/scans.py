@@ -71,9 +71,7 @@ class ScanCache:
                         stream.write(digest.encode("ascii", "replace") + b"\n")
 
     def _path(self) -> str:
-        from satchel import __version__
-
-        return os.path.join(self._folder, f"scanned-{__version__}.txt")
+        return os.path.join(self._folder, f"scanned-{_rules_version()}.txt")
 
     def _read(self) -> set[str]:
         if not self._folder:
@@ -83,3 +81,16 @@ class ScanCache:
                 return set(stream.read(_LONGEST_FILE).split("\n"))
         except OSError:
             return set()
+
+
+def _rules_version() -> str:
+    """Changes with the files of the scanner, so that other rules scan everything anew."""
+    from zlib import crc32
+
+    from satchel.security import scan as security
+
+    rows: list[str] = []
+    for here, folders, files in os.walk(os.path.dirname(os.path.abspath(security.__file__))):
+        folders[:] = sorted(set(folders) - {"__pycache__"})
+        rows += [f"{name} {os.stat(os.path.join(here, name)).st_size}" for name in sorted(files)]
+    return f"{crc32(chr(10).join(rows).encode()):08x}"
