@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from satchel._approval import where_trust_is_set
 from satchel.errors import Changed, LockBroken, SatchelError
+from satchel.library.lockfile import interrupted
+from satchel.library.marks import key_path
 from satchel.settings import SETTINGS
 from satchel.skill.problems import Problem
 
@@ -58,6 +60,8 @@ def diagnose(
     snapshot = library.snapshot()
     found = [*snapshot.problems, *tools.problems, *packaged_problems(settings)]
     found += names_taken(settings, tools)
+    locks = [location.lock for location in library.locations]
+    found += interrupted(locks, key_path(settings.paths.state))
     asking = {**snapshot.asking, **tools.asking}
     if settings.trust == "none":  # nobody can be asked, whatever was approved
         found = [one for one in found if one not in asking.values()]

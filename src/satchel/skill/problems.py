@@ -307,6 +307,8 @@ _RULES = (
          "Mend that, or trust the project's folder whatever it holds: `satchel trust --always`"),
     Rule("lock-broken", "error", "The lockfile cannot be used, so no skill beside it is loaded: {reason}",
          "Take it from version control again, or run `satchel lock --rebuild`"),
+    Rule("change-interrupted", "warning", "A command that changed {names} was interrupted and is not finished",
+         "Run `satchel install`: whatever changes skills next finishes it first"),
     Rule("trust-off", "note", "`{name}` came with this project and is not offered: your setting `trust` is `none`",
          "Set `{key}` to `ask` in {where}"),
     Rule("file-case", "note", "The file is called `{file}`; other agents look only for `SKILL.md`",
