@@ -62,7 +62,7 @@ class Logged:
         elif word == "block":
             time.sleep(float(rest))  # noqa: ASYNC251 - a runner that is not as it should be
         elif word == "break" or (word == "fail" and work.attempt == 1):
-            raise StepFailed("BROKEN", "it is said to fail")
+            raise StepFailed("it is said to fail", code="BROKEN")
         self.log("ended", work)
         return Done("x" * int(rest) if word == "big" else f"{work.step.id}: {work.prompt}")
 

@@ -6,6 +6,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from satchel.errors import Blocked, LockBroken, SatchelError
+from satchel.library.lockfile import interrupted
+from satchel.library.marks import key_path
 from satchel.settings import SETTINGS
 from satchel.skill.problems import Problem
 
@@ -57,6 +59,8 @@ def diagnose(
     snapshot = library.snapshot()
     found = [*snapshot.problems, *tools.problems, *packaged_problems(settings)]
     found += names_taken(settings, tools)
+    locks = [location.lock for location in library.locations]
+    found += interrupted(locks, key_path(settings.paths.state))
     skills = library.every()
     found += [Problem("include-unmatched", values={"name": one}) for one in library.unmatched()]
     if deep:

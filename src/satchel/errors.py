@@ -196,10 +196,10 @@ class StepFailed(SatchelError):
 
     def __init__(
         self,
-        code: str,
         message: str,
         hint: str = "",
         *,
+        code: str = "EXECUTION_ERROR",
         retryable: bool = True,
         after: float | None = None,
         usage: object = None,

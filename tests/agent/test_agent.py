@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -426,3 +428,21 @@ def test_what_the_user_loads_stands_before_the_next_message_and_stays(start):
     assert second.messages[: len(first.messages)] == first.messages
     assert agent.session.loaded["code-review"].present
     assert agent.load("no-such-skill").error.code == "NOT_FOUND"
+
+
+def test_an_agent_that_is_not_closed_ends_without_a_word(project):
+    lines = (
+        "import asyncio",
+        "from pydantic_ai.models.test import TestModel",
+        "from satchel.agent import Agent",
+        "def slow(): return 'x'",
+        "async def tool() -> str: return await asyncio.to_thread(slow)",
+        "agent = Agent.for_project('.', model=TestModel(call_tools=['tool']), tools=[tool])",
+        "print(agent.run_sync('hello').text)",
+    )
+    words = [sys.executable, "-c", "\n".join(lines)]
+    done = subprocess.run(
+        words, cwd=project, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")  # 3.12 starts no thread at exit
+    assert "x" in done.stdout

@@ -50,6 +50,7 @@ def age(place, days: float, *names: str) -> None:
         with open(path, encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]
         for line in lines:
+            line.pop("crc", None)
             if "at" in line:
                 line["at"] = moment
             if "step" in line:
@@ -68,6 +69,24 @@ def test_a_goal_that_is_over_is_removed_by_its_name(place):
     assert listed(place) == ["one", "asks", "two"]
     left = [files for folder, _, files in os.walk(place.home) if folder.endswith("goals/one")]
     assert left
+
+
+def test_a_damaged_goal_says_where_and_can_only_be_removed(place):
+    (path,) = place.home.rglob("one/journal.jsonl")
+    data = bytearray(path.read_bytes())
+    data[20] ^= 1
+    path.write_bytes(data)
+    assert "damaged" in place.run("goal", "list").out
+    shown = place.run("goal", "show", "one")
+    assert shown.status == 0
+    assert "Line 1 of" in shown.out
+    assert "satchel goal remove one" in shown.err
+    for words in (("run", "read.yaml", "--id", "one"), ("resume", "one"), ("retry", "one")):
+        done = place.run("goal", *words)
+        assert (done.status, done.out) == (4, "")
+        assert "The journal of goal `one` is damaged" in done.err
+    assert place.run("goal", "remove", "one").status == 0
+    assert place.run("goal", "run", "read.yaml", "--id", "one").status == 0
 
 
 def test_one_that_is_not_over_is_refused_and_nothing_is_removed(place):

@@ -156,3 +156,19 @@ def test_the_width_of_the_terminal_is_kept(terminal):
     for columns in (40, 60, 100):
         out = terminal.run("list", "--all", COLUMNS=str(columns)).out
         assert max(width_of(line) for line in out.splitlines()) <= columns
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["list --all", "agents --all", "doctor --all", "locations", "search things", "why evil2",
+     "show evil2", "mcp check", "verify", "overlap", "tools"],
+)  # fmt: skip
+def test_no_name_of_a_skill_commands_the_terminal(empty, words):
+    text = '---\nname: "ev\\e[31mil"\ndescription: "Does \\e[2J things"\n---\nHi\n'
+    for folder in ("skills/evil2", ".claude/skills/dir\x1b[31mx"):
+        place = empty.project / folder
+        place.mkdir(parents=True)
+        (place / "SKILL.md").write_text(text, encoding="utf-8")
+    done = empty.run(*words.split())
+    assert "\x1b" not in done.out + done.err
+    assert done.status != 70

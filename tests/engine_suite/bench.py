@@ -290,7 +290,7 @@ def sleeps(seconds: float, output: Any = "slept") -> Act:
 
 def fails(
     times: int = 1_000_000,
-    error: Callable[[], Exception] = lambda: StepFailed("BUSY", "The server is busy"),
+    error: Callable[[], Exception] = lambda: StepFailed("The server is busy", code="BUSY"),
     then: Any = "at last",
 ) -> Act:
     """Its first tries fail, then it gives this."""
@@ -308,7 +308,7 @@ def fails_until(gate: Gate, then: Any = "at last") -> Act:
 
     async def act(_: Work) -> Any:
         if not gate.is_open:
-            raise StepFailed("BROKEN", "It is broken for now", retryable=False)
+            raise StepFailed("It is broken for now", code="BROKEN", retryable=False)
         return then
 
     return act

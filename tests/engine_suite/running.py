@@ -163,7 +163,7 @@ async def mismatch_fails(bench: Bench) -> None:
 
 
 def _broken() -> Exception:
-    return StepFailed("BROKEN", "It is broken", retryable=False)
+    return StepFailed("It is broken", code="BROKEN", retryable=False)
 
 
 async def fail_fast_stops_siblings(bench: Bench) -> None:
@@ -244,7 +244,7 @@ async def long_error(bench: Bench) -> None:
     """An error of any length and with odd characters is kept, shortened."""
 
     def error() -> Exception:
-        return StepFailed("ODD", "错 \x00 \x1b " + "x" * 1_000_000, retryable=False)
+        return StepFailed("错 \x00 \x1b " + "x" * 1_000_000, code="ODD", retryable=False)
 
     goal = bench.goal(work("a"), work={"a": fails(error=error)})
     kept = (await bench.run(goal, "failed")).steps["a"].error

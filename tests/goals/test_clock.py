@@ -103,9 +103,9 @@ def test_what_a_stopped_step_took_counts_in_the_goal():
         async def run(self, work):
             if work.step.id == "bad":
                 await asyncio.sleep(0.3)
-                raise StepFailed("X", "no", retryable=False, usage=Usage(1, 10, 0, 0.0))
+                raise StepFailed("no", code="X", retryable=False, usage=Usage(1, 10, 0, 0.0))
             if work.attempt == 1:
-                raise StepFailed("Y", "again", usage=Usage(1, 5_000, 0, 0.0))
+                raise StepFailed("again", code="Y", usage=Usage(1, 5_000, 0, 0.0))
             try:
                 await asyncio.sleep(20)
             except asyncio.CancelledError:

@@ -76,7 +76,13 @@ def test_after_the_last_try_it_has_failed():
 
 @pytest.mark.parametrize(
     ("exc", "code"),
-    [(InvalidInput("bad"), "INVALID_PARAM"), (StepFailed("X", "m", retryable=False), "X")],
+    [
+        (InvalidInput("bad"), "INVALID_PARAM"),
+        (StepFailed("m", code="X", retryable=False), "X"),
+        (StepFailed("503", retryable=False), "EXECUTION_ERROR"),
+        (KeyError("name"), "EXECUTION_ERROR"),
+        (TypeError("not a text"), "EXECUTION_ERROR"),
+    ],
 )
 def test_what_another_try_would_not_cure_is_not_tried_again(exc, code):
     result, runner = done(exc)
@@ -85,7 +91,7 @@ def test_what_another_try_would_not_cure_is_not_tried_again(exc, code):
 
 
 def test_a_server_says_how_long_to_wait():
-    result, _ = done(StepFailed("X", "m", after=0.2), "ok")
+    result, _ = done(StepFailed("m", code="X", after=0.2), "ok")
     assert result.seconds >= 0.2
 
 
@@ -200,7 +206,9 @@ def test_texts_that_grow_beyond_measure_fail_the_step():
 @pytest.mark.parametrize("left", [Budget(tokens=100), Budget(cost=0.1), Budget(seconds=0.05)])
 def test_no_try_begins_without_a_budget(left):
     failures = [
-        StepFailed("X", "no", usage=Usage(1, 60, 0, 0.06), after=0.03 if left.seconds else None)
+        StepFailed(
+            "no", code="X", usage=Usage(1, 60, 0, 0.06), after=0.03 if left.seconds else None
+        )
         for _ in range(10)
     ]
     result, runner = done(*failures, retry=Retry(10, 0, 1, 0, 0), left=left)

@@ -34,7 +34,7 @@ class Costly:
     async def run(self, work: Work) -> Done:
         await asyncio.sleep(0)
         if work.step.id == "b" and self.fails:
-            raise StepFailed("NO", "not yet", retryable=False, usage=EACH)
+            raise StepFailed("not yet", code="NO", retryable=False, usage=EACH)
         return Done(work.step.id, EACH)
 
 

@@ -117,6 +117,29 @@ def test_one_token_for_all(shop, tmp_path):
         assert caught.value.status == 401
 
 
+def test_on_this_machine_a_token_is_made(shop):
+    command = [sys.executable, "-m", "satchel", "mcp", "serve", "--http", "--port", "0"]
+    process = subprocess.Popen(
+        [*command, "--project", shop],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "SATCHEL_TRUST": "all", "COLUMNS": "200"},
+    )
+    try:
+        url = process.stderr.readline().split()[-1]
+        process.stderr.readline()
+        token = process.stderr.readline().removeprefix("Authorization: Bearer ").strip()
+        assert "pdf-forms" in names(Talk(url, token))
+        for wrong in ("", token[:-1], "x" * 43):
+            with pytest.raises(Refusal) as caught:
+                Talk(url, wrong).ask("tools/list")
+            assert caught.value.status == 401
+    finally:
+        process.terminate()
+        process.wait(10)
+        process.stderr.close()
+
+
 def test_it_is_not_opened_to_others_without_a_token(shop):
     command = [sys.executable, "-m", "satchel", "mcp", "serve", "--http", "--host", "0.0.0.0"]
     source = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "src"))

@@ -449,6 +449,16 @@ def test_which_tier(sandbox, wanted, holding, own, chosen):
         assert choose(settings, own=own, ask=ask) == chosen
 
 
+@pytest.mark.parametrize("system", ["linux", "darwin", "win32"])
+def test_the_hint_names_bubblewrap_only_where_it_runs(monkeypatch, system):
+    settings = load_settings(env={"HOME": "/nowhere"}, sandbox="required")
+    monkeypatch.setattr(sys, "platform", system)
+    with pytest.raises(Unsandboxed) as caught:
+        choose(settings, ask=lambda tier: standing(tier, False))
+    assert ("bubblewrap" in caught.value.hint) == (system == "linux")
+    assert ("need Linux" in caught.value.hint) == (system != "linux")
+
+
 def test_a_project_cannot_switch_the_sandbox_off(tmp_path):
     (tmp_path / "satchel.toml").write_text('sandbox = "off"\nsandbox_tier = "landlock"\n')
     settings = load_settings(str(tmp_path), env={"HOME": str(tmp_path)})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 
 import pytest
 
 from chaos import works
 from satchel import _fs
-from satchel.errors import Refused
+from satchel.errors import Conflict, Refused
 from satchel.library.lockfile import read_lock
 from satchel.store import recovery, transaction
 from satchel.store.history import history, undo
@@ -185,3 +186,37 @@ def test_a_recovery_that_the_disk_refuses_says_so_and_can_be_repeated(scope, cra
             recover(scope)
     assert scope.folder in caught.value.message
     assert recover(scope)[0].text.endswith("it was finished")
+
+
+def test_a_plan_is_made_after_an_interrupted_change_was_finished(bench, monkeypatch):
+    bench.store.carry_out(bench.store.plan_import(str(bench.folder())))
+
+    def stop(*_given, **_named):
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transaction, "write_lock", stop)
+        with bench.store.plan_remove(["greet"]) as plan, pytest.raises(Crash):
+            bench.store.carry_out(plan)
+    (problem,) = [one for one in bench.satchel.problems() if one.code == "change-interrupted"]
+    assert problem.message == "A command that changed `greet` was interrupted and is not finished"
+    with bench.store.plan_install() as plan:  # it would bring back what was removed
+        assert plan.steps == ()
+        receipt = bench.store.carry_out(plan)
+    assert receipt.repaired == ("The remove of `greet` was interrupted; it was finished",)
+    assert not bench.skills.joinpath("greet").exists()
+    assert [one.code for one in bench.satchel.problems()] == []
+
+
+@pytest.mark.parametrize("way", ["install", "update"])
+def test_a_plan_does_not_bring_back_what_was_removed_after_it(bench, way):
+    bench.store.carry_out(bench.store.plan_import(str(bench.folder())))
+    shutil.rmtree(bench.skills / "greet")
+    store = bench.store
+    with store.plan_install() if way == "install" else store.plan_update() as plan:
+        assert [step.kind for step in plan.steps] == ["add"]
+        bench.store.carry_out(bench.store.plan_remove(["greet"]))
+        with pytest.raises(Conflict, match="changed meanwhile"):
+            store.carry_out(plan)
+    assert not bench.skills.joinpath("greet").exists()
+    assert read_lock(str(bench.lockfile)) == {}

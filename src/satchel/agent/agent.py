@@ -189,7 +189,8 @@ class Agent:
         if self._runner is None:
             # One loop for all turns: the connections to the provider belong to it.
             self._runner = asyncio.Runner()
-            weakref.finalize(self, self._runner.close)
+            # At exit its threads can be neither joined nor started any more: it would hang or fail.
+            weakref.finalize(self, self._runner.close).atexit = False
         return self._runner.run(self.run(text))
 
     async def stream(self, text: str) -> AsyncIterator[Event]:

@@ -191,8 +191,8 @@ class AgentSteps(ToolSteps):
             fork = await asyncio.to_thread(self._crew.forked, session, given)
             if fork is None:
                 raise StepFailed(
-                    "EXECUTION_ERROR",
                     say("The skill `{name}` changed this very moment", name=step.skill),
+                    code="EXECUTION_ERROR",
                 )
             one = self._crew.sub_agents.get(fork.agent)
             own = one.instructions if one is not None else ""
@@ -233,24 +233,24 @@ class AgentSteps(ToolSteps):
             if not timer.expired():
                 raise
             raise StepFailed(
-                "TIMEOUT",
                 say("The step took longer than {seconds} seconds", seconds=self.limits.seconds),
                 say("Give it less to do, or a higher limit"),
+                code="TIMEOUT",
                 usage=_usage(turn),
             ) from None
         except UsageLimitExceeded as exc:
             raise StepFailed(
-                "LIMIT",
                 turn.reached() or one_line(exc.message, _LONGEST),
                 say("Give it less to do, or a higher limit"),
+                code="LIMIT",
                 retryable=False,
                 usage=_usage(turn),
             ) from exc
         except UserError as exc:
             raise StepFailed(
-                "INVALID_PARAM",
                 say("The parts of the agent do not fit: {reason}", reason=one_line(str(exc), 600)),
                 say("Change the step's `output`, or the agent's settings"),
+                code="INVALID_PARAM",
                 retryable=False,
                 usage=_usage(turn),
             ) from exc
@@ -291,7 +291,7 @@ class AgentSteps(ToolSteps):
         try:
             found = resolve(model)
         except ModelFailed as exc:
-            raise StepFailed(exc.code, exc.message, exc.hint, retryable=False) from exc
+            raise StepFailed(exc.message, exc.hint, code=exc.code, retryable=False) from exc
         return limited(found, self._limiter, retries=self.limits.http_retries)
 
     def _model_of(self, step: Step) -> Model:
@@ -312,15 +312,17 @@ class AgentSteps(ToolSteps):
             some = cast("BaseExceptionGroup[BaseException]", last).exceptions
             last = next((one for one in some if passes(one)), some[-1])
         if not isinstance(last, AgentRunError):
-            return StepFailed("MODEL_FAILED", one_line(str(last), _LONGEST), usage=_usage(turn))
+            return StepFailed(
+                one_line(str(last), _LONGEST), code="MODEL_FAILED", usage=_usage(turn)
+            )
         told = translate(last, model, self.limits.http_retries)
         odd = isinstance(last, UnexpectedModelBehavior) and not isinstance(last, ContentFilterError)
         after = last.retry_after if isinstance(last, ModelAPIError) else None
         busy = isinstance(last, ModelRateLimitError)
         return StepFailed(
-            "RATE_LIMITED" if busy else "MODEL_FAILED",
             told.message,
             told.hint,
+            code="RATE_LIMITED" if busy else "MODEL_FAILED",
             retryable=odd or passes(last),
             after=after or 0.0,
             usage=_usage(turn),

@@ -79,9 +79,9 @@ class ToolSteps:
         if kind in {"llm", "skill"}:
             raise no_model()
         raise StepFailed(
-            "INVALID_PARAM",
             say("A step of type `{kind}` is not done by an agent", kind=kind),
             say("Answer it with `satchel goal approve`"),
+            code="INVALID_PARAM",
             retryable=False,
         )
 
@@ -104,9 +104,9 @@ class ToolSteps:
 def no_model() -> StepFailed:
     """A step asks a model, and none is there."""
     return StepFailed(
-        "INVALID_PARAM",
         say("No model is set, and this step needs one"),
         say("Name one as `provider:model`"),
+        code="INVALID_PARAM",
         retryable=False,
     )
 
@@ -116,7 +116,7 @@ def refused(reply: Envelope) -> StepFailed:
     assert reply.error is not None  # noqa: S101 - only those come here
     code, message, hint, _ = reply.error
     fixed = reply.data.get("failure") in _UNPREPARED or code in _PERMANENT
-    return StepFailed(code, message, hint, retryable=not fixed)
+    return StepFailed(message, hint, code=code, retryable=not fixed)
 
 
 def _is_cut(reply: Envelope) -> bool:

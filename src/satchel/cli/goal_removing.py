@@ -36,7 +36,7 @@ _BATCH = 1_000
 _AT_ONCE = 8
 _SHOWN = 20
 """Names that people are shown before they are asked."""
-_STATES: tuple[GoalState, ...] = ("done", "failed", "partial", "cancelled")
+_STATES: tuple[GoalState, ...] = ("done", "failed", "partial", "cancelled", "damaged")
 
 
 class Age(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - generic since 8.4

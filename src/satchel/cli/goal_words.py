@@ -34,9 +34,10 @@ STYLES = {
     "failed": "red",
     "skipped": "dim",
     "cancelled": "yellow",
+    "damaged": "red",
 }
 """State of a step or goal -> its colour."""
-GOAL_MARKS = {**MARKS, "queued": "○", "partial": "▲"}
+GOAL_MARKS = {**MARKS, "queued": "○", "partial": "▲", "damaged": "✗"}
 _ID, _WHO, _TOOK = 20, 26, 30
 """Columns that these take at most."""
 _WIDEST = 72
@@ -60,6 +61,7 @@ def goal_state(state: str) -> str:
         "waiting": say("{count} waiting", count="").strip(),
         "done": say("{count} done", count="").strip(),  # `done` alone is another word elsewhere
         "partial": say("partial"),
+        "damaged": say("damaged"),
     }.get(state, state)
 
 
@@ -189,6 +191,7 @@ def told_end(screen: Screen, report: GoalReport, *, already: bool = False) -> No
         "partial": say("{id} is partly done: {words}", **given),
         "failed": say("{id} failed: {words}", **given),
         "cancelled": say("{id} was cancelled: {words}", **given),
+        "damaged": say("{id} is damaged and does not run again", **given),
     }[report.state]
     screen.line(line, lead=((f"{mark} ", style if style == "dim" else f"bold {style}"),))
     if report.reason and report.state != "asking":
@@ -262,6 +265,10 @@ def told_advice(session: Session, report: GoalReport, suffix: str, *, shared: bo
 
     given = suffix.split()
     engine = given[:2] if given[:1] == ["--engine"] else []
+    if report.state == "damaged":
+        words = say("Remove it to use its id again: `satchel goal remove {goal}`", goal=report.id)
+        session.err.line(words, "yellow")
+        return
     failed = [result for result in report.steps.values() if result.state == "failed"]
     for result in failed:
         if result.error is not None and result.error.hint:

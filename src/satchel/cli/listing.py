@@ -12,6 +12,8 @@ from typing import NamedTuple
 from satchel._language import say
 from satchel.cli.output import STATES, Screen, one_line
 from satchel.library.locations import OTHER_AGENTS
+from satchel.library.lockfile import interrupted
+from satchel.library.marks import key_path
 from satchel.library.snapshot import find_broken
 from satchel.skill.problems import PROBLEMS
 
@@ -42,11 +44,17 @@ def show_list(
     only = [one.skill for one in tools.only()]
     offered = _in_order(snapshot.skills, [skill for skill in only if skill.state == "active"])
     hidden = [*snapshot.hidden, *(skill for skill in only if skill.state != "active")]
-    problems = (*snapshot.problems, *tools.problems)
+    locks = [location.lock for location in satchel.library.locations]
+    unfinished = interrupted(locks, key_path(satchel.settings.paths.state))
+    problems = (*snapshot.problems, *tools.problems, *unfinished)
     skills = [*offered, *hidden] if everything else offered
     brought = {
         (one.skill.origin.root, one.skill.head.id): one for one in (*tools.skills, *tools.hidden)
     }
+    for problem in unfinished:
+        screen = Screen(sys.stderr, colour)
+        screen.line(one_line(problem.message), "yellow")
+        screen.line(one_line(problem.fix), "", "→ ")
     broken = find_broken(problems, satchel.library.locations)
     shown = broken if everything else []
     modified = _modified(satchel.library.seals, offered)

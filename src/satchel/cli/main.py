@@ -88,10 +88,12 @@ def guarded(call: Callable[[], int], *, as_json: bool = False) -> int:
         sys.stdout.flush()
         return status
     except SatchelError as exc:
-        from satchel.cli.output import complain, told_error
+        from satchel.cli.output import complain, one_line, told_error
 
         told = told_error(exc)
         _leave(told, as_json=as_json)
+        for note in getattr(exc, "__notes__", ()):  # what was done before it failed
+            sys.stderr.write(f"{one_line(note)}\n")
         complain(told["message"], told["hint"])
         return exc.exit_code
     except BrokenPipeError:

@@ -374,7 +374,8 @@ def _show_diff(session: Session, plan: Plan) -> None:
 def tell_receipt(session: Session, plan: Plan, receipt: Receipt) -> None:
     """What was done: paths on stdout, words on stderr."""
     err = session.err
-    tell_repairs(session, receipt.repaired)
+    told = plan.stage.notes  # before the plan was shown
+    tell_repairs(session, [text for text in receipt.repaired if text not in told])
     for step in receipt.done:
         if step.kind in ("add", "replace"):
             session.out.data(os.path.join(plan.scope.folder, step.id))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -102,11 +103,13 @@ def _sum_up(session: Session, control: Standing, found: list[Standing], chosen: 
             why = one_line(render(standing.why))
             err.line(why, "", "✗ ", None, [(standing.tier, "bold red"), (say(": "), "bold red")])
     if not chosen:
-        err.line(
-            say("Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`); until "
-                "then no tool skill runs, unless `SATCHEL_SANDBOX` is `own` or `off`"),
-            "", say("hint: "),
-        )  # fmt: skip
+        hint = say("Programs of tool skills need Linux; `SATCHEL_SANDBOX=own` runs your own skills "
+                   "without a sandbox")  # fmt: skip
+        if sys.platform == "linux":
+            hint = say("Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`); "
+                       "until then no tool skill runs, unless `SATCHEL_SANDBOX` is `own` or "
+                       "`off`")  # fmt: skip
+        err.line(hint, "", say("hint: "))
 
 
 def _gap(standing: Standing) -> str:

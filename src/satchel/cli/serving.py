@@ -79,7 +79,10 @@ mcp.synonyms = {
 @command(
     say("Serve the skills of this project on stdin and stdout, or over HTTP.")
     + "\n\n"
-    + say("Nothing is open to other machines unless `--host` says so and a token is asked for."),
+    + say(
+        "Over HTTP clients need a token: the one that is printed at the start, or your own. "
+        "Nothing is open to other machines unless `--host` says so."
+    ),
     "satchel mcp serve",
     "satchel mcp serve --http",
     "satchel mcp serve --http --token-env SKILLS_TOKEN",
@@ -98,6 +101,10 @@ mcp.synonyms = {
               help=say("A further name under which clients reach it."))  # fmt: skip
 @click.option("--token-env", metavar="NAME", help=say("The variable that has the token."))
 @click.option("--token-file", metavar="FILE", help=say("The file that has the token."))
+@click.option(
+    "--no-token", is_flag=True,
+    help=say("Ask for no token: every user of this machine can connect."),
+)  # fmt: skip
 @click.option("--clients", metavar="FILE", help=say("Who may have what, as TOML."))
 @click.option("--issuer", metavar="URL", help=say("The OAuth server whose tokens count."))
 @click.option("--audience", metavar="URL", help=say("For whom its tokens must be."))
@@ -112,6 +119,7 @@ def serve(
     names: tuple[str, ...],
     token_env: str | None,
     token_file: str | None,
+    no_token: bool,
     clients: str | None,
     issuer: str | None,
     audience: str | None,
@@ -137,6 +145,11 @@ def serve(
         )
     if issuer is None:
         _refuse_oauth_options()
+    if no_token and (token_env or token_file or clients or issuer):
+        raise InvalidInput(
+            say("`--no-token` asks for no token, and another option for one"),
+            say("Leave one of them out"),
+        )
     web = Web(
         host,
         port,
@@ -145,6 +158,7 @@ def serve(
         tuple(read_clients(clients)) if clients else (),
         OAuth(issuer, audience, jwks or "", scopes) if issuer and audience else None,
         names,
+        open=no_token,
     )
     for path in filter(None, (web.token_file, *(one.file for one in web.clients))):
         if others_can_read(path):
@@ -243,11 +257,14 @@ def _ending(satchel: Satchel) -> Generator[Satchel]:
         satchel.close()
 
 
-def _told(session: Session, satchel: Satchel, url: str) -> None:
+def _told(session: Session, satchel: Satchel, url: str, token: str) -> None:
     count = len(satchel.library.snapshot().for_model)
     err = session.err
     words = say("{count} skills at {url}", count=count, url=url)
     err.line(say("1 skill at {url}", url=url) if count == 1 else words, "bold")
+    if token:
+        err.line(say("Clients need this header; `--token-env` keeps a token of your own:"))
+        err.write(f"Authorization: Bearer {token}\n")
     tell_waiting(session, satchel)
     err.line(say("End it with Ctrl-C"), "dim")
     err.stream.flush()

@@ -83,16 +83,16 @@ def checked(data: bytes | None, digest: str) -> bytes:
     """
     if data is None:
         raise StepFailed(
-            "ARTEFACT_MISSING",
             Message("The output `{digest}` is not there", digest=digest[:12]),
             Message("Do the step that made it again, with `satchel goal retry --from`"),
+            code="ARTEFACT_MISSING",
             retryable=False,
         )
     if digest_of(data) != digest:
         raise StepFailed(
-            "ARTEFACT_DAMAGED",
             Message("The output `{digest}` is not what was written", digest=digest[:12]),
             Message("Do the step that made it again, with `satchel goal retry --from`"),
+            code="ARTEFACT_DAMAGED",
             retryable=False,
         )
     return data

@@ -10,15 +10,18 @@ if TYPE_CHECKING:
 ActionType = Literal["llm", "skill", "tool", "human"]
 StepState = Literal["waiting", "running", "asking", "done", "failed", "skipped", "cancelled"]
 """`asking`: a person's word is wanted. The last four are ends."""
-GoalState = Literal["queued", "running", "asking", "done", "partial", "failed", "cancelled"]
-"""`asking`: nothing can go on without a person. `partial`: it ended, and some steps failed."""
+GoalState = Literal[
+    "queued", "running", "asking", "done", "partial", "failed", "cancelled", "damaged"
+]
+"""`asking`: nothing can go on without a person. `partial`: it ended, and some steps failed.
+`damaged`: its journal cannot be read to the end, so no step of it runs again."""
 OnFailure = Literal["fail_fast", "continue", "skip_dependents"]
 """What a failed step means for the rest: stop everything; run even what depends on it, with no
 output of it; or leave out only what depends on it."""
 
 ENDS: frozenset[str] = frozenset(("done", "failed", "skipped", "cancelled"))
 """States of a step that do not change any more."""
-OVER: frozenset[str] = frozenset(("done", "partial", "failed", "cancelled"))
+OVER: frozenset[str] = frozenset(("done", "partial", "failed", "cancelled", "damaged"))
 """States of a goal that do not change by themselves."""
 
 

@@ -30,6 +30,18 @@ if TYPE_CHECKING:
 _MESSAGE = 2_000
 """Characters of an error's message that are kept."""
 _NOTE = 200
+_MISTAKES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    NotImplementedError,
+    SyntaxError,
+    TypeError,
+)
+"""Errors in a program, which another try does not cure."""
 
 
 async def perform(
@@ -163,7 +175,8 @@ def error_of(exc: BaseException) -> StepError:
         return StepError(exc.code, _cut(exc.message, _MESSAGE), exc.hint, retryable)
     said = str(exc)
     name = type(exc).__name__
-    return StepError("EXECUTION_ERROR", (f"{name}: {said}" if said else name)[:_MESSAGE])
+    message = (f"{name}: {said}" if said else name)[:_MESSAGE]
+    return StepError("EXECUTION_ERROR", message, retryable=not isinstance(exc, _MISTAKES))
 
 
 async def _filled(call: StepCall, bench: Workbench) -> tuple[str, dict[str, Any]]:
@@ -218,16 +231,16 @@ async def _in_time(work: Awaitable[Done], call: StepCall, clock: Clock) -> Done:
             raise
         if latest is not None and asyncio.get_running_loop().time() >= latest:
             raise StepFailed(
-                "BUDGET",
                 Message("The goal's budget of `seconds` ran out meanwhile"),
                 Message("Give the goal more of them, with `satchel goal retry --plan`"),
+                code="BUDGET",
                 retryable=False,
                 usage=clock.spent,
             ) from None
         raise StepFailed(
-            "TIMEOUT",
             Message("It took longer than {count} seconds", count=f"{seconds:g}"),
             Message("Give the step a longer `timeout`, or less to do"),
+            code="TIMEOUT",
             usage=clock.spent,
         ) from None
 
@@ -243,15 +256,15 @@ async def _kept(output: Any, call: StepCall, bench: Workbench, notes: list[str])
         slips = schema.slips(output, step.output)
         if slips:
             raise StepFailed(
-                "INVALID_OUTPUT",
                 "; ".join(slips),
                 Message("Say in the prompt what the output must look like"),
+                code="INVALID_OUTPUT",
             )
     try:
         text = json.dumps(output, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as exc:
         raise StepFailed(
-            "INVALID_OUTPUT", f"It gave something that JSON cannot say: {exc}", retryable=False
+            f"It gave something that JSON cannot say: {exc}", code="INVALID_OUTPUT", retryable=False
         ) from exc
     try:
         data = text.encode()

@@ -75,9 +75,9 @@ class Room:
         self._left -= len(text)
         if self._left < 0:
             raise StepFailed(
-                "TOO_LARGE",
                 f"More than {self.most:,} characters would be put into its texts",
                 "Use fewer references, or fields of outputs instead of whole ones",
+                code="TOO_LARGE",
                 retryable=False,
             )
         return text
@@ -265,8 +265,8 @@ def as_text(value: Any) -> str:
 def _missing(what: str) -> StepFailed:
     what = what if len(what) <= _NAMED else f"{what[:_NAMED]}…"
     return StepFailed(
-        "MISSING_INPUT",
         f"There is nothing for `{{{{{what}}}}}`",
         Message("Look at what the step before it gave"),
+        code="MISSING_INPUT",
         retryable=False,
     )

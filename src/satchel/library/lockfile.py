@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel._fs import read_small
-from satchel._language import Message, say
+from satchel._fs import locked, read_small
+from satchel._language import Message, listed, say
 from satchel.errors import InvalidInput, LockBroken
 from satchel.library.marks import RECORD, is_sealed
+from satchel.skill.problems import Problem
 from satchel.skill.tree import digest_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 NAME = "satchel.lock"
 VERSION = 1
@@ -118,6 +119,32 @@ def read_bytes(path: str) -> bytes:
         return read_small(descriptor, _MAX_FILE)
     finally:
         os.close(descriptor)
+
+
+def interrupted(locks: Iterable[str], marks: str) -> list[Problem]:
+    """Changes that a killed command left unfinished beside these lockfiles.
+
+    A journal whose writer still holds the lock of the work area is a change under way, not one
+    that was interrupted.
+    """
+    found: list[Problem] = []
+    for root in dict.fromkeys(os.path.dirname(lock) for lock in locks if lock):
+        work = os.path.join(root, ".satchel")
+        path = os.path.join(work, "journal.json")
+        names = pending(root, marks)
+        if not names:
+            continue
+        try:
+            with locked(os.path.join(work, "lock"), timeout=0, private=False):
+                names = pending(root, marks)
+        except TimeoutError:
+            continue
+        except OSError:
+            pass  # nobody can write there now, and the journal says what is left
+        if names:
+            listing = listed(f"`{name}`" for name in names)
+            found.append(Problem("change-interrupted", path, values={"names": listing}))
+    return found
 
 
 def pending(root: str, marks: str = "") -> dict[str, str]:

@@ -10,6 +10,7 @@ one program gets.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from satchel._language import say
@@ -60,5 +61,10 @@ def choose(
         say(
             "Install bubblewrap, or run `satchel sandbox check` to see what is missing; "
             "`SATCHEL_SANDBOX=own` runs your own skills without one"
+        )
+        if sys.platform == "linux"
+        else say(
+            "Programs of tool skills need Linux; `SATCHEL_SANDBOX=own` runs your own skills "
+            "without a sandbox"
         ),
     )

@@ -301,6 +301,8 @@ _RULES = (
          "Mend that"),
     Rule("lock-broken", "error", "The lockfile cannot be used, so no skill beside it is loaded: {reason}",
          "Take it from version control again, or run `satchel lock --rebuild`"),
+    Rule("change-interrupted", "warning", "A command that changed {names} was interrupted and is not finished",
+         "Run `satchel install`: whatever changes skills next finishes it first"),
     Rule("file-case", "note", "The file is called `{file}`; other agents look only for `SKILL.md`",
          "Rename it to `SKILL.md`"),
     Rule("two-files", "warning", "Both `{used}` and `{other}` are here; `{used}` is used",

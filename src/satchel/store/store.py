@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from satchel._language import listed, say
 from satchel.errors import (
@@ -35,7 +36,7 @@ from satchel.store.reproduce import plan_install
 from satchel.store.sources import source_of
 from satchel.store.stage import stage
 from satchel.store.transaction import commit
-from satchel.store.trouble import unchanged
+from satchel.store.trouble import meanwhile, unchanged
 from satchel.store.update import edit_step, lock_step, plan_update, rename_steps
 from satchel.store.verify import stand
 
@@ -74,6 +75,25 @@ class Receipt(NamedTuple):
 _PUTS = frozenset(("add", "import", "install", "init"))
 """Operations whose result is the user's own choice, and so trusted."""
 _Made = TypeVar("_Made", Receipt, history.Undone)
+_Given = ParamSpec("_Given")
+
+
+def _settled(
+    method: Callable[Concatenate[Store, _Given], Plan],
+) -> Callable[Concatenate[Store, _Given], Plan]:
+    """Finish an interrupted change before a plan is made: it is made on what holds."""
+
+    @wraps(method)
+    def planned(self: Store, *given: _Given.args, **named: _Given.kwargs) -> Plan:
+        self.repaired = tuple(repair.text for repair in recover(self.scope))
+        try:
+            return method(self, *given, **named)
+        except SatchelError as exc:
+            for text in self.repaired:
+                exc.add_note(text)
+            raise
+
+    return planned
 
 
 class Store:
@@ -102,6 +122,8 @@ class Store:
         self._library = library
         self._allow = tuple(allow)
         self._signer = signer
+        self.repaired: tuple[str, ...] = ()
+        """What was finished of interrupted changes before the latest plan."""
 
     def lock(self) -> Lock:
         """What is locked.
@@ -147,6 +169,7 @@ class Store:
         text = _scaffold(skill_id, title, description, body)
         return self.plan_new(skill_id, MemoryTree({"SKILL.md": text}))
 
+    @_settled
     def plan_new(self, skill_id: str, tree: Tree) -> Plan:
         """A new skill of the user's own, whose files were made here.
 
@@ -204,6 +227,7 @@ class Store:
                 )
             return self.plan_picked(bundle, wanted, progress=progress)
 
+    @_settled
     def plan_picked(
         self,
         bundle: Bundle,
@@ -227,6 +251,7 @@ class Store:
                 progress("", len(wanted), len(wanted))
         return plan.done
 
+    @_settled
     def plan_remove(self, names: Iterable[str]) -> Plan:
         """Take skills away. Only those of this scope.
 
@@ -235,7 +260,7 @@ class Store:
             Refused: it is somebody else's: a product's, or another place's.
         """
         lock = self.lock()
-        with self._bench("remove") as (_, plan):
+        with self._bench("remove", lock) as (_, plan):
             for name in names:
                 skill_id = self.resolve(name)
                 entry = lock.get(skill_id)
@@ -246,6 +271,7 @@ class Store:
                 plan.append(Step("remove", skill_id, shown, before=entry, was=was))
         return plan.done
 
+    @_settled
     def plan_update(
         self,
         names: Iterable[str] = (),
@@ -264,7 +290,7 @@ class Store:
         """
         lock = self.lock()
         chosen = [self._locked(lock, name) for name in names] or list(lock.values())
-        with self._bench("update") as (bench, plan):
+        with self._bench("update", lock) as (bench, plan):
             for step in plan_update(
                 bench,
                 chosen,
@@ -276,6 +302,7 @@ class Store:
                 plan.append(step)
         return plan.done
 
+    @_settled
     def plan_install(
         self,
         names: Iterable[str] = (),
@@ -294,11 +321,12 @@ class Store:
         """
         lock = self.lock()
         only = [self._locked(lock, name).id for name in names]
-        with self._bench("install") as (bench, plan):
+        with self._bench("install", lock) as (bench, plan):
             for step in plan_install(bench, only, frozen=frozen, fetch=fetch, progress=progress):
                 plan.append(step)
         return plan.done
 
+    @_settled
     def plan_rename(self, name: str, new: str) -> Plan:
         """Another id and name for a skill.
 
@@ -320,6 +348,7 @@ class Store:
                 plan.append(step)
         return plan.done
 
+    @_settled
     def plan_edit(
         self, name: str, files: Mapping[str, bytes], *, expect: Mapping[str, str] | None = None
     ) -> Plan:
@@ -343,13 +372,14 @@ class Store:
             plan.append(edit_step(bench, skill_id, files, expect or {}))
         return plan.done
 
+    @_settled
     def plan_lock(self, names: Iterable[str] = ()) -> Plan:
         """Your own edits become part of what is locked; all that are edited when none is named."""
         lock = self.lock()
         chosen = [self._locked(lock, name) for name in names]
         if not chosen:
             chosen = [item.entry for item in self.verify() if item.entry and item.state == "edited"]
-        with self._bench("lock") as (bench, plan):
+        with self._bench("lock", lock) as (bench, plan):
             for entry in chosen:
                 plan.append(lock_step(bench, entry, self._signer))
         return plan.done
@@ -383,7 +413,7 @@ class Store:
             if left:
                 raise _blocked(left)
             repaired = [repair.text for repair in recover(self.scope)]
-            return Receipt(0, (), (), tuple(repaired), kept)
+            return Receipt(0, (), (), (*plan.stage.notes, *repaired), kept)
         bases = {
             base: os.path.join(plan.stage.path, f"{base}.zip")
             for step in steps
@@ -615,12 +645,19 @@ class Store:
     # --- inside ---------------------------------------------------------------------------
 
     @contextmanager
-    def _bench(self, op: str) -> Generator[tuple[Workbench, _Draft]]:
-        """A staging folder and a place to collect steps; gone when something fails."""
+    def _bench(self, op: str, lock: Lock | None = None) -> Generator[tuple[Workbench, _Draft]]:
+        """A staging folder and a place to collect steps; gone when something fails.
+
+        Args:
+            op: Which command.
+            lock: The lock that the plan is made on; it is read when None.
+        """
         with ExitStack() as stack:
             here = stack.enter_context(stage(self.scope))
+            here.notes = (*here.notes, *self.repaired)
             draft = _Draft()
-            yield Workbench(self.scope, here, self.lock(), self._allow), draft
+            lock = self.lock() if lock is None else lock
+            yield Workbench(self.scope, here, lock, self._allow), draft
             draft.finish(Plan(op, self.scope, draft.steps, here, stack.pop_all()))
 
 
@@ -662,8 +699,15 @@ def _with_reason(step: Step, reason: str) -> Step:
 
 
 def _relocked(lock: Lock, steps: Sequence[Step]) -> Lock:
+    """The lock after the steps.
+
+    Raises:
+        Conflict: an entry is not what the plan saw: the skill was removed or changed meanwhile.
+    """
     changed = dict(lock)
     for step in steps:
+        if lock.get(step.id) != step.before:
+            raise meanwhile(step.id)
         if step.after is not None:
             changed[step.id] = step.after
         else:

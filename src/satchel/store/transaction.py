@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import exchange, make_folders, sync_folder, sync_tree, write_atomic
 from satchel._language import say
-from satchel.errors import Conflict, InvalidInput, LockBroken, Refused
+from satchel.errors import InvalidInput, LockBroken, Refused
 from satchel.library.lockfile import read_lock, render_lock
 from satchel.store import journal
 from satchel.store.journal import (
@@ -42,7 +42,7 @@ from satchel.store.recovery import (
 )
 from satchel.store.scope import check_id
 from satchel.store.stage import Stage, stage
-from satchel.store.trouble import hint, named, reason, refusal, unchanged
+from satchel.store.trouble import hint, meanwhile, named, reason, refusal, unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -153,11 +153,7 @@ def carry_out(
         for change in draft.changes:
             refuse_repository(scope.target(change.id))
             if standing(scope.target(change.id)) != change.before:
-                raise Conflict(
-                    say("`{name}` was changed meanwhile; nothing was changed by this command",
-                        name=change.id),
-                    say("Look at it, then run the command again"),
-                )  # fmt: skip
+                raise meanwhile(change.id)
         broken = b""
         try:
             lock = read_lock(scope.lock)

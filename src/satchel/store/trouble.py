@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from satchel._language import say
-from satchel.errors import Refused
+from satchel.errors import Conflict, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -65,3 +65,11 @@ def unchanged(fallback: str) -> Generator[None]:
         yield
     except OSError as exc:
         raise refusal(exc, fallback) from exc
+
+
+def meanwhile(name: str) -> Conflict:
+    """A skill, or its entry in the lockfile, is not what the plan saw."""
+    return Conflict(
+        say("`{name}` was changed meanwhile; nothing was changed by this command", name=name),
+        say("Look at it, then run the command again"),
+    )

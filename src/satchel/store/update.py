@@ -21,7 +21,7 @@ from satchel.store.journal import standing
 from satchel.store.merge import ComposedTree, merge_trees
 from satchel.store.plan import Step
 from satchel.store.sources import find_skills, source_from, subtree
-from satchel.store.trouble import unchanged
+from satchel.store.trouble import meanwhile, unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -245,7 +245,7 @@ def edit_step(
         )
     for path, digest in expect.items():
         if here.files.get(path, "").removeprefix("sha256:").removesuffix(" x") != digest:
-            raise _meanwhile(skill_id)
+            raise meanwhile(skill_id)
     tree = bench.present_tree(skill_id)
     content: dict[str, tuple[bytes, Mode]] = {
         file.path: (read_whole(tree, file.path), file.mode) for file in tree.files
@@ -263,20 +263,13 @@ def edit_step(
         return step
     if bench.present(skill_id) != here:
         # Somebody wrote while we read: what was read belongs to two moments.
-        raise _meanwhile(skill_id)
+        raise meanwhile(skill_id)
     # An earlier version is what the difference is against, and it is on the disk: no base to keep.
     return step._replace(
         kind="same" if step.difference.empty else "replace",
         after=entry,
         bases=(),
         waived=True,
-    )
-
-
-def _meanwhile(skill_id: str) -> Conflict:
-    return Conflict(
-        say("`{name}` was changed meanwhile; nothing was changed by this command", name=skill_id),
-        say("Look at it, then run the command again"),
     )
 
 

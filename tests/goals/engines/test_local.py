@@ -36,7 +36,10 @@ def folder(request, tmp_path):
 
 def journal(folder: str, goal: str = "g") -> list[dict]:
     with open(os.path.join(folder, "goals", goal, "journal.jsonl"), encoding="utf-8") as file:
-        return [json.loads(line) for line in file if line.strip()]
+        lines = [json.loads(line) for line in file if line.strip()]
+    for line in lines:
+        assert len(line.pop("crc")) == 8
+    return lines
 
 
 def test_a_plan_is_the_same_once_it_is_written_down(folder):
@@ -207,6 +210,65 @@ def test_a_torn_line_costs_one_step(tmp_path):
     assert asyncio.run(main(runner)).state == "done"
     assert runner.began == ["b"]
     assert asyncio.run(main(Runner())).steps["b"].output == "b<a<x>>"
+
+
+def _submitted(folder, runner):
+    async def main():
+        async with LocalEngine(runner, folder) as engine:
+            await engine.submit(Goal("g", PLAN))
+            return await engine.wait("g")
+
+    return asyncio.run(main())
+
+
+def _looked_at(folder):
+    async def main():
+        async with LocalEngine(None, folder) as engine:
+            assert [one.id for one in await engine.list()] == ["g"]
+            return await engine.report("g")
+
+    return asyncio.run(main())
+
+
+def test_a_flipped_byte_of_a_journal_damages_the_goal_and_no_step_runs_again(tmp_path):
+    whole = _submitted(str(tmp_path), Runner())
+    path = tmp_path / "goals" / "g" / "journal.jsonl"
+    data = path.read_bytes()
+    ends = [place for place, byte in enumerate(data) if byte == ord("\n")]
+    for place in sorted({*range(0, len(data), 13), *ends}):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        report = _looked_at(str(tmp_path))
+        if report.state != "damaged":  # the mark of a checksum: what it is about is as it was
+            assert report == whole, place
+            continue
+        number = sum(end < place for end in ends) + 1
+        assert f"Line {number} of " in report.reason
+        runner = Runner()
+        with pytest.raises(Conflict, match="damaged"):
+            _submitted(str(tmp_path), runner)
+        assert runner.began == []
+
+
+def test_journals_without_checksums_are_read(tmp_path):
+    whole = _submitted(str(tmp_path), Runner())
+    path = tmp_path / "goals" / "g" / "journal.jsonl"
+    old = [json.dumps(line, separators=(",", ":")) for line in journal(str(tmp_path))]
+    path.write_text("\n".join([*old[:2], old[2][:9], *old[2:], ""]), encoding="utf-8")
+    assert _looked_at(str(tmp_path)) == whole
+    path.write_text("\n".join([old[0][:30], *old[1:], ""]), encoding="utf-8")
+    assert _looked_at(str(tmp_path)).state == "damaged"
+
+
+def test_a_cancelled_goal_is_not_resumed_without_a_word(folder):
+    async def main():
+        async with LocalEngine(Runner(), folder) as engine:
+            await engine.submit(Goal("g", LONG))
+            await engine.cancel("g")
+            with pytest.raises(Conflict, match="was cancelled") as caught:
+                await engine.resume("g")
+            assert "retry" in caught.value.hint
+
+    asyncio.run(main())
 
 
 def _say(folder, value, ready, said):

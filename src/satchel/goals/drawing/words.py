@@ -34,6 +34,7 @@ def state_word(state: str) -> str:
         "failed": say("failed"),
         "skipped": say("skipped"),
         "cancelled": say("cancelled"),
+        "damaged": say("damaged"),
     }.get(state, state)
 
 

@@ -7,13 +7,18 @@
 
 A line is written before anybody builds on it, so a killed process loses only steps that were
 running. What begins, ends or is answered is waited for until the disk has it; a power cut may take
-the results of the last seconds, and those steps are done again. A line that was torn is ignored.
+the results of the last seconds, and those steps are done again. A last line without an end was torn
+by a crash and is ignored; the next writer marks it with `_TORN`. Every line ends with a checksum:
+any other line that does not match its own makes the goal `damaged`. Journals of Satchel 0.1 have
+no checksums, and theirs may go on with lines that have one, never the other way round.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import zlib
 from typing import TYPE_CHECKING, Any, cast
 
 from satchel._fs import check_lock_file, make_folders, sync_folder
@@ -29,7 +34,18 @@ if TYPE_CHECKING:
 
 _HEAD = 64
 """Bytes at the beginning that say when it was submitted."""
+_CHECKSUM = re.compile(rb',"crc":"([0-9a-f]{8})"\}\Z')
+_TORN = b" torn\n"
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+
+
+class DamagedLine(Exception):
+    """A line of a journal is not as it was written."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+        """Which line, from 1."""
 
 
 class Journal:
@@ -135,10 +151,16 @@ class Journal:
         if self._file < 0:
             self._file = os.open(self.path, _FLAGS, 0o600)
             if _torn(self.path):
-                os.write(self._file, b"\n")
-        data = json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
-        while data:  # a whole line at once, but for a disk that is nearly full
-            data = data[os.write(self._file, data) :]
+                os.write(self._file, _TORN)
+        text = json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode()
+        data = text[:-1] + b',"crc":"%08x"}\n' % zlib.crc32(text)
+        try:
+            while data:  # a whole line at once, but for a disk that is nearly full
+                data = data[os.write(self._file, data) :]
+        except OSError:
+            os.close(self._file)
+            self._file = -1  # the next line looks for what was torn
+            raise
         if sync:
             os.fsync(self._file)
 
@@ -185,20 +207,37 @@ class Journal:
             sync_folder(os.path.dirname(self.folder))
 
 
-def lines_of(path: str) -> Iterator[dict[str, Any]]:
-    """What the lines say, from the first; none when there is no such file."""
+def lines_of(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The lines with their numbers, from the first; none when there is no such file.
+
+    Raises:
+        DamagedLine: one is not as it was written.
+    """
     try:
         with open(path, "rb") as file:
-            data = file.read()
+            lines = file.read().split(b"\n")
     except FileNotFoundError:
         return
-    for text in data.splitlines():
+    checked = False
+    for number, text in enumerate(lines[:-1], 1):  # behind the last end there is a torn line
+        if text.endswith(_TORN[:-1]):
+            continue
+        checksum = _CHECKSUM.search(text)
+        if checksum is not None:
+            checked = True
+            text = text[: checksum.start()] + b"}"  # noqa: PLW2901
+            if zlib.crc32(text) != int(checksum[1], 16):
+                raise DamagedLine(number)
+        elif checked:
+            raise DamagedLine(number)
         try:
             line = json.loads(text)
         except ValueError:
-            continue  # torn by a crash: that step is done again
+            continue  # torn, or damaged: without a checksum that cannot be known
         if isinstance(line, dict):
-            yield cast("dict[str, Any]", line)
+            yield number, cast("dict[str, Any]", line)
+    if _CHECKSUM.search(lines[-1][:-1]):  # a whole line, and its end is another byte
+        raise DamagedLine(len(lines))
 
 
 def _torn(path: str) -> bool:

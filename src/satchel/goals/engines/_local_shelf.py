@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from satchel._language import say, unpack_messages
+from satchel._language import Message, say, unpack_messages
 from satchel.errors import InvalidInput
 from satchel.goals.engines._local_goal import AT_REST, Held
-from satchel.goals.engines._local_journal import Journal, lines_of
-from satchel.goals.engines.base import busy, missing, other_plan
+from satchel.goals.engines._local_journal import DamagedLine, Journal, lines_of
+from satchel.goals.engines.base import busy, damaged, missing, other_plan
 from satchel.goals.model import Answer, Goal, Plan, StepResult
 from satchel.goals.reports import pack, unpack
 from satchel.goals.spending import spent
@@ -60,7 +60,7 @@ class Shelf:
 
         Raises:
             NotFound: there is none.
-            Conflict: another process runs it.
+            Conflict: another process runs it, or its journal is damaged.
         """
         held = self.here.get(goal_id)
         if held is not None:
@@ -69,6 +69,9 @@ class Shelf:
         if not journal.take():
             raise busy(goal_id)
         held, _ = self._read(goal_id)
+        if held.state == "damaged":
+            journal.leave()
+            raise damaged(goal_id)
         if held.state not in AT_REST:
             held.state = "queued"  # whoever ran it is gone, for the lock is ours
         held.journal = journal
@@ -120,21 +123,32 @@ def must_be(held: Held, plan: Plan) -> None:
     """A goal that is there must have this plan.
 
     Raises:
-        Conflict: it has another.
+        Conflict: it has another, or its journal is damaged.
     """
+    if held.state == "damaged":
+        raise damaged(held.goal.id)
     if not (same_plan(held.goal.plan, plan) or same_plan(held.first, plan)):
         raise other_plan(held.goal.id)
 
 
 def read(journal: Journal) -> Held | None:
-    """The goal as the lines tell it; None when there is none."""
+    """The goal as the lines tell it, as far as they can be read; None when there is none."""
     held: Held | None = None
-    for line in lines_of(journal.path):
-        if held is not None:
-            _fold(held, line)
-        elif "goal" in line:
-            held = Held(unpack(Goal, line["goal"]))
-            held.started = float(line.get("at", 0.0))
+    number = 0
+    try:
+        for number, line in lines_of(journal.path):  # noqa: B007 - named when it cannot be used
+            if held is not None:
+                _fold(held, line)
+            else:
+                held = Held(unpack(Goal, line["goal"]))
+                held.started = float(line.get("at", 0.0))
+    except (DamagedLine, InvalidInput, LookupError, TypeError, ValueError) as exc:
+        number = exc.number if isinstance(exc, DamagedLine) else number if held else 1
+        held = held or Held(Goal(os.path.basename(journal.folder), Plan("", ())))
+        held.state = "damaged"
+        held.reason = Message(
+            "Line {count} of `{path}` is damaged", count=number, path=journal.path
+        )
     return held
 
 

@@ -35,6 +35,8 @@ __all__ = [
     "Execution",
     "Workbench",
     "busy",
+    "cancelled",
+    "damaged",
     "missing",
     "no_runner",
     "not_open",
@@ -59,6 +61,26 @@ def busy(goal_id: str) -> Conflict:
     return Conflict(
         say("Goal `{goal}` is running", goal=goal_id),
         say("Wait for it, or run `satchel goal cancel {goal}`", goal=goal_id),
+    )
+
+
+def cancelled(goal_id: str) -> Conflict:
+    """A cancelled goal does not go on with `resume`."""
+    return Conflict(
+        say("Goal `{goal}` was cancelled", goal=goal_id),
+        say("Go on with it: `satchel goal retry {goal}`", goal=goal_id),
+    )
+
+
+def damaged(goal_id: str) -> Conflict:
+    """A goal whose journal cannot be read does not run again."""
+    return Conflict(
+        say("The journal of goal `{goal}` is damaged", goal=goal_id),
+        say(
+            "Run `satchel goal show {goal}` to see where, and `satchel goal remove {goal}` to "
+            "use the id again",
+            goal=goal_id,
+        ),
     )
 
 
@@ -183,7 +205,7 @@ class Engine(Protocol):
 
         Raises:
             NotFound: there is no such goal.
-            Conflict: it runs in a process that lives.
+            Conflict: it runs in a process that lives, or was cancelled.
         """
         ...
 

@@ -41,6 +41,7 @@ from satchel.goals.engines.base import (
     AT_REST,
     Workbench,
     busy,
+    cancelled,
     no_runner,
     not_open,
     not_over,
@@ -252,6 +253,8 @@ class DbosEngine:
             run = self._runs.latest(goal_id)
         elif run.status == "PENDING" and self._store.lives(run.worker):
             raise busy(goal_id)
+        elif run.state == "cancelled":
+            raise cancelled(goal_id)
         return self._runs.report(run)
 
     # --- people ---------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from satchel.goals import answers
 from satchel.goals.artefacts import FolderArtefacts, MemoryArtefacts
 from satchel.goals.engines._local_goal import AT_REST, Held, LocalExecution
 from satchel.goals.engines._local_shelf import Shelf, must_be, read
-from satchel.goals.engines.base import busy, not_over, watch_reports
+from satchel.goals.engines.base import busy, cancelled, damaged, not_over, watch_reports
 from satchel.goals.execute import execute
 from satchel.goals.execution import Workbench
 from satchel.goals.graph import insist
@@ -128,6 +128,9 @@ class LocalEngine:
         held = self._shelf.adopt(goal_id)
         if held.task is not None:
             raise busy(goal_id)
+        if held.state == "cancelled":
+            self._shelf.let_go(held)
+            raise cancelled(goal_id)
         if held.state in OVER or (held.state == "asking" and not held.to_go_on()):
             self._shelf.let_go(held)
         else:
@@ -155,7 +158,10 @@ class LocalEngine:
 
     async def answer(self, goal_id: str, step: str, answer: Answer) -> None:
         """Say a person's word; the goal goes on."""
-        journal = self._shelf.known(goal_id).journal or self._shelf.journal(goal_id)
+        held = self._shelf.known(goal_id)
+        if held.state == "damaged":
+            raise damaged(goal_id)
+        journal = held.journal or self._shelf.journal(goal_id)
         if journal is None:
             held = self._shelf.known(goal_id)
             if not answers.is_new(held.report(), step, answer, held.answers.get(step)):

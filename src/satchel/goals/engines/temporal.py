@@ -33,6 +33,7 @@ from satchel.goals.engines.base import (
     AT_REST,
     Workbench,
     busy,
+    cancelled,
     missing,
     no_runner,
     not_open,
@@ -316,7 +317,10 @@ class TemporalEngine:
     @heard
     async def resume(self, goal_id: str) -> GoalReport:
         """Return the report: the server gives a dead worker's steps to the next one."""
-        return await self.report(goal_id)
+        report = await self.report(goal_id)
+        if report.state == "cancelled":
+            raise cancelled(goal_id)
+        return report
 
     @heard
     async def retry(

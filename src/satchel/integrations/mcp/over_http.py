@@ -1,12 +1,16 @@
 """The web server: where it listens, and what it asks of whoever comes.
 
-It listens on this machine alone. On another address it wants tokens, or it does not start. Requests
-that a web page makes through a name of its own (DNS rebinding) are refused in any case.
+It listens on this machine alone and makes a token where none is given, since other users of the
+machine can connect too. On another address it wants tokens, or it does not start. Requests that a
+web page makes through a name of its own (DNS rebinding) are refused in any case.
 """
 
 from __future__ import annotations
 
+import secrets
 import socket
+import sys
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._language import say
@@ -44,8 +48,10 @@ class Web(NamedTuple):
     oauth: OAuth | None = None
     names: tuple[str, ...] = ()
     """Further names under which clients reach the server, such as that of a proxy."""
-    started: Callable[[str], None] | None = None
-    """Told the address once somebody can connect."""
+    started: Callable[[str, str], None] | None = None
+    """Gets the address once clients can connect, and the token that was made, if any."""
+    open: bool = False
+    """Ask for no token on this machine, where none is given."""
 
 
 def make_app(satchel: Satchel, web: Web, *, tools: bool = True, url: str = "") -> Starlette:
@@ -124,12 +130,18 @@ def _own(host: str) -> list[str]:
 
 
 def run_http(satchel: Satchel, web: Web, *, tools: bool = True) -> None:
-    """Serve until somebody ends the process.
+    """Serve until somebody ends the process; where no token is given, with one that is made.
 
     Raises:
         Refused: it would be open to other machines without a token, or the port is taken.
     """
     import uvicorn
+
+    token = ""
+    given = web.open or web.token_env or web.token_file or web.clients or web.oauth
+    if web.host in HERE and not given:
+        token = secrets.token_urlsafe(32)
+        web = web._replace(clients=(Client(Part(""), sha256(token.encode()).hexdigest()),))
 
     family = socket.AF_INET6 if ":" in web.host else socket.AF_INET
     # With its protocol named, asyncio sends small answers at once instead of after 40 ms.
@@ -160,8 +172,12 @@ def run_http(satchel: Satchel, web: Web, *, tools: bool = True) -> None:
             timeout_graceful_shutdown=SHUTDOWN,
         )
         listener.listen(128)
-        if web.started is not None:
-            web.started(f"http://{shown}:{port}{PATH}")
+        (web.started or _print_address)(f"http://{shown}:{port}{PATH}", token)
         uvicorn.Server(config).run(sockets=[listener])
     finally:
         listener.close()
+
+
+def _print_address(url: str, token: str) -> None:
+    lines = [url, *([f"Authorization: Bearer {token}"] if token else [])]
+    print(*lines, sep="\n", file=sys.stderr, flush=True)  # noqa: T201 - the caller chose no other way

@@ -136,7 +136,7 @@ def _view(
 ) -> StepView:
     result, needs = report.steps[step.id], needs_in(report.plan)
     values = _values(report)
-    may_retry = report.state in OVER or report.state == "asking"
+    may_retry = report.state in (OVER | {"asking"}) - {"damaged"}
     return StepView(
         report.id,
         step.id,

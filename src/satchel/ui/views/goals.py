@@ -35,15 +35,16 @@ TONES = {
     "done": "good",
     "partial": "warn",
     "failed": "bad",
+    "damaged": "bad",
 }
 """State of a step or a goal -> the colour of its badge; the others have none."""
-GOAL_MARKS = {**MARKS, "queued": "○", "partial": "▲"}
+GOAL_MARKS = {**MARKS, "queued": "○", "partial": "▲", "damaged": "✗"}
 KINDS: Mapping[str, tuple[GoalState, ...]] = {
     "": (),
     "open": ("queued", "running"),
     "asking": ("asking",),
     "done": ("done",),
-    "failed": ("failed", "partial"),
+    "failed": ("failed", "partial", "damaged"),
     "cancelled": ("cancelled",),
 }
 """What a list is asked for -> the states that it shows."""
@@ -250,13 +251,13 @@ def board_of(satchel: Satchel, report: GoalReport, *, shared: bool, on: bool = F
         tuple(_step_row(step, results[step.id], needs[step.id]) for step in steps),
         tuple(ask_of(step, results[step.id]) for step in asking),
         _to_allow(satchel, not_done(report), shared=shared) if asking or alone else "",
-        again_of(satchel, report, shared=shared) if over else None,
+        again_of(satchel, report, shared=shared) if over and report.state != "damaged" else None,
         over,
         alone and not shared and not on,
         _who_works(satchel, report, shared=shared) if alone and not on else "",
         last_sign(report) if report.state == "running" else 0.0,
         time.time(),
-        len(steps) <= MOST_DRAWN,
+        0 < len(steps) <= MOST_DRAWN,
     )
 
 
