@@ -189,10 +189,10 @@ class Satchel:
         return found
 
     def fill(self, template: str) -> str:
-        """Put the catalogue in place of `{{skills}}`."""
-        from satchel.catalogue import fill_template
+        """Put the catalogue in place of `{{skills}}`; without that, nothing is offered."""
+        from satchel.catalogue import fill_template, has_place
 
-        return fill_template(template, self.catalogue())
+        return fill_template(template, self.catalogue()) if has_place(template) else template
 
     def tools(self) -> Toolset:
         """What an agent may call: Skill, ReadFile, SkillSearch, and the tools of tool skills."""

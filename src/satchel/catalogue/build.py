@@ -139,6 +139,11 @@ def _finish(text: str, account: Account) -> Catalogue:
     return Catalogue(text, account, digest)
 
 
+def has_place(template: str) -> bool:
+    """Whether a template says `{{skills}}`."""
+    return _PLACE.search(template) is not None
+
+
 def fill_template(template: str, catalogue: Catalogue) -> str:
     """Put the block wherever the template says `{{skills}}` or `{{ skills }}`.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import time
 from bisect import insort
 from functools import partial
@@ -191,6 +192,9 @@ _SHOWN = 20
 _LOOKED_AT = 50
 _RUNNERS_UP = 7
 _TELLING = 0.5
+_FEW_WORDS = 2
+"""Telling words of a goal up to which a single one in common may be enough."""
+_ABLE = re.compile(r"[a-z]{4,}[ai]bles?\b")
 """A term of at least this weight says something."""
 _ASIDE = 0.3
 """What is left of the score of a skill that comes with Satchel and that the goal is not about."""
@@ -223,6 +227,7 @@ class Ranking(NamedTuple):
     """All of the others that were looked at."""
     few: Sequence[Fused] = ()
     """Those that are aside, with what is left of their scores."""
+    goal: str = ""
 
     def stands(self, key: str) -> tuple[int, Fused] | None:
         """One skill and its place among all that were looked at, from 1; None if it was not."""
@@ -476,7 +481,7 @@ class HybridDetector(BaseDetector):
             for one in few:
                 insort(fused, one, key=_order)
         return Ranking(
-            terms, legs, weights, fused, shelf, called, self.notes, aside, mixed, few
+            terms, legs, weights, fused, shelf, called, self.notes, aside, mixed, few, goal_text
         )  # fmt: skip
 
     def signs(self, found: Ranking, without: Sequence[str] = ()) -> Signs:
@@ -486,12 +491,15 @@ class HybridDetector(BaseDetector):
             return Signs()
         first = fused[0]
         skill = found.shelf.by_key[first.key]
-        own = {term for text in head_texts(skill).values() for term in terms_of(text)}
+        own = _own_terms(skill, found.goal)
         whole = sum(found.terms.values()) or 1.0
         cover = sum(weight for term, weight in found.terms.items() if term in own) / whole
         matched = sum(1 for term in own if found.terms.get(term, 0.0) >= _TELLING)
         fifth = fused[_FIFTH].score if len(fused) > _FIFTH else 0.0
-        signs = Signs(cover, math.log1p(matched), first.score - fifth)
+        gap = first.score - fifth
+        if matched == 1 and sum(weight >= _TELLING for weight in found.terms.values()) > _FEW_WORDS:
+            gap = 0.0  # one shared word puts any skill ahead of those that share none
+        signs = Signs(cover, math.log1p(matched), gap)
         if self.semantic is None or "about" not in found.legs:
             return signs
         alike, clause, named = self.semantic.signs(found.legs, first.key)
@@ -563,6 +571,19 @@ class HybridDetector(BaseDetector):
         called = one.key in found.called
         reason, evidence = explain(skill, self._heads.of(skill), sought, one.parts, called=called)
         return Match(skill.name, round(one.score, 3), reason, evidence, skill, self.name)
+
+
+def _own_terms(skill: Skill, goal: str) -> set[str]:
+    """The terms of a skill's head that count for how sure a match is.
+
+    A word such as `testable` says how something is: of a goal with `tests` it says little.
+    """
+    asked = {stem(word) for word in _ABLE.findall(goal.lower())}
+    own: set[str] = set()
+    for text in head_texts(skill).values():
+        plain = _ABLE.sub(lambda word: word[0] if stem(word[0]) in asked else " ", text.lower())
+        own.update(terms_of(plain))
+    return own
 
 
 def _terms(goal: str, shelf: Shelf) -> dict[str, float]:
