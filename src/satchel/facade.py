@@ -130,7 +130,13 @@ class Satchel:
         """
         return self.library.load_content(name)
 
-    get_skill_content = load_content
+    def get_skill_content(self, name: str) -> str | None:
+        """A skill's body, read now; None when no skill of that name is offered.
+
+        Raises:
+            Changed: it is not what was locked or approved.
+        """
+        return self.load_content(name) if self.get_skill(name) is not None else None
 
     def get_descriptions(self) -> str:
         """The catalogue's text at the configured budget."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import time
 from bisect import insort
 from functools import partial
@@ -47,6 +46,7 @@ from satchel.detect.terms import (
     idle_terms,
     idle_words,
     make_row,
+    pieces_of,
     query_bytes,
     stem,
     terms_of,
@@ -193,8 +193,7 @@ _LOOKED_AT = 50
 _RUNNERS_UP = 7
 _TELLING = 0.5
 _FEW_WORDS = 2
-"""Telling words of a goal up to which a single one in common may be enough."""
-_ABLE = re.compile(r"[a-z]{4,}[ai]bles?\b")
+"""Telling words of a goal up to which a related word alone may be enough."""
 """A term of at least this weight says something."""
 _ASIDE = 0.3
 """What is left of the score of a skill that comes with Satchel and that the goal is not about."""
@@ -491,16 +490,21 @@ class HybridDetector(BaseDetector):
             return Signs()
         first = fused[0]
         skill = found.shelf.by_key[first.key]
-        own = _own_terms(skill, found.goal)
+        own = {term for text in head_texts(skill).values() for term in terms_of(text)}
         whole = sum(found.terms.values()) or 1.0
         cover = sum(weight for term, weight in found.terms.items() if term in own) / whole
-        matched = sum(1 for term in own if found.terms.get(term, 0.0) >= _TELLING)
+        telling = [term for term, weight in found.terms.items() if weight >= _TELLING]
+        shared = own.intersection(telling)
+        matched: float = len(shared)
         fifth = fused[_FIFTH].score if len(fused) > _FIFTH else 0.0
         gap = first.score - fifth
-        if matched == 1 and sum(weight >= _TELLING for weight in found.terms.values()) > _FEW_WORDS:
-            gap = 0.0  # one shared word puts any skill ahead of those that share none
+        meaning = self.semantic is not None and "about" in found.legs
+        some = len(telling) > _FEW_WORDS and 2 * len(shared) <= len(telling)
+        if some and not meaning and not _as_said(found.goal, skill, shared):
+            # `testable` for `tests`: a few related words alone say little.
+            cover, matched, gap = cover / 2, matched / 2, 0.0
         signs = Signs(cover, math.log1p(matched), gap)
-        if self.semantic is None or "about" not in found.legs:
+        if self.semantic is None or not meaning:
             return signs
         alike, clause, named = self.semantic.signs(found.legs, first.key)
         return signs._replace(alike=alike, clause=clause, named=named)
@@ -573,17 +577,16 @@ class HybridDetector(BaseDetector):
         return Match(skill.name, round(one.score, 3), reason, evidence, skill, self.name)
 
 
-def _own_terms(skill: Skill, goal: str) -> set[str]:
-    """The terms of a skill's head that count for how sure a match is.
-
-    A word such as `testable` says how something is: of a goal with `tests` it says little.
-    """
-    asked = {stem(word) for word in _ABLE.findall(goal.lower())}
-    own: set[str] = set()
-    for text in head_texts(skill).values():
-        plain = _ABLE.sub(lambda word: word[0] if stem(word[0]) in asked else " ", text.lower())
-        own.update(terms_of(plain))
-    return own
+def _as_said(goal: str, skill: Skill, shared: AbstractSet[str]) -> bool:
+    """Whether the skill's head has one of the shared words as the goal has it, but for an `s`."""
+    if not all(map(str.isascii, shared)):
+        return True  # these scripts have no endings
+    said = {piece.removesuffix("s") for piece in pieces_of(goal) if stem(piece) in shared}
+    return any(
+        piece.removesuffix("s") in said
+        for text in head_texts(skill).values()
+        for piece in pieces_of(text)
+    )
 
 
 def _terms(goal: str, shelf: Shelf) -> dict[str, float]:
