@@ -80,6 +80,8 @@ class Satchel:
         self.patience = 0.0
         """Seconds that a choice may wait for an index that is being built. A command that ends
         after it may have some; an agent has none."""
+        self.on_wait: Callable[[int, int], None] | None = None
+        """Called while a choice waits, with how many skills are indexed, and of how many."""
         self._tools: Toolset | None = None
         self._shortlister: Shortlister | None = None
         self._made: tuple[Snapshot | None, dict[tuple[Any, ...], Catalogue]] = (None, {})
@@ -421,7 +423,7 @@ class Satchel:
         if self._detector is None and self._given is None:
             from satchel.detect.pipeline import default_detector
 
-            self._detector = default_detector(self.settings, self.patience)
+            self._detector = default_detector(self.settings, self.patience, self.on_wait)
         elif self._detector is None and self._given is not None:
             from satchel.detect.pipeline import as_pipeline
 

@@ -104,7 +104,8 @@ def which(
     named = [offered(session, name) for name in wanted]
     barred = [session.find(name)[0] for name in never]
     satchel = overruled(session.satchel, named, barred)
-    answer = satchel.which(text, record=False)
+    with session.choosing():
+        answer = satchel.which(text, record=False)
     made = satchel.shortlist(text, record=False) if block else None
     if as_json:
         told = to_dict(answer, text)

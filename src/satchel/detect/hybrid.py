@@ -264,6 +264,7 @@ class HybridDetector(BaseDetector):
         semantic: Semantic | None = None,
         limit: int = 3,
         patience: float = 0.0,
+        on_wait: Callable[[int, int], None] | None = None,
         rows: Callable[[Skill], Row] = make_row,
     ) -> None:
         """Make a detector; nothing is read or built before the first look.
@@ -274,6 +275,7 @@ class HybridDetector(BaseDetector):
             limit: How many skills fit a goal at most.
             patience: Seconds that a look may wait for an index that is being built: for a command
                 that ends right after it. An agent's look waits for nothing.
+            on_wait: Called while it waits, with how many are indexed, and of how many.
             rows: How a skill is read for the index.
         """
         self._plain = LexicalDetector()
@@ -281,6 +283,7 @@ class HybridDetector(BaseDetector):
         self.semantic = semantic
         self._limit = limit
         self._patience = patience
+        self._on_wait = on_wait
         self._shelves = Shelves()
         self._heads = Heads()
         self._waiting: _Waiting | None = None
@@ -513,7 +516,7 @@ class HybridDetector(BaseDetector):
         self, goal_text: str, terms: dict[str, float], shelf: Shelf, limit: int
     ) -> tuple[dict[str, Leg], list[str]]:
         """The legs that words make."""
-        index, waiting, note = self._upkeep.current(shelf.skills, self._patience)
+        index, waiting, note = self._upkeep.current(shelf.skills, self._patience, self._on_wait)
         notes = [note] if note else []
         if index is None or len(waiting) > _WAITING:
             found = self._plain.detect(goal_text, shelf.skills)[:limit]

@@ -534,13 +534,13 @@ class Store:
         """
         lock = self.lock()
         if chosen := [self.resolve(name) for name in names]:
-            return [stand(self.scope, lock.get(item), item) for item in chosen]
+            return [stand(self.scope, lock.get(item), item, heads=False) for item in chosen]
         every = sorted({*lock, *self._ids()})
         found: list[Standing] = []
         for item in every:
             if progress is not None:
                 progress(len(found), len(every))
-            found.append(stand(self.scope, lock.get(item), item))
+            found.append(stand(self.scope, lock.get(item), item, heads=False))
         return found
 
     # --- finding --------------------------------------------------------------------------

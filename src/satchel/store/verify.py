@@ -64,22 +64,26 @@ class Standing(NamedTuple):
         }
 
 
-def stand(scope: Scope, entry: Locked | None, skill_id: str = "") -> Standing:
-    """Compare one skill with its entry."""
+def stand(
+    scope: Scope, entry: Locked | None, skill_id: str = "", *, heads: bool = True
+) -> Standing:
+    """Compare one skill with its entry; without `heads` its frontmatter is not read."""
     skill_id = skill_id or (entry.id if entry is not None else "")
     folder = os.path.join(scope.folder, skill_id)
     if not os.path.lexists(folder):
         return Standing(skill_id, "missing", entry)
     try:
-        here = seal(FolderTree(folder))
+        tree = FolderTree(folder)
+        here = seal(tree)
     except (SatchelError, OSError) as exc:
         return Standing(skill_id, "unreadable", entry, reason=str(exc).split("\n", 1)[0])
     locked = entry.files if entry is not None else {}
     left = tuple(path for path in here.files if path not in locked and generated(path, folder))
-    clean = {path: mark for path, mark in here.files.items() if path not in left}
-    here = Seal(digest_of(clean), clean)
-    head = _head(folder, skill_id)
-    signed = check_signature(FolderTree(folder), files=clean)
+    if left:
+        clean = {path: mark for path, mark in here.files.items() if path not in left}
+        here = Seal(digest_of(clean), clean)
+    head = _head(folder, skill_id) if heads else ""
+    signed = check_signature(tree, files=here.files)
     if entry is None:
         found = Standing(skill_id, "unlocked", None, here, head, generated=left)
     else:
