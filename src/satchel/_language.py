@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LANGUAGES = ("en", "zh")
 
 _MAX_SENTENCES = 20
-_COUNTS = frozenset(("count", "total"))
+_COUNTS = frozenset(("count", "total", "used", "budget"))
 _LISTS = (list, tuple)
 _KEPT = (str, int, float, list, tuple)
 _tables: dict[str, dict[str, str]] = {"en": {}}
@@ -50,7 +50,7 @@ def speak(name: str) -> None:
 def say(sentence: str, /, **values: object) -> str:
     """Return `sentence` in the reader's language, with `{name}` fields filled in.
 
-    A number called `count` or `total` is written with separators: 1,863.
+    A number called `count`, `total`, `used` or `budget` is written with separators: 1,863.
     """
     chosen = language()
     if chosen != "en":

@@ -87,6 +87,8 @@ class Satchel:
         self.patience = 0.0
         """Seconds that a choice may wait for an index that is being built. A command that ends
         after it may have some; an agent has none."""
+        self.on_wait: Callable[[int, int], None] | None = None
+        """Called while a choice waits, with how many skills are indexed, and of how many."""
         self._tools: Toolset | None = None
         self._shortlister: Shortlister | None = None
         self._made: tuple[Snapshot | None, dict[tuple[Any, ...], Catalogue]] = (None, {})
@@ -143,7 +145,13 @@ class Satchel:
         """
         return self.library.load_content(name)
 
-    get_skill_content = load_content
+    def get_skill_content(self, name: str) -> str | None:
+        """A skill's body, read now; None when no skill of that name is offered.
+
+        Raises:
+            Changed: it is not what was locked or approved.
+        """
+        return self.load_content(name) if self.get_skill(name) is not None else None
 
     def get_descriptions(self) -> str:
         """The catalogue's text at the configured budget."""
@@ -202,10 +210,10 @@ class Satchel:
         return found
 
     def fill(self, template: str) -> str:
-        """Put the catalogue in place of `{{skills}}`."""
-        from satchel.catalogue import fill_template
+        """Put the catalogue in place of `{{skills}}`; without that, nothing is offered."""
+        from satchel.catalogue import fill_template, has_place
 
-        return fill_template(template, self.catalogue())
+        return fill_template(template, self.catalogue()) if has_place(template) else template
 
     def tools(self) -> Toolset:
         """What an agent may call: Skill, ReadFile, SkillSearch, and the tools of tool skills."""
@@ -429,7 +437,7 @@ class Satchel:
         if self._detector is None and self._given is None:
             from satchel.detect.pipeline import default_detector
 
-            self._detector = default_detector(self.settings, self.patience)
+            self._detector = default_detector(self.settings, self.patience, self.on_wait)
         elif self._detector is None and self._given is not None:
             from satchel.detect.pipeline import as_pipeline
 

@@ -93,3 +93,16 @@ def test_the_summary_is_one_sentence():
 )
 def test_the_summary_names_only_what_there_is(account, words):
     assert account.summary() == words
+
+
+@pytest.mark.req("A11")
+def test_a_small_budget_drops_the_rules_before_the_names():
+    skills = [skill(f"skill-{n:02d}", "Does a thing with great care. " * 4) for n in range(12)]
+    for form in ("xml", "markdown", "json"):
+        made = build_catalogue(skills, budget=450, form=form)
+        assert len(made.text) <= 450
+        assert made.account.unlisted == 0
+        assert not made.account.rules
+        assert "without the rules" in made.account.summary()
+        assert all(one.name in made.text for one in skills)
+    assert build_catalogue(skills, budget=2_500).account.rules

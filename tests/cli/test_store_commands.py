@@ -226,7 +226,7 @@ def test_a_name_that_becomes_another_is_said(terminal):
     refused = terminal.run("add", "单词")
     assert refused.status == 2
     assert "no letter from a to z" in refused.err
-    assert "Give it a name such as" in refused.err
+    assert "Give it an id too" in refused.err
     assert not (terminal.project / ".agents/skills/my-skill").exists()
     assert "became" not in terminal.run("add", "plain-name").err
 
@@ -280,3 +280,13 @@ def test_a_long_list_of_names_says_how_many_more_there_are(shop):
             f"many/skill-{number:02d}", SKILL.replace("meeting-notes", f"skill-{number:02d}")
         )
     assert "and 8 more" in shop.run("import", "many", "--skill", "xyz").err
+
+
+def test_a_name_in_any_script_needs_an_id(empty):
+    done = empty.run("add", "周报生成")
+    assert done.status == 2
+    assert "`satchel add 周报生成 --id word-count`" in done.err
+    assert empty.run("add", "周报生成", "--id", "weekly-report").status == 0
+    text = (empty.project / ".agents/skills/weekly-report/SKILL.md").read_text(encoding="utf-8")
+    assert "name: weekly-report\n" in text
+    assert "# 周报生成\n" in text

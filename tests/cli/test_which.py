@@ -153,7 +153,7 @@ def test_slips_with_the_goal_are_told(terminal, words, status, message):
 
 def test_a_goal_without_end_is_cut_and_that_is_said(terminal):
     done = terminal.run("which", "-", "--json", stdin="review " * 200_000)
-    assert "Only the first 1048576 bytes" in done.err
+    assert "Only the first 1,048,576 bytes" in done.err
     assert json.loads(done.out)["skills"][0]["name"] == "code-review"
 
 
@@ -185,21 +185,40 @@ def test_no_block_is_said_and_not_printed(terminal):
 # --- how it looks -------------------------------------------------------------------------
 
 
-def test_what_is_too_weak_is_shown_with_the_next_step(inside):
+def test_what_is_too_weak_is_not_named(inside):
     detector = Scripted([], [("fix-yaml", 1.0), ("style-guide", 0.5)], fit=0.31)
     _, status, out, _ = inside(which, detector, "mend", "it")
     assert status == 3
     assert "31 % sure of the closest; at least 50 % is needed" in out
-    assert re.search(r"^closest +why", out, re.MULTILINE)
-    assert "0.50" not in out
-    assert '`satchel why fix-yaml --goal "mend it"`' in out
+    assert "fix-yaml" not in out
+    assert "■" not in out
+    assert '`satchel why NAME --goal "mend it"`' in out
     assert "the setting `vectors`" in out
+
+
+def test_bars_say_how_sure_the_choice_is(inside):
+    detector = Scripted([("fix-yaml", 1.0)], [("style-guide", 0.5)], fit=0.6)
+    _, _, out, err = inside(which, detector, "mend it")
+    assert out.startswith("● fix-yaml  ■■■■■■····  words")
+    assert re.search(r"^style-guide +■■■·······  ", out, re.MULTILINE)
+    assert "60 % sure of the first" in err
+
+
+def test_one_weak_word_of_many_is_no_match(empty):
+    empty.skill(
+        ".agents/skills/hypotheses",
+        "---\nname: hypothesis-writing\n"
+        "description: Guide to writing testable product hypotheses.\n---\nx\n",
+    )
+    done = empty.run("which", "write unit tests for my parser", SATCHEL_TRUST="all")
+    assert done.status == 3
+    assert "hypothesis" not in done.out
 
 
 def test_a_goal_that_no_shell_should_read_is_not_repeated(inside):
     detector = Scripted([], [("fix-yaml", 1.0)], fit=0.1)
     _, _, out, _ = inside(which, detector, "mend $(rm -r x)")
-    assert '`satchel why fix-yaml --goal "…"`' in out
+    assert '`satchel why NAME --goal "…"`' in out
     assert "$(rm" not in out
 
 

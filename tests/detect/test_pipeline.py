@@ -251,7 +251,7 @@ def test_the_limit_of_one_request(make):
         mine.which(goal, limit=0)
 
 
-@pytest.mark.parametrize("value", [None, 7, "pdf-forms", ["pdf-forms"], [("pdf-forms", 1.0)]])
+@pytest.mark.parametrize("value", [None, 7, "pdf-forms", ["pdf-from"], [("pdf-forms", 1.0)]])
 def test_a_detector_that_returns_no_matches_is_named(make, value):
     mine = make(detector=Returns(value))
     for ask in (mine.which, mine.search):
@@ -259,6 +259,19 @@ def test_a_detector_that_returns_no_matches_is_named(make, value):
             ask("x")
     assert mine.shortlist("x").text == ""
     assert mine.trace.events[-1].kind == "failed"
+
+
+def test_a_detector_may_return_names(make):
+    answer = make(detector=Returns(["sql-tuning", "pdf-forms"])).which("x")
+    assert answer.names == ["sql-tuning", "pdf-forms"]
+    assert [match.skill.name for match in answer.matches] == answer.names
+    assert answer.matches[0].score > answer.matches[1].score
+
+
+def test_a_template_without_a_place_offers_nothing(make):
+    mine = make()
+    assert mine.fill("no placeholder") == "no placeholder"
+    assert not [event for event in mine.trace.events if event.kind == "offered"]
 
 
 @pytest.mark.parametrize("detector", [First, object(), 7])

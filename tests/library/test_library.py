@@ -57,6 +57,7 @@ def test_the_one_liners(tmp_path):
     assert satchel.get_skill("other") is None
     assert satchel.load_content("demo").strip() == "Step one."
     assert satchel.get_skill_content("demo").strip() == "Step one."
+    assert satchel.get_skill_content("nothing") is None
     assert "Demonstrates." in satchel.get_descriptions()
 
 

@@ -96,6 +96,19 @@ def test_tools_come_change_break_and_go_without_a_restart(tmp_path):
     assert kinds == ["discovered", "changed", "removed"]
 
 
+def test_a_go_program_without_a_module_is_a_problem_and_not_offered(tmp_path):
+    path = make_tool_skill(tmp_path, "image")
+    with open(path, encoding="utf-8") as file:
+        text = file.read().replace("python", "go").replace("main.py", "main.go")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    (tmp_path / "image/main.go").write_text("package main\n")
+    library = Library([str(tmp_path)])
+    assert (tools(library), codes(library)) == ([], ["tool-go-module"])
+    (tmp_path / "image/go.mod").write_text("module image\n")
+    assert (tools(library), codes(library)) == (["image_run"], [])
+
+
 # --- trust --------------------------------------------------------------------------------
 
 

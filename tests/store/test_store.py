@@ -384,6 +384,21 @@ def test_verify_names_every_file_that_differs(bench):
     assert greet.generated == ("__pycache__/x.pyc",)
 
 
+def test_verify_opens_each_file_once(bench, monkeypatch):
+    bench.bring(bench.folder("greet", notes_md="a\n"))
+    opened = []
+    chunks = FolderTree.chunks
+
+    def counted(tree, path):
+        opened.append(path)
+        return chunks(tree, path)
+
+    monkeypatch.setattr(FolderTree, "chunks", counted)
+    monkeypatch.setattr("satchel.store.verify.load_document", lambda *_: opened.append("head"))
+    assert [item.state for item in bench.store.verify()] == ["intact"]
+    assert sorted(opened) == ["SKILL.md", "notes.md"]
+
+
 def test_a_damaged_lockfile_is_rebuilt_from_its_sound_entries(bench):
     bench.bring(bench.folder("greet"))
     bench.bring(bench.folder("other"))

@@ -15,16 +15,18 @@ from satchel.tools import PROVIDERS
 
 def parts(definition: dict) -> tuple[str, str, dict]:
     """Name, description and schema, whatever the form."""
-    inner = definition.get("function", definition)
-    keys = ("input_schema", "inputSchema", "parameters")
+    inner = definition.get("function") or definition.get("toolSpec") or definition
+    keys = ("input_schema", "inputSchema", "parameters", "parametersJsonSchema")
     schema = next(inner[key] for key in keys if key in inner)
-    return inner["name"], inner["description"], schema
+    return inner["name"], inner["description"], schema.get("json", schema)
 
 
 SHAPES = {
     "anthropic": {"name", "description", "input_schema"},
     "openai": {"type", "function"},
     "openai-responses": {"type", "name", "description", "parameters", "strict"},
+    "gemini": {"name", "description", "parametersJsonSchema"},
+    "bedrock": {"toolSpec"},
     "mcp": {"name", "description", "inputSchema", "annotations"},
 }
 
@@ -46,8 +48,19 @@ def test_each_provider_gets_its_own_form(desk, provider):
         assert set(found[0]["function"]) == {"name", "description", "parameters"}
     if provider == "openai-responses":
         assert {item["strict"] for item in found} == {False}
+    if provider == "bedrock":
+        assert set(found[0]["toolSpec"]) == {"name", "description", "inputSchema"}
+        assert set(found[0]["toolSpec"]["inputSchema"]) == {"json"}
     if provider == "mcp":
         assert all(item["annotations"]["readOnlyHint"] for item in found)
+
+
+def test_geminis_own_types_take_the_form(desk):
+    types = pytest.importorskip("google.genai.types")
+    desk.skill("demo")
+    found = desk.tools.definitions("gemini")
+    tool = types.Tool.model_validate({"functionDeclarations": found})
+    assert tool.function_declarations[0].parameters_json_schema["type"] == "object"
 
 
 def test_an_unknown_provider_is_refused(desk):

@@ -72,6 +72,18 @@ def test_the_workspace_is_seen_as_declared(satchel, tmp_path):
     assert tools.call("named_run", {"path": "../outside.txt"}).error.code == "ACCESS_DENIED"
 
 
+@pytest.mark.parametrize("told", [False, True])
+def test_a_program_that_may_not_read_files_says_what_is_missing(satchel, told):
+    program = "import json\ntry:\n    open('data/numbers.csv')\nexcept OSError as exc:\n"
+    program += "    print(json.dumps({'output': '', 'error': str(exc)}))" if told else "    raise"
+    os.makedirs(os.path.join(satchel.settings.project, "data"))
+    make_tool_skill(skills(satchel), "sums", program)
+    reply = satchel.tools().call("sums_run", {})
+    assert reply.error.code == "EXECUTION_ERROR"
+    assert "`files: read`" in reply.error.hint
+    assert "`files: read`" in reply.text
+
+
 @pytest.mark.req("E6")
 @pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("tier", ["bwrap", "landlock"])

@@ -11,6 +11,6 @@ Reading order: `build` (the way through), `choose` (who gets how much), `render`
 from __future__ import annotations
 
 from satchel.catalogue.budget import Account, Budget
-from satchel.catalogue.build import Catalogue, build_catalogue, fill_template
+from satchel.catalogue.build import Catalogue, build_catalogue, fill_template, has_place
 
-__all__ = ["Account", "Budget", "Catalogue", "build_catalogue", "fill_template"]
+__all__ = ["Account", "Budget", "Catalogue", "build_catalogue", "fill_template", "has_place"]

@@ -107,6 +107,8 @@ class Account(NamedTuple):
     unit: Unit = "characters"
     unknown_pins: tuple[str, ...] = ()
     """Names that were to be pinned and that no listable skill has."""
+    rules: bool = True
+    """Whether the block says when and how to load a skill; False where only names had room."""
 
     def standing(self, name: str) -> Standing:
         """How the skill of that name stands in the block. Ask only about skills it was made of."""
@@ -138,6 +140,7 @@ class Account(NamedTuple):
             (len(self.named), say("{count} by name", count=len(self.named))),
             (self.unlisted, say("{count} not listed", count=self.unlisted)),
             (len(self.withheld), say("{count} withheld from models", count=len(self.withheld))),
+            (not self.rules, say("without the rules")),
         )
         named = say(", ").join(words for count, words in parts if count)
         if self.total == 1:

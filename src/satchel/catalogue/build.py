@@ -44,8 +44,9 @@ def build_catalogue(
     """Write the block: usage, rules, the list, and what is not in it.
 
     The same arguments give the same bytes in every process: nothing depends on the time, on usage,
-    on the language or on the order of a set. Without skills the text is empty. A budget too small
-    for the intro gets one line; one too small for that gets nothing, and the account says so.
+    on the language or on the order of a set. Without skills the text is empty. Where the rules take
+    more than half of a budget and names would be left out for them, the rules go first; a budget
+    too small for names gets one line, one too small for that nothing. The account says so.
 
     The time depends on the budget, not on the number of skills, but for one quick pass that finds
     the withheld and the pinned ones. Who already knows them passes `withheld` and `get`, and then
@@ -84,7 +85,12 @@ def build_catalogue(
         return _finish("", account)
     writer = FORMS[form]()
     choice = Chooser(skills, pinned, offered, writer, scale).choose()
-    if choice is None:
+    if (choice is None or choice.unlisted) and 2 * scale.weigh(writer.head) > scale.room:
+        # Names are worth more than rules where there is no room for both.
+        writer = FORMS[form](rules=False)
+        choice = Chooser(skills, pinned, offered, writer, scale).choose()
+        account = account._replace(rules=False)
+    if choice is None or not (choice.entries or choice.names):
         text = writer.brief(short_note(offered))
         text = text if scale.weigh(text) <= scale.room else ""
         return _finish(text, account._replace(unlisted=offered, used=scale.measure(text)))
@@ -137,6 +143,11 @@ def _finish(text: str, account: Account) -> Catalogue:
 
     digest = blake2b(text.encode(), digest_size=8).hexdigest()
     return Catalogue(text, account, digest)
+
+
+def has_place(template: str) -> bool:
+    """Whether a template says `{{skills}}`."""
+    return _PLACE.search(template) is not None
 
 
 def fill_template(template: str, catalogue: Catalogue) -> str:

@@ -104,7 +104,8 @@ def which(
     named = [offered(session, name) for name in wanted]
     barred = [session.find(name)[0] for name in never]
     satchel = overruled(session.satchel, named, barred)
-    answer = satchel.which(text, record=False)
+    with session.choosing():
+        answer = satchel.which(text, record=False)
     made = satchel.shortlist(text, record=False) if block else None
     if as_json:
         told = to_dict(answer, text)
@@ -170,9 +171,9 @@ def _show(session: Session, answer: Answer, goal: str) -> None:
         _show_chosen(out, answer, copies)
         if answer.runners_up:
             out.line()
-            _show_rest(out, answer, copies, say("came next"))
+            _show_rest(out, answer, copies)
     else:
-        _show_none(session, out, answer, copies, goal)
+        _show_none(session, out, answer, goal)
     err = session.err
     if answer.matches:
         err.line(_summary(answer, len(session.satchel.library.snapshot().skills)))
@@ -205,35 +206,30 @@ def _show_chosen(out: Screen, answer: Answer, copies: dict[str, list[str]]) -> N
 
 
 def _meter(out: Screen, match: Match, answer: Answer) -> list[tuple[str, str]]:
-    """A bar and who decided; a name that was called needs no bar.
-
-    The bar compares the rows. Scores of two requests cannot be compared: they are for scripts.
-    """
+    """A bar and who decided; a name that was called needs no bar."""
     if match.detector == EXPLICIT:
         return [(told_reason(match) or say("called by name"), "cyan")]
     judge = decider(match, answer)
     wide = bar_width(out.width)
-    filled = bar(share_of(match.score, _most(answer, match.detector)), wide)
+    filled = bar(_share(match, answer), wide)
     parts = [(filled.rstrip(EMPTY), "green"), (EMPTY * filled.count(EMPTY), "dim"), ("  ", "")]
     return [*(parts if wide else ()), (judge, "cyan")]
 
 
-def _show_rest(out: Screen, answer: Answer, copies: dict[str, list[str]], title: str) -> None:
+def _show_rest(out: Screen, answer: Answer, copies: dict[str, list[str]]) -> None:
     """Who was not chosen, in grey."""
     wide = bar_width(out.width)
-    shares = [share_of(one.score, _most(answer, one.detector)) for one in answer.runners_up]
-    near = [one for one, share in zip(answer.runners_up, shares, strict=True) if share >= _FAR]
-    if answer.matches and not near:
+    near = [one for one in answer.runners_up if _share(one, answer) >= _FAR]
+    if not near:
         told = say("… and {count} more, far behind", count=len(answer.runners_up))
         out.line(told, "dim")
         return
-    shown = (near or answer.runners_up[:1])[:_RUNNERS]
+    shown = near[:_RUNNERS]
     rows: list[list[str]] = []
     for match in shown:
-        share = share_of(match.score, _most(answer, match.detector))
-        filled = [bar(share, wide)] if wide else []
+        filled = [bar(_share(match, answer), wide)] if wide else []
         rows.append([one_line(match.name), *filled, told_reason(match) or NO_REASON])
-    head = [title, *([""] if wide else ()), say("why")]
+    head = [say("came next"), *([""] if wide else ()), say("why")]
     out.table(head, rows, [["dim", "dim", "dim"] for _ in rows])
     for match in shown:
         if match.name in copies:
@@ -243,10 +239,8 @@ def _show_rest(out: Screen, answer: Answer, copies: dict[str, list[str]], title:
         out.line(say("… and {count} more", count=len(answer.runners_up) - len(shown)), "dim")
 
 
-def _show_none(
-    session: Session, out: Screen, answer: Answer, copies: dict[str, list[str]], goal: str
-) -> None:
-    """No skill fits: what came closest, and what would help."""
+def _show_none(session: Session, out: Screen, answer: Answer, goal: str) -> None:
+    """No skill fits: how far the closest is from it, and what would help. None is named."""
     out.line("", lead=[(say("No skill fits"), "bold")])
     if answer.runners_up and answer.threshold:
         out.line(
@@ -258,9 +252,6 @@ def _show_none(
             "",
             "  ",
         )
-    if answer.runners_up:
-        out.line()
-        _show_rest(out, answer, copies, say("closest"))
     out.title(say("What would help"))
     for step in _steps(session, answer, goal):
         out.line(step, "", "  → ")
@@ -270,11 +261,8 @@ def _steps(session: Session, answer: Answer, goal: str) -> Iterable[str]:
     """What to do when nothing fits, the most useful first."""
     satchel = session.satchel
     if answer.runners_up:
-        closest = answer.runners_up[0].skill.typed
         yield say(
-            "See what the closest one lacks: `satchel why {name} --goal {goal}`",
-            name=one_line(closest),
-            goal=repeated(goal),
+            "See what a skill lacks for it: `satchel why NAME --goal {goal}`", goal=repeated(goal)
         )
     snapshot = satchel.library.snapshot()
     waiting = sum(
@@ -349,10 +337,16 @@ def decider(match: Match, answer: Answer) -> str:
     return one_line(standing.decider(match, answer))
 
 
-def _most(answer: Answer, detector: str) -> float:
-    """The best score of one detector: only its own scores can be compared."""
+def _share(match: Match, answer: Answer) -> float:
+    """How much of a bar is filled: how sure the first one is, and the others beside it.
+
+    Only scores of one detector can be compared. One without a threshold does not say how sure it
+    is: its best match has a full bar.
+    """
     every = (*answer.matches, *answer.runners_up)
-    return max((one.score for one in every if one.detector == detector), default=0.0)
+    most = max(one.score for one in every if one.detector == match.detector)
+    sure = answer.fit if answer.threshold else 1.0
+    return share_of(match.score, most) * sure
 
 
 def _told_copies(names: Sequence[str]) -> str:

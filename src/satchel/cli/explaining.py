@@ -241,7 +241,8 @@ def _visit(out: Screen, ward: Ward, *, everything: bool) -> None:
         mark, colour = SEVERITIES[rows[0].severity]
         lead = [(f"{mark} {say(rows[0].severity)}", colour), (f" {code} ×{len(rows)}", "bold")]
         out.line("", "", "  ", lead=lead)
-        shared = len({problem.fix for problem in rows}) == 1
+        fix = rows[0].fix
+        shared = all(problem.fix == fix for problem in rows)
         for problem in rows[:MANY]:
             where = _within(ward.root, problem.path) + (f":{problem.line}" if problem.line else "")
             out.line(one_line(problem.message), "", "    ", "      ", [(where + say(": "), "cyan")])
@@ -251,7 +252,7 @@ def _visit(out: Screen, ward: Ward, *, everything: bool) -> None:
             say("… and {count} more: `satchel doctor --all`", count=len(rows) - MANY), "dim", "    "
         )
         if shared:
-            out.line(one_line(rows[0].fix), "", "    → ")
+            out.line(one_line(fix), "", "    → ")
 
 
 def _within(root: str, path: str) -> str:

@@ -142,7 +142,8 @@ def search(session: Session, words: tuple[str, ...], limit: int, as_json: bool) 
         raise InvalidInput(
             say("There are no words to search for"), say("Give some: `satchel search review`")
         )
-    matches = session.satchel.search(text, limit)
+    with session.choosing():
+        matches = session.satchel.search(text, limit)
     notes = session.satchel.detector.notes
     if as_json:
         from satchel.cli.output import write_json

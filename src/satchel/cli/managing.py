@@ -25,20 +25,28 @@ if TYPE_CHECKING:
     say("Write a new, minimal skill."),
     "satchel add release-notes",
     'satchel add "Release Notes" --description "Writes release notes. Use when a version ships."',
+    "satchel add 周报生成 --id weekly-report",
     more=say("Its folder is the name in lower case, with hyphens for everything odd."),
 )
 @click.argument("name")
+@click.option("--id", "skill_id", default="", help=say("The folder's name; else the name's."))
 @click.option("--description", default="", help=say("What it does and when to use it."))
 @scope_option
 @click.option("--dry-run", is_flag=True, help=say("Show what would change, and stop."))
 def add(
-    session: Session, name: str, description: str, everywhere: bool, dry_run: bool, as_json: bool
+    session: Session,
+    name: str,
+    skill_id: str,
+    description: str,
+    everywhere: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> int:
     """The path on stdout."""
     store = open_store(session, everywhere=everywhere)
     _see_that_it_is_no_skill(name, store.scope.folder)
-    with store.plan_add(name, description) as plan:
-        if plan.steps[0].id != name:
+    with store.plan_add(name, description, skill_id=skill_id) as plan:
+        if plan.steps[0].id not in (name, skill_id):
             session.err.line(say("The name became `{name}`", name=plan.steps[0].id), "yellow")
         return settle(session, store, plan, yes=True, dry_run=dry_run, as_json=as_json)
 

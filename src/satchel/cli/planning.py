@@ -373,12 +373,12 @@ def _show_diff(session: Session, plan: Plan) -> None:
 
 def tell_receipt(session: Session, plan: Plan, receipt: Receipt) -> None:
     """What was done: paths on stdout, words on stderr."""
-    err = session.err
     told = plan.stage.notes  # before the plan was shown
     tell_repairs(session, [text for text in receipt.repaired if text not in told])
     for step in receipt.done:
         if step.kind in ("add", "replace"):
             session.out.data(os.path.join(plan.scope.folder, step.id))
+    err = session.err  # only now: it flushes the paths above
     if receipt.left:
         names = _names(receipt.left)
         err.line(say("Left out, because the scan blocked it: {names}", names=names), "red")

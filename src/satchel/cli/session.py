@@ -91,6 +91,16 @@ class Session:
         if root != os.getcwd():
             self.err.line(say("Project: {path}", path=one_line(root)), "dim")
 
+
+    @contextmanager
+    def choosing(self) -> Generator[None]:
+        """Show how far the search index is, for as long as a choice waits for it."""
+        from satchel.cli.progress import Progress
+
+        with Progress(say("Building the search index")) as progress:
+            self.satchel.on_wait = lambda done, total: progress("", done, total)
+            yield
+
     def renew(self) -> None:
         """The settings were changed by this very run: make everything anew when asked."""
         if self._satchel is not None:

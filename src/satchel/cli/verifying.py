@@ -10,6 +10,7 @@ import click
 from satchel._language import listed, say
 from satchel.cli.output import one_line, with_error, write_json
 from satchel.cli.planning import RISK, ask, decide_options, open_store, scope_option, settle
+from satchel.cli.progress import Progress
 from satchel.cli.session import command, complete_names, short_path
 from satchel.cli.values import AnyPath
 from satchel.errors import Incomplete, NotFound
@@ -47,7 +48,8 @@ def verify(
 ) -> int:
     """A row for each skill, and the files that differ."""
     store = open_store(session, everywhere=everywhere)
-    found = store.verify(names)
+    with Progress(say("Reading skills")) as progress:
+        found = store.verify(names, progress=lambda done, total: progress("", done, total))
     drifted = [item for item in found if item.drifted]
     loose = [item for item in found if item.state == "unlocked"]
     if strict:

@@ -40,8 +40,8 @@ class Match(NamedTuple):
 class Detector(Protocol):
     """Finds the skills that fit a goal."""
 
-    def detect(self, goal_text: str, skills: Sequence[Skill]) -> list[Match]:
-        """Return matches, best first; nothing fits means an empty list.
+    def detect(self, goal_text: str, skills: Sequence[Skill]) -> Sequence[Match | str]:
+        """Return matches, or names of skills, best first; nothing fits means an empty list.
 
         The same goal and skills give the same answer, in any process.
         """
@@ -171,7 +171,7 @@ class BaseDetector:
         """
         del limit  # the pipeline cuts the list
         began = time.perf_counter()
-        found = checked_matches(self, self.detect(goal_text, skills))
+        found = checked_matches(self, self.detect(goal_text, skills), skills)
         took = (time.perf_counter() - began) * 1e3
         return Answer(found, [], 1.0 if found else 0.0, 0.0, name_of(self), took)
 
@@ -187,7 +187,7 @@ class BaseDetector:
             reasons: Whether matches need a reason; without, a detector may answer sooner.
         """
         del reasons
-        return checked_matches(self, self.detect(goal_text, skills))[:limit]
+        return checked_matches(self, self.detect(goal_text, skills), skills)[:limit]
 
     def place(self, goal_text: str, skills: Sequence[Skill], skill: Skill) -> Place:
         """Return the rank of one skill, with what is ahead of it."""
@@ -228,8 +228,8 @@ class UserDetector(BaseDetector):
         self.name = name_of(detector)
 
     def detect(self, goal_text: str, skills: Sequence[Skill]) -> list[Match]:
-        """Return what the detector returns, if it is a list of matches."""
-        return checked_matches(self, self._detector.detect(goal_text, skills))
+        """Return what the detector returns, as matches."""
+        return checked_matches(self, self._detector.detect(goal_text, skills), skills)
 
 
 def as_base(detector: Detector) -> BaseDetector:
@@ -244,7 +244,8 @@ def as_base(detector: Detector) -> BaseDetector:
         kind = detector if isinstance(detector, type) else type(detector)
         raise InvalidInput(
             f"`{kind.__name__}` is no detector",
-            "Give an object with a method `detect(goal_text, skills)` that returns `Match` objects",
+            "Give an object with a method `detect(goal_text, skills)` that returns `Match` objects "
+            "or names",
         )
     return UserDetector(detector)
 
@@ -254,19 +255,35 @@ def name_of(detector: object) -> str:
     return str(getattr(detector, "name", "") or type(detector).__name__)
 
 
-def checked_matches(detector: object, found: Any) -> list[Match]:
-    """Return what a detector returned, if it is a list of matches.
+def checked_matches(detector: object, found: Any, skills: Sequence[Skill] = ()) -> list[Match]:
+    """Return what a detector returned, if it is a list of matches, or of names of `skills`.
 
     Raises:
-        InvalidInput: it is something else; the message names the detector.
+        InvalidInput: it is something else, or a name is none of theirs; the message names the
+            detector.
     """
     if isinstance(found, Match) or not isinstance(found, list | tuple):
-        raise _wrong(detector, f"returned {_kind(found)}, not a list of `Match` objects")
+        raise _wrong(detector, f"returned {_kind(found)}, not a list of `Match` objects or names")
     rows = cast("list[Any]", found)
-    for row in rows:
-        if not isinstance(row, Match):
-            raise _wrong(detector, f"returned a list with {_kind(row)} in it, not a `Match`")
-    return list(rows)
+    matches: list[Match] = []
+    for at, row in enumerate(rows):
+        if isinstance(row, str):
+            score = round(1.0 - at / len(rows), 3)
+            matches.append(Match(row, score, "", (), _named(detector, row, skills)))
+        elif isinstance(row, Match):
+            matches.append(row)
+        else:
+            raise _wrong(
+                detector, f"returned a list with {_kind(row)} in it, not a `Match` or a name"
+            )
+    return matches
+
+
+def _named(detector: object, name: str, skills: Sequence[Skill]) -> Skill:
+    for skill in skills:
+        if name in (skill.name, skill.id):
+            return skill
+    raise _wrong(detector, f"returned `{name}`, which is none of the skills that it was given")
 
 
 def checked_answer(detector: object, answer: Any) -> Answer:
@@ -285,8 +302,8 @@ def checked_answer(detector: object, answer: Any) -> Answer:
 def _wrong(detector: object, what: str) -> InvalidInput:
     return InvalidInput(
         f"The detector `{name_of(detector)}` {what}",
-        "Return `satchel.detect.Match(name, score, reason, evidence, skill)`, best first; "
-        "an empty list when nothing fits",
+        "Return names of the given skills, or `satchel.detect.Match(name, score, reason, evidence, "
+        "skill)`, best first; an empty list when nothing fits",
     )
 
 

@@ -46,6 +46,7 @@ from satchel.detect.terms import (
     idle_terms,
     idle_words,
     make_row,
+    pieces_of,
     query_bytes,
     stem,
     terms_of,
@@ -191,6 +192,8 @@ _SHOWN = 20
 _LOOKED_AT = 50
 _RUNNERS_UP = 7
 _TELLING = 0.5
+_FEW_WORDS = 2
+"""Telling words of a goal up to which a related word alone may be enough."""
 """A term of at least this weight says something."""
 _ASIDE = 0.3
 """What is left of the score of a skill that comes with Satchel and that the goal is not about."""
@@ -223,6 +226,7 @@ class Ranking(NamedTuple):
     """All of the others that were looked at."""
     few: Sequence[Fused] = ()
     """Those that are aside, with what is left of their scores."""
+    goal: str = ""
 
     def stands(self, key: str) -> tuple[int, Fused] | None:
         """One skill and its place among all that were looked at, from 1; None if it was not."""
@@ -260,6 +264,7 @@ class HybridDetector(BaseDetector):
         semantic: Semantic | None = None,
         limit: int = 3,
         patience: float = 0.0,
+        on_wait: Callable[[int, int], None] | None = None,
         rows: Callable[[Skill], Row] = make_row,
     ) -> None:
         """Make a detector; nothing is read or built before the first look.
@@ -270,6 +275,7 @@ class HybridDetector(BaseDetector):
             limit: How many skills fit a goal at most.
             patience: Seconds that a look may wait for an index that is being built: for a command
                 that ends right after it. An agent's look waits for nothing.
+            on_wait: Called while it waits, with how many are indexed, and of how many.
             rows: How a skill is read for the index.
         """
         self._plain = LexicalDetector()
@@ -277,6 +283,7 @@ class HybridDetector(BaseDetector):
         self.semantic = semantic
         self._limit = limit
         self._patience = patience
+        self._on_wait = on_wait
         self._shelves = Shelves()
         self._heads = Heads()
         self._waiting: _Waiting | None = None
@@ -476,7 +483,7 @@ class HybridDetector(BaseDetector):
             for one in few:
                 insort(fused, one, key=_order)
         return Ranking(
-            terms, legs, weights, fused, shelf, called, self.notes, aside, mixed, few
+            terms, legs, weights, fused, shelf, called, self.notes, aside, mixed, few, goal_text
         )  # fmt: skip
 
     def signs(self, found: Ranking, without: Sequence[str] = ()) -> Signs:
@@ -489,10 +496,18 @@ class HybridDetector(BaseDetector):
         own = {term for text in head_texts(skill).values() for term in terms_of(text)}
         whole = sum(found.terms.values()) or 1.0
         cover = sum(weight for term, weight in found.terms.items() if term in own) / whole
-        matched = sum(1 for term in own if found.terms.get(term, 0.0) >= _TELLING)
+        telling = [term for term, weight in found.terms.items() if weight >= _TELLING]
+        shared = own.intersection(telling)
+        matched: float = len(shared)
         fifth = fused[_FIFTH].score if len(fused) > _FIFTH else 0.0
-        signs = Signs(cover, math.log1p(matched), first.score - fifth)
-        if self.semantic is None or "about" not in found.legs:
+        gap = first.score - fifth
+        meaning = self.semantic is not None and "about" in found.legs
+        some = len(telling) > _FEW_WORDS and 2 * len(shared) <= len(telling)
+        if some and not meaning and not _as_said(found.goal, skill, shared):
+            # `testable` for `tests`: a few related words alone say little.
+            cover, matched, gap = cover / 2, matched / 2, 0.0
+        signs = Signs(cover, math.log1p(matched), gap)
+        if self.semantic is None or not meaning:
             return signs
         alike, clause, named = self.semantic.signs(found.legs, first.key)
         return signs._replace(alike=alike, clause=clause, named=named)
@@ -501,7 +516,7 @@ class HybridDetector(BaseDetector):
         self, goal_text: str, terms: dict[str, float], shelf: Shelf, limit: int
     ) -> tuple[dict[str, Leg], list[str]]:
         """The legs that words make."""
-        index, waiting, note = self._upkeep.current(shelf.skills, self._patience)
+        index, waiting, note = self._upkeep.current(shelf.skills, self._patience, self._on_wait)
         notes = [note] if note else []
         if index is None or len(waiting) > _WAITING:
             found = self._plain.detect(goal_text, shelf.skills)[:limit]
@@ -563,6 +578,18 @@ class HybridDetector(BaseDetector):
         called = one.key in found.called
         reason, evidence = explain(skill, self._heads.of(skill), sought, one.parts, called=called)
         return Match(skill.name, round(one.score, 3), reason, evidence, skill, self.name)
+
+
+def _as_said(goal: str, skill: Skill, shared: AbstractSet[str]) -> bool:
+    """Whether the skill's head has one of the shared words as the goal has it, but for an `s`."""
+    if not all(map(str.isascii, shared)):
+        return True  # these scripts have no endings
+    said = {piece.removesuffix("s") for piece in pieces_of(goal) if stem(piece) in shared}
+    return any(
+        piece.removesuffix("s") in said
+        for text in head_texts(skill).values()
+        for piece in pieces_of(text)
+    )
 
 
 def _terms(goal: str, shelf: Shelf) -> dict[str, float]:

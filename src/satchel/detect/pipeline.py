@@ -339,12 +339,17 @@ _SEEN = (
 """Settings that decide which skills are seen."""
 
 
-def default_detector(settings: Settings, patience: float = 0.0) -> SelectionPipeline:
+def default_detector(
+    settings: Settings,
+    patience: float = 0.0,
+    on_wait: Callable[[int, int], None] | None = None,
+) -> SelectionPipeline:
     """The detector for these settings; it reads and builds nothing before its first look.
 
     Args:
         settings: What was set.
         patience: Seconds that a look may wait for an index that is being built.
+        on_wait: Called while it waits, with how many are indexed, and of how many.
     """
     from satchel.detect.hybrid import HybridDetector
 
@@ -357,7 +362,9 @@ def default_detector(settings: Settings, patience: float = 0.0) -> SelectionPipe
         folder = os.path.join(kept, "vectors") if kept else None
         semantic = Semantic(partial(open_embedder, settings.vectors), folder)
     limit = settings.shortlist or 3
-    hybrid = HybridDetector(kept, semantic=semantic, limit=limit, patience=patience)
+    hybrid = HybridDetector(
+        kept, semantic=semantic, limit=limit, patience=patience, on_wait=on_wait
+    )
     return SelectionPipeline(hybrid)
 
 

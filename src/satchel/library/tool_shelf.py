@@ -234,6 +234,10 @@ class _Sorting:
         if reading.manifest is None or known.head is None:
             self._problems += [one.at(f"{path}/{FILE}") for one in reading.problems]
             return
+        if reading.manifest.runtime == "go" and not os.path.isfile(os.path.join(path, "go.mod")):
+            values = {"name": os.path.basename(path)}
+            self._problems.append(Problem("tool-go-module", f"{path}/{FILE}", values=values))
+            return
         # A folder that has both is one skill, under the name of its SKILL.md.
         own = shelf.heads.get(folder)
         if own is not None:

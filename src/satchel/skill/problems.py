@@ -215,6 +215,8 @@ _RULES = (
          "Write the file's path relative to the folder, with `/`"),
     Rule("tool-entry-missing", "error", "The entry `{entry}` is not there",
          "Add the file, or correct `entry:`"),
+    Rule("tool-go-module", "error", "A program in Go needs a `go.mod`, and there is none",
+         "Run `go mod init {name}` in its folder"),
     Rule("tool-name", "error", "The tool name `{name}` is not lower-case letters, digits and underscores, at most 64",
          "Write it like `{better}`"),
     Rule("tool-name-prefix", "error", "The tool name `{name}` does not begin with that of its folder, `{prefix}_`",

@@ -180,14 +180,17 @@ def _missing_files(document: Document, folder: str, file: str | bytes) -> list[P
     for at, line in enumerate(document.body.split("\n")):
         if _FENCE.match(line):
             fenced = not fenced
-        elif not fenced and ("](" in line or "`" in line) and not _FOR_EXAMPLE.search(line):
+        elif not fenced and ("](" in line or "`" in line):
+            targets = _LINK.findall(line) if "](" in line else []
             # `scripts/build.sh` is a project's as often, unless the skill has such a folder.
-            named = [
+            targets += [
                 path
                 for path in _NAMED.findall(line)
                 if not path.startswith("scripts/") or _is_there(folder, "scripts")
             ]
-            for target in (*_LINK.findall(line), *named):
+            if not targets or _FOR_EXAMPLE.search(line):
+                continue
+            for target in targets:
                 path = _own_path(target)
                 if path and path not in missing and not _is_there(folder, path):
                     missing[path] = at

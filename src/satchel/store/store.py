@@ -161,7 +161,7 @@ class Store:
             raise InvalidInput(
                 say("`{name}` has no letter from a to z and no digit, which names are made of",
                     name=name.strip()),
-                say("Give it a name such as `word-count`; its description may be in any language"),
+                say("Give it an id too: `satchel add {name} --id word-count`", name=name.strip()),
             )  # fmt: skip
         title = (
             name.strip() if name.strip() != skill_id else skill_id.replace("-", " ").capitalize()

@@ -69,14 +69,16 @@ def stand(scope: Scope, entry: Locked | None, skill_id: str = "") -> Standing:
     if not os.path.lexists(folder):
         return Standing(skill_id, "missing", entry)
     try:
-        here = seal(FolderTree(folder))
+        tree = FolderTree(folder)
+        here = seal(tree)
     except (SatchelError, OSError) as exc:
         return Standing(skill_id, "unreadable", entry, reason=str(exc).split("\n", 1)[0])
     locked = entry.files if entry is not None else {}
     left = tuple(path for path in here.files if path not in locked and generated(path, folder))
-    clean = {path: mark for path, mark in here.files.items() if path not in left}
-    here = Seal(digest_of(clean), clean)
-    signed = check_signature(FolderTree(folder), files=clean)
+    if left:
+        clean = {path: mark for path, mark in here.files.items() if path not in left}
+        here = Seal(digest_of(clean), clean)
+    signed = check_signature(tree, files=here.files)
     if entry is None:
         found = Standing(skill_id, "unlocked", None, here, generated=left)
     else:

@@ -8,6 +8,7 @@ a stranger's text. It is cut, searched for secrets, framed, and never taken for 
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any, cast
 
 from satchel._fs import is_inside
@@ -92,6 +93,11 @@ _OUR_WORDS = frozenset((
     "no-reply", "too-long", "bad-utf8", "not-an-object", "closed-input",
 ))  # fmt: skip
 """Faults that are told without quoting the program."""
+_NO_FILE = re.compile(
+    r"FileNotFoundError|PermissionError|ENOENT|EACCES|no such file|permission denied",
+    re.IGNORECASE,
+)
+"""How runtimes say that a file is not there or may not be opened."""
 _LONGEST_DETAIL = 300
 _LONGEST_QUOTE = 60
 
@@ -290,10 +296,13 @@ class ScriptTool:
     ) -> Envelope:
         """What the program itself calls an error; its words say what to do."""
         message = one_line(result.error, _LONGEST_ERROR)
-        reply = call.fail("EXECUTION_ERROR", message, "", data)
+        step = self._without_files(result) or ""
+        reply = call.fail("EXECUTION_ERROR", message, step, data)
         framed = self._framed(result.error[:_LONGEST_ERROR], "error")[0]
         if result.output:
             framed = f"{self._framed(result.output, '')[0]}\n{framed}"
+        if step:
+            framed = f"{framed}\n{step}"
         return reply._replace(text=framed, stats={**reply.stats, **stats})
 
     def _fault(
@@ -310,7 +319,9 @@ class ScriptTool:
         why = _FAULTS.get(fault, _FAULTS["exit-code"])
         shown = _shortened(result.detail, fault)
         code = "TIMEOUT" if fault == "timeout" else "EXECUTION_ERROR"
-        step = self._after(fault, limits, complained=bool(result.stderr))
+        step = self._without_files(result) or self._after(
+            fault, limits, complained=bool(result.stderr)
+        )
         failed = whole = self._failed(why)
         if shown:
             values = {**failed.values, "detail": shown}
@@ -344,6 +355,17 @@ class ScriptTool:
         people = MENDS.get(fault) or MENDS["stderr" if complained else ""]
         told = "This is a fault of the skill: tell the user, and go on"
         return Message(told, people=people, path=path)
+
+    def _without_files(self, result: RunResult) -> Message | None:
+        """The next step after a file was not found by a program that may read none."""
+        words = f"{result.error}\n{result.detail}\n{result.stderr}"
+        if self._source.manifest.files.access != "none" or not _NO_FILE.search(words):
+            return None
+        return Message(
+            "It may not read the project's files: tell the user that `files: read` is missing in "
+            "its `skill.yaml`",
+            people="It may not read the project's files: add `files: read` to its `skill.yaml`",
+        )
 
     def _failed(self, why: Message) -> Message:
         return Message("The tool `{tool}` failed: {fault}", tool=self.name, fault=why)

@@ -143,7 +143,7 @@ class Session:
         """The tools as a provider wants them described, frozen together with the prompt.
 
         Args:
-            provider: `anthropic`, `openai`, `openai-responses` or `mcp`.
+            provider: `anthropic`, `openai`, `openai-responses`, `gemini`, `bedrock` or `mcp`.
             catalogue: Whether the description of `Skill` has the list; for hosts without a system
                 prompt of their own.
 

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from satchel.tools.script_tools import ScriptTools
     from satchel.trace import Trace
 
-Provider = Literal["anthropic", "openai", "openai-responses", "mcp"]
-"""`openai` is the form of Chat Completions, which most other providers understand too."""
+Provider = Literal["anthropic", "openai", "openai-responses", "gemini", "bedrock", "mcp"]
+"""`openai` is the form of Chat Completions, which most other providers understand too; `gemini`
+gives entries of `functionDeclarations`, `bedrock` those of Converse's `toolConfig.tools`."""
 PROVIDERS: tuple[str, ...] = get_args(Provider)
 
 
@@ -71,6 +72,11 @@ def describe(tool: Tool, provider: str, name: str, catalogue: str = "") -> dict[
             "parameters": schema,
             "strict": False,
         }
+    if provider == "gemini":
+        return {"name": name, "description": text, "parametersJsonSchema": schema}
+    if provider == "bedrock":
+        spec = {"name": name, "description": text, "inputSchema": {"json": schema}}
+        return {"toolSpec": spec}
     if provider == "mcp":
         writes = bool(getattr(tool, "writes", False))
         hints = {

@@ -141,6 +141,24 @@ def test_many_are_left_to_the_background(tmp_path):
     assert found(answer, "number7") == {"s7"}
 
 
+def test_who_waits_is_told_how_far_it_is(tmp_path):
+    skills = some_skills(MANY)
+    gate = threading.Event()
+    told = []
+
+    def waiting(skill):
+        gate.wait(8)
+        return make_row(skill)
+
+    def on_wait(done, total):
+        told.append((done, total))
+        gate.set()
+
+    Upkeep(str(tmp_path), waiting, make_row).current(skills, 60.0, on_wait)
+    assert told[0] == (0, MANY)
+    assert told[-1] == (MANY, MANY)
+
+
 def test_each_batch_is_searched_and_kept_before_all_is_done(tmp_path, monkeypatch):
     monkeypatch.setattr("satchel.detect.index.upkeep.FIRST_BATCH", 100)
     gate, begun = threading.Event(), threading.Event()

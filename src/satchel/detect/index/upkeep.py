@@ -127,6 +127,8 @@ def _last_use(folder: str) -> float:
 
 FEW = 64
 """Changed skills that are indexed on the spot."""
+_TICK_S = 0.25
+"""Seconds between two reports of who waits."""
 FIRST_BATCH, LARGEST_BATCH = 500, 8_000
 """Skills that the thread indexes before it commits: few at first, then twice as many each time."""
 BUILD_WAIT_S = 2.0
@@ -209,13 +211,19 @@ class Upkeep:
         self._error = ""
         self._unread: dict[str, str] = {}
 
-    def current(self, skills: Sequence[Skill], patience: float = 0.0) -> Current:
+    def current(
+        self,
+        skills: Sequence[Skill],
+        patience: float = 0.0,
+        on_wait: Callable[[int, int], None] | None = None,
+    ) -> Current:
         """What can be searched now; the same sequence again costs nothing.
 
         Args:
             skills: The library's skills.
             patience: Seconds to wait for work in the background: for a command that ends right
                 after it.
+            on_wait: Called while it waits, with how many are indexed, and of how many.
         """
         if self._pid != os.getpid():
             self._start()  # a fork: threads and locks of the parent are not ours
@@ -226,8 +234,10 @@ class Upkeep:
             left = end - time.monotonic()
             if left <= 0:
                 break
-            thread.join(left)
+            thread.join(min(left, _TICK_S))
             seen = self._lookup(skills)
+            if on_wait is not None:
+                on_wait(len(skills) - len(seen.answer.unindexed), len(skills))
         return seen.answer
 
     def build(
