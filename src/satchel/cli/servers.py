@@ -54,8 +54,8 @@ def _complete_served(
     + say("The command of a program stands after `--`, in place of ADDRESS.")
     + "\n\n"
     + say(
-        "The server is written into your own configuration, then asked what it has. Nothing of it "
-        "is offered before you approved it with `satchel trust`."
+        "The server is written into your own configuration, then asked what it has. Its skills "
+        "are offered at once; every file is scanned when it is fetched."
     ),
     "satchel mcp add docs https://skills.example.com/mcp",
     "satchel mcp add docs https://skills.example.com/mcp --token-env DOCS_TOKEN",
@@ -146,9 +146,7 @@ def remove(session: Session, name: str, as_json: bool) -> int:
     if as_json:
         write_json({"removed": name})
     else:
-        session.err.line(
-            say("`{name}` is removed, with its approvals and what was kept of it", name=name)
-        )
+        session.err.line(say("`{name}` is removed, with what was kept of it", name=name))
     return 0
 
 

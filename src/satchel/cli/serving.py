@@ -254,7 +254,7 @@ def _told(session: Session, satchel: Satchel, url: str) -> None:
 
 
 def tell_waiting(session: Session, satchel: Satchel) -> None:
-    """Say how many skills no client will see before somebody approves them."""
+    """Print how many skills no client sees because their folder is not trusted."""
     hidden = satchel.library.snapshot().hidden
     count = sum(skill.state == "untrusted" for skill in hidden)
     if not count:
