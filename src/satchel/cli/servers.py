@@ -267,20 +267,20 @@ def _record(supply: Supply, skills: Sequence[Skill]) -> dict[str, Any]:
         "listed": listed,
         "skills": len(here),
         "offered": sum(skill.state == "active" for skill in here),
-        "untrusted": sum(skill.state == "untrusted" for skill in here),
+        "blocked": sum(skill.state == "blocked" for skill in here),
         "shadowed": sum(skill.state == "shadowed" for skill in here),
     }
 
 
 def _table(session: Session, records: Sequence[dict[str, Any]]) -> None:
-    head = ["", say("name"), say("skills"), say("offered"), say("waiting"), say("address")]
+    head = ["", say("name"), say("skills"), say("offered"), say("blocked"), say("address")]
     rows = [
         [
             "●" if one["answers"] else "○",
             one_line(one["name"]),
             str(one["skills"]),
             str(one["offered"]),
-            str(one["untrusted"]),
+            str(one["blocked"]),
             one_line(one["target"]),
         ]
         for one in records
