@@ -1,12 +1,11 @@
 """What does it cost to verify a skill before it is loaded?
 
     python benchmarks/sealing.py --out benchmarks/results/sealing.json
-    python benchmarks/sealing.py --approvals 100000    # also: a look at so many approved skills
 
 A load is a whole call of the tool `Skill`, through the toolset, with a look for changes. The same
-skill is loaded where nothing binds it, where it was approved by its content, and where it is
-locked, in turns. `again` has everything in memory; `text read` has to read SKILL.md, and knows the
-stamps of the folder; `first` hashes all files.
+skill is loaded where nothing is locked, and where only locked skills are used, in turns. `again`
+has everything in memory; `text read` has to read SKILL.md, and knows the stamps of the folder;
+`first` hashes and scans all files.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from satchel.tools import Toolset
 
 FILES = (1, 5, 20)
-WAYS = ("unbound", "approved", "locked")
+WAYS = ("unbound", "locked")
 STATES = ("again", "text read", "first")
 _cpu = time.process_time
 
@@ -49,14 +48,10 @@ class Bench:
         for way in WAYS:
             place = os.path.join(folder, way, "skills")
             _write(os.path.join(place, "one"), files)
-            book = TrustBook(os.path.join(folder, f"{way}.json"))
-            trusted = None if way == "approved" else True
-            library = Library([Location(place, trusted=trusted)], trust=book)
+            book = TrustBook(os.path.join(folder, f"{way}.json"), locked=way == "locked")
+            library = Library([Location(place, trusted=True)], trust=book)
             skill = library.list_skills(hidden=True)[0]
-            if way == "approved":
-                taken = library.seals.take(skill)
-                book.approve(skill.base_dir, "skill", taken.seal, taken.head)
-            elif way == "locked":
+            if way == "locked":
                 found = seal(FolderTree(skill.base_dir))
                 source = Place("git", "https://example.org/skills", "main", "0" * 40)
                 row = Locked("one", "one", source, "MIT", found.digest, found.files)
@@ -140,54 +135,13 @@ def _parts(library: Library) -> dict[str, float]:
     return spent
 
 
-def look(count: int) -> dict[str, float]:
-    """Seconds of a look at so many skills, each approved by its content or all by their folder."""
-    from satchel.library import Library, Location, TrustBook
-    from satchel.library.trust import head_mark
-    from satchel.skill.tree import Seal
-    from satchel.testing import make_skill
-
-    folder = tempfile.mkdtemp(prefix="sealing-")
-    try:
-        place = os.path.join(folder, "skills")
-        for number in range(count):
-            make_skill(place, f"skill-{number:06d}", f"Handles case {number}. " + "Words. " * 20)
-        figures: dict[str, float] = {}
-        for kind in ("project", "skill"):
-            path = os.path.join(folder, f"{kind}.json")
-            library = Library([Location(place, trusted=None)], trust=TrustBook(path))
-            hidden = library.snapshot().hidden
-            if kind == "project":
-                library.trust.approve(place, kind)
-            else:
-                # What is hashed at a load does not matter for a look.
-                marks = [head_mark(skill.head) for skill in hidden]
-                seals = [Seal(f"sha256:{mark}{mark}", {}) for mark in marks]
-                rows = zip((skill.base_dir for skill in hidden), seals, marks, strict=True)
-                began = _cpu()
-                library.trust.approve_all((base, kind, seal, mark) for base, seal, mark in rows)
-                figures["approve all"] = _cpu() - began
-            fresh = Library([Location(place, trusted=None)], trust=TrustBook(path))
-            began = _cpu()
-            assert len(fresh.snapshot()) == count
-            figures[f"first look, {kind}"] = _cpu() - began
-            began = _cpu()
-            fresh.refresh()
-            figures[f"another look, {kind}"] = _cpu() - began
-        return figures
-    finally:
-        shutil.rmtree(folder)
-
-
 def _shares(rows: list[dict[str, float]]) -> dict[str, float]:
     """The check against the load: within each round, then the median over the rounds."""
     again, text = "unbound, again", "unbound, text read"
     beyond = [{**row, "beyond": row["check"] - row["pass over the folder"]} for row in rows]
     return {
         "locked / unbound, again": ratios(rows, "locked, again", again).value,
-        "approved / unbound, again": ratios(rows, "approved, again", again).value,
         "locked / unbound, text read": ratios(rows, "locked, text read", text).value,
-        "approved / unbound, text read": ratios(rows, "approved, text read", text).value,
         "check beyond the pass / load, again": ratios(beyond, "beyond", again).value,
         "check / load, again": ratios(rows, "check", again).value,
     }
@@ -197,7 +151,6 @@ def main() -> None:
     """Measure, print a table, write the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=400)
-    parser.add_argument("--approvals", type=int, default=0)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     runs = {str(files): measure(files, given.rounds) for files in FILES}
@@ -214,11 +167,6 @@ def main() -> None:
     ]
     print(table(rows))
     result: dict[str, Any] = {"machine": machine(), "us": sizes, "shares": shares}
-    if given.approvals:
-        found = look(given.approvals)
-        result["look"] = {"skills": given.approvals, "s": found}
-        said = [[name, f"{value:.2f}"] for name, value in found.items()]
-        print(table([["CPU s", "value"], *said]))
     if given.out:
         given.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
 

@@ -45,7 +45,7 @@ def crashes(kept: dict[str, Any]) -> Rows:
 
 
 def sealing(kept: dict[str, Any]) -> Rows:
-    """What it costs to know that a skill is still what was approved."""
+    """What it costs to know that a skill is still what was checked."""
     sizes = list(kept["us"])
     rows = [["median CPU µs of a load", *(f"{size} files" for size in sizes)]]
     titles = {

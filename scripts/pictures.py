@@ -298,9 +298,9 @@ class Demo:
         os.makedirs(scripts)
         with open(os.path.join(scripts, "upload.py"), "w", encoding="utf-8") as file:
             file.write("print('up')\n")
-        for path in SKILLS:
-            if path.startswith(".agents/") or path == "skills/code-review":
-                self.run("trust", path, "--yes")
+        own = [path for path in SKILLS if path.startswith(".agents/")] + ["skills/code-review"]
+        book = "from satchel import Satchel; Satchel.for_project('.').library.trust"
+        self._python("-c", f"{book}.trust(*{own})")
         # A past to tell of: a model was offered the skills and loaded one.
         past = "from satchel import Satchel; s = Satchel.for_project('.'); s.catalogue(); "
         self._python("-c", past + "s.tools().call('Skill', {'name': 'fix-yaml'})")
@@ -411,7 +411,7 @@ class Demo:
             os.makedirs(os.path.dirname(full), exist_ok=True)
             with open(full, "w", encoding="utf-8") as file:
                 file.write(text)
-        self.run("trust", "release-notes", "--always", "--yes")
+        self.run("trust", "--yes")
 
         def script(request: Request) -> Reply:
             if request.step == 0:

@@ -89,14 +89,23 @@ def trust_folder(library: Library, settings: Settings) -> str:
     Raises:
         Refused: the decision cannot be kept, or only locked skills may be used here.
     """
+    refuse_locked(settings)
+    library.trust.trust(settings.project)
+    library.refresh()
+    return settings.project
+
+
+def refuse_locked(settings: Settings) -> None:
+    """Refuse to trust a folder where only locked skills are used.
+
+    Raises:
+        Refused: the setting `trust` is `locked`.
+    """
     if settings.trust == "locked":
         raise Refused(
             Message("The setting `trust` is `locked`: only what a lockfile pins is offered"),
             Message("Import a skill from its source, which locks it, or change the setting"),
         )
-    library.trust.trust(settings.project)
-    library.refresh()
-    return settings.project
 
 
 def accept_risk(library: Library, skill: Skill | str, reason: str) -> Skill:

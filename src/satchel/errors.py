@@ -8,7 +8,7 @@
     ├── Refused                  a policy says no: the skill is not trusted, or reading is denied
     │   ├── Unsafe               an archive, a folder or a repository holds what is never unpacked
     │   ├── Blocked              a scan found what must not be installed unseen
-    │   ├── Changed              a skill is not what was locked or approved
+    │   ├── Changed              a skill is not what was locked or checked
     │   ├── Conflict             somebody else's change, or the user's own edits, would be lost
     │   ├── Incomplete           a change was made, but not everything that belongs to it
     │   └── Unsandboxed          no sandbox here, and nobody agreed to run a program without one
@@ -33,9 +33,6 @@ from satchel._language import Message
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Literal
-
-    ChangedKind = Literal["", "approval", "lock", "untold"]
 
 
 class SatchelError(Exception):
@@ -107,25 +104,12 @@ class Blocked(Refused):
 
 
 class Changed(Refused):
-    """A skill is not what was locked or approved."""
+    """A skill is not what was locked or checked."""
 
-    def __init__(
-        self,
-        message: str,
-        hint: str = "",
-        *,
-        kind: ChangedKind = "",
-        files: Iterable[str] = (),
-        reason: str = "",
-    ) -> None:
+    def __init__(self, message: str, hint: str = "", *, files: Iterable[str] = ()) -> None:
         super().__init__(message, hint)
-        self.kind: ChangedKind = kind
-        """`approval`: not what a person approved. `lock`: not what was locked. `untold`: which of
-        the two cannot be told. Empty: something else changed, or for a moment only."""
         self.files = tuple(files)
         """Which files differ, as far as that is known."""
-        self.reason = reason
-        """Why it cannot be told."""
 
 
 class Conflict(Refused):
@@ -133,7 +117,7 @@ class Conflict(Refused):
 
 
 class Incomplete(Refused):
-    """A change was made, but not everything that belongs to it, such as its approval."""
+    """A change was made, but not everything that belongs to it, such as its trust."""
 
     def __init__(self, message: str, hint: str = "", *, receipt: object = None) -> None:
         super().__init__(message, hint)

@@ -174,10 +174,10 @@ def _binding(skill: Skill, seals: Seals | None) -> tuple[Chapter | None, Satchel
     title = say("Its content")
     try:
         seals.check(skill, clean=False)
-        files = seals.modified(skill)
+        accepted, files = seals.is_accepted(skill), seals.modified(skill)
     except SatchelError as exc:
         return Chapter(title, (render(exc.message),), "bad"), exc
-    lines = [say("scanned, and not blocked")]
+    lines = [say("you accepted its risk") if accepted else say("scanned, and not blocked")]
     if files:
         names = listed(f"`{path}`" for path in files[:3])
         lines.append(say("edited since it was installed: {files}", files=names))

@@ -129,14 +129,13 @@ def test_a_strangers_program_is_neither_built_nor_run(satchel, tmp_path):
     mark = Path(satchel.settings.project) / "ran"
     skill = _new(satchel, "python")
     skill.edit('"""Counts', f'import os\nos.mkdir({str(mark)!r})\n"""Counts', "main.py")
-    distrusting = Satchel.for_project(satchel.settings.project, builtin=False)
+    distrusting = Satchel.for_project(satchel.settings.project, trust="ask", builtin=False)
     unrun: list = []
     (report,) = check_folder(str(skill.folder), prove=prover(distrusting, unrun))
     reasons = {one.rule: one.reason for one in report.verdicts if one.open}
     assert set(reasons) == {"answers", "refuses"}
     assert reasons["answers"] == (
-        "not run: the skill is not trusted; read it with `satchel show word-count`, then"
-        " `satchel trust word-count`"
+        "not run: its folder is not trusted yet; run `satchel trust` in the project"
     )
     assert unrun == ["refused"]
     with pytest.raises(Refused):

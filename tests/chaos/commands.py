@@ -1,4 +1,4 @@
-"""The operations as the commands do them: `Store`, with sources, scans, bases and approvals.
+"""The operations as the commands do them: `Store`, with sources, scans, bases and trust.
 
 A version of a skill is a text that says how it came about, and so what it looks like:
 
@@ -171,11 +171,11 @@ def choose(chance: random.Random, state: works.Changes, version: int) -> tuple[s
 
 
 def look(project: str, state: works.Changes) -> list[str]:
-    """Whether the approvals can be read, and every skill can be loaded as it is."""
+    """Whether the trust file can be read, and every skill can be loaded as it is."""
     harm: list[str] = []
     with at_home(project) as satchel:
         try:
-            TrustBook(os.path.join(satchel.settings.paths.state, "trust.json")).folders()
+            TrustBook(os.path.join(satchel.settings.paths.state, "trust.json")).read()
             tools = satchel.tools()
             for skill, version in state.items():
                 if not version:

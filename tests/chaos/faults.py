@@ -84,7 +84,7 @@ COMMANDS = tuple(
         Operation("undo the update", "undo", {"alpha": _now(22)}, {"alpha": _now(21)}),
     )
 )  # fmt: skip
-"""The same as the commands do it: with a source, a scan, bases and approvals."""
+"""The same as the commands do it: with a source, a scan, bases and trust."""
 
 
 class Fault(NamedTuple):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from satchel import Satchel
-from satchel.cli.session import Session
+from satchel.cli.session import Session, for_command
 from satchel.library import TrustBook
 from warm_start import warm_start
 
@@ -54,10 +54,9 @@ class Terminal:
         (folder / "SKILL.md").write_text(text, encoding="utf-8")
 
     def trust(self, path: str) -> None:
-        """Trust a folder of the project, as `satchel trust` does."""
+        """Trust a folder of the project, as `satchel trust` and `satchel add` do."""
         book = TrustBook(str(self.home / ".local/state/satchel/trust.json"))
-        folder = self.project / path
-        book.approve(str(folder), "own" if (folder / "SKILL.md").exists() else "project")
+        book.trust(str(self.project / path))
 
     def env(self, **more: str) -> dict[str, str]:
         return {
@@ -176,7 +175,7 @@ class _Inside(Session):
 
     def __init__(self, detector) -> None:
         super().__init__()
-        made = Satchel.for_project(".")
+        made = for_command(".")
         self._made = Satchel(made.library, made.settings, detector=detector)
 
     @property

@@ -202,9 +202,8 @@ def test_a_strangers_tool_is_not_run(empty):
     assert "is not trusted, so its program is not run" in tested.err
     checked = empty.run("check", "word-count", "--run")
     assert checked.status == 4
-    assert (
-        "not run: the skill is not trusted; read it with `satchel show word-count`, then `satchel"
-        " trust word-count`" in " ".join(checked.out.split())
+    assert "not run: its folder is not trusted yet; run `satchel trust` in the project" in " ".join(
+        checked.out.split()
     )
     assert empty.run("check", "word-count").status == 0
 

@@ -22,6 +22,7 @@ def sit(terminal):
     with ExitStack() as stack:
 
         def start(script, *words, **env):
+            terminal.trust(".")
             server = stack.enter_context(ModelServer(script))
             known = terminal.env(**server.environment(), SATCHEL_MODEL=MODEL, TERM="xterm")
             known.pop("COLUMNS")
@@ -184,7 +185,7 @@ def test_a_failed_turn_does_not_end_the_chat_and_no_answer_commands_the_terminal
 
 def test_orders_are_obeyed(terminal, pipe):
     make_tool_skill(str(terminal.project / ".agents/skills"), "word-count")
-    assert terminal.run("trust", "word-count", "--yes").status == 0
+    terminal.trust(".")
     lines = (
         "review this|/skills|/tools|/why code-review|/model openai:gpt-5|hello|/model nobody:x"
         "|/reset|/code-reviw|/word-count x|/why|/etc/hosts is a path|/help|/quit|never said"
@@ -217,14 +218,10 @@ def test_orders_are_obeyed(terminal, pipe):
     assert not any("review this" in message.text for message in server.requests[3].messages)
 
 
-def test_exit_codes_and_the_count_of_changed_skills(terminal, pipe):
-    text = "---\nname: release\ndescription: Releases. Use to release.\n---\nTag it.\n"
-    terminal.skill(".agents/skills/release", text)
-    assert terminal.run("trust", "release", "--yes").status == 0
-    terminal.skill(".agents/skills/release", text.replace("Use to", "Use it to"))
+def test_exit_codes_and_the_count_of_skills_that_wait(pipe):
     done, server = pipe(script, "review this", words=("--max-tokens", "1"))
     assert (done.status, len(server.requests)) == (8, 1)
     assert "Stopped by a limit" in done.out
-    assert "1 changed: `satchel trust`" in " ".join(done.out.partition("\n\n")[0].split())
+    assert "1 not trusted yet (`satchel trust`)" in " ".join(done.out.split())
     done, server = pipe(["never"], "/nothing 1.2")
     assert (done.status, server.requests) == (3, [])

@@ -51,25 +51,20 @@ def test_what_repeats_is_counted_and_shown_by_examples(empty):
     assert empty.run("doctor", "--all").out.count("differs from its folder") == 12
 
 
-def test_where_trust_is_off_nobody_is_told_to_trust(terminal):
-    config = terminal.home / ".config/satchel/config.toml"
-    env = {"COLUMNS": ""}
-    config.parent.mkdir(parents=True)
-    config.write_text('trust = "none"\n')
-    fix = f"Set `trust` to `ask` in `{config}`"
+def test_where_only_locked_skills_are_used_trust_is_no_advice(terminal):
+    env = {"COLUMNS": "", "SATCHEL_TRUST": "locked"}
     why = terminal.run("why", "release-notes", **env)
-    assert "not offered, because your setting `trust` is `none`" in why.out
+    assert "not offered, because no lockfile pins it as it is" in why.out
     doctor = terminal.run("doctor", **env)
-    assert "note trust-off" in doctor.out
+    assert "warning unpinned" in doctor.out
     load = terminal.run("load", "release-notes", **env)
     assert load.status == 4
-    refused = terminal.run("trust", **env)
     listed = terminal.run("list", **env)
-    assert "not offered (`trust` is `none`)" in listed.err
-    for said in (why.out, doctor.out, load.err, refused.err):
-        assert fix in said
+    assert "not pinned (`satchel verify`)" in listed.err
+    for said in (why.out, doctor.out, load.err):
+        assert "Run `satchel verify` to see what differs" in said
+    for said in (why.out, doctor.out, load.err, listed.err):
         assert "satchel trust" not in said
-    assert "satchel trust" not in listed.err
 
 
 def test_doctor_counts_every_problem_once(terminal):

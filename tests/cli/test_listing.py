@@ -55,34 +55,6 @@ def test_a_broken_file_does_not_disappear(empty):
     assert told[0]["problems"][0]["code"] == "no-frontmatter"
 
 
-def test_what_changed_since_it_was_approved_is_no_healthy_skill(empty):
-    text = "---\nname: {0}\ndescription: Does {0}. Use for {0}.\n---\nBody.\n"
-    for name in ("body", "head", "file", "mine", "same"):
-        empty.skill(f".agents/skills/{name}", text.format(name))
-        always = ["--always"] if name == "mine" else []
-        assert empty.run("trust", name, *always, "--yes").status == 0
-    for name in ("body", "mine"):
-        empty.skill(f".agents/skills/{name}", text.format(name) + "More.\n")
-    empty.skill(".agents/skills/head", text.format("head").replace("Does", "Makes"))
-    (empty.project / ".agents/skills/file/notes.md").write_text("New.")
-    done = empty.run("list", "--all")
-    signs = {line.split()[2]: line.split()[:2] for line in done.out.splitlines()[1:]}
-    well, changed = ["●", "active"], ["?", "changed"]
-    assert signs == {
-        "body": changed, "head": changed, "file": changed, "mine": well, "same": well
-    }  # fmt: skip
-    assert "3 changed (`satchel trust NAME`)" in done.err
-    assert "not trusted yet" not in done.err
-    rows = json.loads(empty.run("list", "--all", "--json").out)
-    told = {row["name"]: row["state"] for row in rows}
-    assert told == {name: state for name, (_, state) in signs.items()}
-    # A plain list reads no files: it knows of the head alone, which it has read anyway.
-    plain = empty.run("list")
-    assert "1 changed (`satchel trust NAME`)" in plain.err
-    assert empty.run("trust", "body", "--yes").status == 0
-    assert "2 changed" in empty.run("list", "--all").err
-
-
 def test_an_empty_project_says_what_to_do(empty):
     done = empty.run("list")
     assert (done.status, done.out) == (0, "")

@@ -75,7 +75,7 @@ def test_a_limit_ends_the_turn_and_is_told(talk):
 def test_what_is_risky_is_refused_unless_somebody_said_yes(terminal, talk):
     folder = str(terminal.project / ".agents/skills")
     make_tool_skill(folder, "send-note", tool="send_note", more="network: true\n")
-    assert terminal.run("trust", "send-note", "--yes").status == 0
+    assert terminal.run("trust", "--yes").status == 0
 
     def script(request):
         if request.step == 0:

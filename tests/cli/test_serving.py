@@ -104,7 +104,7 @@ def test_what_no_client_sees_is_said(terminal):
     skill("waits-here")
     done = terminal.run("mcp", "check", SATCHEL_TRUST="ask")
     assert "○ waits-here: it is not trusted yet" in done.out
-    assert "→ Run `satchel trust waits-here`" in done.out
+    assert "→ Run `satchel trust`" in done.out
     waiting = done.err.splitlines()[-1]
     assert "for `satchel trust`: no client sees" in waiting
     skill("by-hand", "disable-model-invocation: true\n")

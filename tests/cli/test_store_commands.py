@@ -11,7 +11,7 @@ import pytest
 from cli.conftest import Run
 from satchel.cli import main
 from satchel.errors import Refused
-from satchel.store.approving import Approvals
+from satchel.library import TrustBook
 
 SKILL = (
     "---\nname: meeting-notes\nlicense: MIT\n"
@@ -134,7 +134,7 @@ def test_scripts_get_json(shop):
     ] == "import"
 
 
-def test_what_was_made_is_told_though_it_could_not_be_approved(empty, monkeypatch, capsys):
+def test_what_was_made_is_told_though_it_could_not_be_trusted(empty, monkeypatch, capsys):
     for name, value in empty.env().items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(empty.project)
@@ -147,8 +147,8 @@ def test_what_was_made_is_told_though_it_could_not_be_approved(empty, monkeypatc
 
     assert inside("add", "first").status == 0
     with monkeypatch.context() as patch:
-        patch.setattr(Approvals, "after", full)
-        patch.setattr(Approvals, "returned", full)
+        patch.setattr(TrustBook, "trust", full)
+        patch.setattr(TrustBook, "revoke", full)
         added = inside("add", "second", "--json")
         told = json.loads(added.out)
         assert told["done"] == ["second"]

@@ -19,7 +19,7 @@ def desk(empty):
     """A project with one tool of the user's own."""
     needs("bwrap")
     make_tool_skill(empty.project / ".agents/skills", "words", tool="words_count")
-    assert empty.run("trust", "--always", "--yes").status == 0
+    assert empty.run("trust", "--yes").status == 0
     return empty
 
 

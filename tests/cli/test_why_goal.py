@@ -81,7 +81,10 @@ def test_a_skill_without_a_word_of_the_goal_is_told_so(terminal):
 
 @pytest.mark.parametrize(
     ("name", "first"),
-    [("release-notes", "because it is not trusted"), ("skills/code-review", "hidden by")],
+    [
+        ("release-notes", "because its folder is not trusted yet"),
+        ("skills/code-review", "hidden by"),
+    ],
 )
 def test_what_is_not_offered_is_said_first_and_placed_all_the_same(terminal, name, first):
     out = terminal.run("why", name, "--goal", "write release notes, review the rest").out

@@ -1,8 +1,8 @@
 """What the conformance suite starts as a client: our host code, used as an agent uses it.
 
 The suite gives the address of its server as the last word and the scenario in the environment. The
-library is made from settings, the skill approved as a person would, and the tools called as a model
-would. Nothing here speaks MCP but for two base scenarios that no skill is part of.
+library is made from settings, and the tools called as a model would.
+Nothing here speaks MCP but for two base scenarios that no skill is part of.
 """
 
 from __future__ import annotations
@@ -21,16 +21,14 @@ SKILL = "pdf-processing"
 
 
 def list_only(satchel: Satchel) -> None:
-    """Connect, list, show the catalogue, approve: and read nothing."""
+    """Connect, list, show the catalogue: and read nothing."""
     assert [skill.name for skill in satchel.list_skills(hidden=True)] == [SKILL]
-    satchel.trust(SKILL)
     assert f'<skill name="{SKILL}"' in satchel.catalogue().text
     assert satchel.which("fill a PDF form")
 
 
 def load(satchel: Satchel) -> None:
     """Load the skill and, if that goes well, read its other file."""
-    satchel.trust(SKILL)
     tools = satchel.tools()
     reply = tools.call("Skill", {"name": SKILL})
     sys.stdout.write(f"{reply.text}\n")

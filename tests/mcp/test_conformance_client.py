@@ -1,6 +1,6 @@
 """The official checks of MCP against our host, as a process, over real HTTP.
 
-`conformance_client.py` is what the suite starts: a library made from settings, an approval, and the
+`conformance_client.py` is what the suite starts: a library made from settings, and the
 tools called as a model calls them. Every check of the Skills extension passes; none warns and none
 is skipped.
 """

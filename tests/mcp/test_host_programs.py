@@ -101,7 +101,7 @@ def test_a_program_that_is_a_host_itself_does_not_start_programs(tmp_path: Path)
         patch.setenv("SATCHEL_HOME", str(config.parent))
         with hosting(str(tmp_path), "", servers={"docs": table}) as satchel:
             ask_again(satchel)
-            assert states(satchel) == {"notes": "untrusted"}
+            assert states(satchel) == {"notes": "active"}
             assert len(starts(tmp_path)) == 1
 
 
@@ -127,7 +127,7 @@ def test_a_program_that_died_is_started_again(tmp_path: Path) -> None:
     with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, "brief")}) as satchel:
         for count in (1, 2):
             ask_again(satchel)
-            assert states(satchel) == {"notes": "untrusted"}
+            assert states(satchel) == {"notes": "active"}
             assert refusals(satchel) == []
             assert len(starts(tmp_path)) == count
 

@@ -55,7 +55,7 @@ def _skills(project: str) -> None:
 
 
 @pytest.mark.parametrize("theirs", ["fastmcp", "satchel"])
-def test_skills_are_listed_approved_loaded_and_read(tmp_path: Path, theirs: str) -> None:
+def test_skills_are_listed_loaded_and_read(tmp_path: Path, theirs: str) -> None:
     project = str(tmp_path / "theirs")
     _skills(project)
     start = fastmcp_serving(f"{project}/skills") if theirs == "fastmcp" else serving(project)
@@ -63,7 +63,6 @@ def test_skills_are_listed_approved_loaded_and_read(tmp_path: Path, theirs: str)
         ask_again(satchel)
         assert refusals(satchel) == []
         assert {"pdf-forms", "notes"} <= set(states(satchel))
-        satchel.trust("pdf-forms")
         reply = load(satchel, "pdf-forms")
         assert reply.error is None, reply.text
         assert 'origin="mcp docs"' in reply.text
@@ -71,7 +70,6 @@ def test_skills_are_listed_approved_loaded_and_read(tmp_path: Path, theirs: str)
         page = read(satchel, f"{reply.data['base_dir']}/references/forms.md")
         assert "# Forms" in page.text
         assert "<svg/>" in read(satchel, f"{reply.data['base_dir']}/assets/logo.svg").text
-        assert load(satchel, "notes").error is not None
 
 
 def test_a_change_is_told_by_our_own_server(tmp_path: Path) -> None:

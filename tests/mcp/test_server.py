@@ -206,7 +206,7 @@ def test_what_cannot_be_served_says_why(tmp_path):
 def test_untrusted_skills_are_not_served(tmp_path):
     folder = str(tmp_path)
     write_skill(folder, "strange")
-    with serving(folder, SATCHEL_TRUST="none") as url:
+    with serving(folder, SATCHEL_TRUST="ask") as url:
         talk = Talk(url)
         assert "strange" not in json.dumps(talk.ask("skills/list"))
         with pytest.raises(Refusal) as caught:

@@ -25,8 +25,8 @@ class Bench:
 
     @property
     def satchel(self) -> Satchel:
-        """As a new process would see the project."""
-        return Satchel.for_project(self.project, builtin=False)
+        """As a new command would see the project."""
+        return Satchel.for_project(self.project, builtin=False, trust="ask")
 
     @property
     def store(self):

@@ -1,18 +1,8 @@
-"""What the user made stays the user's own, and nobody else's work becomes it."""
+"""What the user made stays trusted, and nothing else in its place becomes so."""
 
 from __future__ import annotations
 
-import os
 import shutil
-
-import pytest
-
-from satchel.store import transaction
-
-
-def kinds(bench) -> dict[str, str]:
-    folders = bench.satchel.library.trust.folders()
-    return {os.path.basename(folder): row.kind for folder, row in folders.items()}
 
 
 def add(bench, name: str = "mine", body: str = "First.") -> None:
@@ -35,22 +25,12 @@ def by_hand(bench, name: str = "mine") -> None:
     assert "By hand." in bench.loads(name)
 
 
-def test_an_undone_or_redone_edit_of_ones_own_skill_stays_ones_own(bench):
+def test_an_undone_or_redone_edit_stays_trusted(bench):
     add(bench)
     edit(bench)
     for redo in (False, True, False):
         bench.store.undo(redo=redo)
-        assert kinds(bench) == {"mine": "own"}
         by_hand(bench)
-
-
-def test_an_undone_edit_of_somebody_elses_skill_stays_bound(bench):
-    bench.bring(bench.folder("greet"))
-    edit(bench, "greet")
-    for redo in (False, True):
-        bench.store.undo(redo=redo)
-        assert kinds(bench) == {"greet": "skill"}
-        assert "Say hello." in bench.loads("greet")
 
 
 def test_a_stranger_in_the_place_of_an_undone_skill_inherits_nothing(bench):
@@ -60,7 +40,7 @@ def test_a_stranger_in_the_place_of_an_undone_skill_inherits_nothing(bench):
     assert bench.loads("greet") == "PERMISSION_DENIED"
 
 
-def test_an_undo_brings_no_stranger_into_a_place_of_ones_own(bench):
+def test_an_undo_trusts_nothing(bench):
     bench.bring(bench.folder("greet"), skill_id="mine")
     store = bench.store
     with store.plan_remove(["mine"]) as plan:
@@ -70,22 +50,4 @@ def test_an_undo_brings_no_stranger_into_a_place_of_ones_own(bench):
     bench.store.undo()
     bench.store.undo()
     assert "Say hello." in (bench.skills / "mine/SKILL.md").read_text()
-    assert kinds(bench).get("mine") != "own"
-
-
-def test_a_change_that_the_next_command_finishes_gives_nothing_back(bench, monkeypatch):
-    add(bench)
-    store = bench.store
-
-    def stop(*_given, **_named):
-        raise KeyboardInterrupt
-
-    plan = store.plan_import(str(bench.folder("greet")), skill_id="mine")
-    with plan, monkeypatch.context() as patch:
-        patch.setattr(transaction, "_put", stop)
-        with pytest.raises(KeyboardInterrupt):
-            store.carry_out(plan)
-    assert kinds(bench) == {"mine": "skill"}
-    add(bench, "other")  # finishes it first
-    assert "Say hello." in (bench.skills / "mine/SKILL.md").read_text()
-    assert kinds(bench) == {"mine": "skill", "other": "own"}
+    assert not bench.satchel.library.trust.trusts(str(bench.skills / "mine"))

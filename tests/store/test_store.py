@@ -69,7 +69,7 @@ def test_add_overwrites_nothing(bench):
 
 
 @pytest.mark.req("B8")
-def test_a_folder_is_imported_locked_and_approved(bench):
+def test_a_folder_is_imported_locked_and_trusted(bench):
     folder = bench.folder("greet", scripts__run_py="print('hi')\n")
     (folder / "scripts/run.py").chmod(0o755)
     receipt = bench.bring(folder)
@@ -201,7 +201,7 @@ def test_a_stranger_does_not_inherit_the_trust_of_a_removed_skill(bench):
     assert bench.loads("notes") == "PERMISSION_DENIED"
 
 
-def test_a_new_name_and_an_undo_approve_nothing(bench):
+def test_a_new_name_and_an_undo_trust_nothing(bench):
     make_skill(bench.skills, "came-along", "A stranger's.")
     assert bench.loads("came-along") == "PERMISSION_DENIED"
     store = bench.store
@@ -263,7 +263,6 @@ def test_an_update_keeps_the_users_edits(bench):
 
 
 def test_unlocked_edits_are_merged_and_stay_unlocked(bench):
-    """They may be an attacker's: an update neither approves nor locks them."""
     folder = bench.folder("greet", "First.\n\nMiddle.\n\nLast.\n")
     bench.bring(folder)
     edit(bench.skills / "greet/SKILL.md", "First.", "My first.")
@@ -278,7 +277,7 @@ def test_unlocked_edits_are_merged_and_stay_unlocked(bench):
         assert "My first." in text
         assert new in text
         assert [item.state for item in bench.store.verify()] == ["edited"]
-    assert bench.loads("greet") == "PERMISSION_DENIED"
+    assert "My first." in bench.loads("greet")
 
 
 def test_an_update_of_a_skill_that_nobody_trusted_does_not_trust_it(bench):
@@ -334,9 +333,9 @@ def test_install_frozen_reproduces_the_lock_on_another_machine(bench, tmp_path):
     assert (other / ".agents/satchel.lock").read_bytes() == lock
     entry = store.lock()["greet"]
     assert seal(FolderTree(str(other / ".agents/skills/greet"))).digest == entry.tree
-    # The lockfile came with the project: it is no approval.
-    reply = Satchel.for_project(other).tools().call("Skill", {"name": "greet"})
-    assert reply.error.code == "PERMISSION_DENIED"
+    for trust in ("ask", "locked"):  # what the user installed is trusted, and it is locked
+        reply = Satchel.for_project(other, trust=trust).tools().call("Skill", {"name": "greet"})
+        assert reply.error is None
 
 
 def test_install_frozen_brings_back_what_was_changed(bench):
@@ -484,7 +483,7 @@ def test_an_edit_of_a_locked_skill_shows_as_edited_and_is_loaded(bench):
     assert "Say good day." in bench.loads("greet")
 
 
-def test_an_edit_approves_nothing_that_was_not_approved(bench):
+def test_an_edit_trusts_nothing(bench):
     make_skill(bench.skills, "came-along", "A stranger's.", body="One.")
     text = (bench.skills / "came-along/SKILL.md").read_bytes()
     store = bench.store

@@ -268,7 +268,7 @@ def test_a_change_that_the_disk_does_not_confirm_is_told_as_made(bench, monkeypa
     assert isinstance(back, Undone)
     assert back.ids == ("fresh",)
     assert not file.read_text().endswith("More.\n")
-    assert store.trust.folders()[os.path.realpath(folder)].kind == "own"
+    assert store.trust.trusts(folder)
 
 
 # --- staging ------------------------------------------------------------------------------

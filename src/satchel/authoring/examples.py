@@ -337,7 +337,7 @@ def _fault(result: RunResult) -> str:
 
 
 class Untrusted(Refused):
-    """Nobody approved the skill, so its program is not run."""
+    """The skill is not trusted, so its program is not run."""
 
     def __init__(self, name: str) -> None:
         super().__init__(

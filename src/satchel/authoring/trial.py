@@ -203,7 +203,6 @@ def prover(satchel: Satchel, unrun: list[Unrun] | None = None) -> Prove:
 
 
 def _is_own(satchel: Satchel, folder: str) -> bool:
-
     look = satchel.library.tools()
     found = [one for one in look.skills if one.skill.base_dir == os.path.abspath(folder)]
     return bool(found) and satchel.library.seals.is_own(found[0].skill)
@@ -212,11 +211,7 @@ def _is_own(satchel: Satchel, folder: str) -> bool:
 def _reason(exc: SatchelError) -> str:
     """Why nothing was run, and what to do about it."""
     if isinstance(exc, Untrusted):
-        return say(
-            "not run: the skill is not trusted; read it with `satchel show {name}`, then"
-            " `satchel trust {name}`",
-            name=exc.name,
-        )
+        return say("not run: its folder is not trusted yet; run `satchel trust` in the project")
     told = say("nothing was run: {reason}", reason=exc.message.splitlines()[0])
     return f"{told} ({exc.hint})" if exc.hint else told
 

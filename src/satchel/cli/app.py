@@ -71,10 +71,10 @@ cli.params += [
 ]
 
 
-def _offer_trust(session: Session) -> None:
+def _offer_trust(session: Session, *, note: bool) -> None:
     from satchel.cli.trusting import offer_trust
 
-    offer_trust(session)
+    offer_trust(session, note=note)
 
 
 @command(

@@ -54,8 +54,8 @@ def _complete_served(
     + say("The command of a program stands after `--`, in place of ADDRESS.")
     + "\n\n"
     + say(
-        "The server is written into your own configuration, then asked what it has. Nothing of it "
-        "is offered before you approved it with `satchel trust`."
+        "The server is written into your own configuration, then asked what it has. Its skills "
+        "are offered at once; every file is scanned when it is fetched."
     ),
     "satchel mcp add docs https://skills.example.com/mcp",
     "satchel mcp add docs https://skills.example.com/mcp --token-env DOCS_TOKEN",
@@ -146,9 +146,7 @@ def remove(session: Session, name: str, as_json: bool) -> int:
     if as_json:
         write_json({"removed": name})
     else:
-        session.err.line(
-            say("`{name}` is removed, with its approvals and what was kept of it", name=name)
-        )
+        session.err.line(say("`{name}` is removed, with what was kept of it", name=name))
     return 0
 
 
@@ -269,20 +267,20 @@ def _record(supply: Supply, skills: Sequence[Skill]) -> dict[str, Any]:
         "listed": listed,
         "skills": len(here),
         "offered": sum(skill.state == "active" for skill in here),
-        "untrusted": sum(skill.state == "untrusted" for skill in here),
+        "blocked": sum(skill.state == "blocked" for skill in here),
         "shadowed": sum(skill.state == "shadowed" for skill in here),
     }
 
 
 def _table(session: Session, records: Sequence[dict[str, Any]]) -> None:
-    head = ["", say("name"), say("skills"), say("offered"), say("waiting"), say("address")]
+    head = ["", say("name"), say("skills"), say("offered"), say("blocked"), say("address")]
     rows = [
         [
             "●" if one["answers"] else "○",
             one_line(one["name"]),
             str(one["skills"]),
             str(one["offered"]),
-            str(one["untrusted"]),
+            str(one["blocked"]),
             one_line(one["target"]),
         ]
         for one in records

@@ -17,6 +17,7 @@ from satchel.cli.output import one_line, write_json
 from satchel.cli.session import command, group
 from satchel.cli.values import WholeNumber, help_hint
 from satchel.errors import InvalidInput
+from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -271,7 +272,7 @@ def _told(session: Session, satchel: Satchel, url: str, token: str) -> None:
 
 
 def tell_waiting(session: Session, satchel: Satchel) -> None:
-    """Say how many skills no client will see before somebody approves them."""
+    """Print how many skills no client sees because their folder is not trusted."""
     hidden = satchel.library.snapshot().hidden
     count = sum(skill.state == "untrusted" for skill in hidden)
     if not count:
@@ -287,21 +288,21 @@ class _Kept(NamedTuple):
 
     skill: Skill
     kind: str
-    """`untrusted`, `people-only` or `excluded`."""
+    """`untrusted`, `blocked`, `people-only` or `excluded`."""
     reason: str
     fix: str
 
 
 def _kept_back(look: Snapshot) -> list[_Kept]:
     """What no client gets, though nothing is wrong with it."""
-    from satchel.skill.interpret import NAME
-
     rows: list[_Kept] = []
     for skill in look.hidden:
         if skill.state == "untrusted":
-            name = f" {skill.name}" if NAME.fullmatch(skill.name) else ""
-            step = say("Run `{command}`", command=f"satchel trust{name}")
+            step = say("Run `{command}`", command="satchel trust")
             rows.append(_Kept(skill, "untrusted", say("it is not trusted yet"), step))
+        elif skill.state == "blocked":
+            problem = Problem("blocked", values={"name": skill.typed})
+            rows.append(_Kept(skill, "blocked", say("the scan blocks it"), problem.fix))
         elif skill.state == "excluded":
             step = say("Change the settings `include`, `exclude` and `tags` if it is wanted")
             rows.append(_Kept(skill, "excluded", say("your settings leave it out"), step))

@@ -36,10 +36,12 @@ _EXIT_CODES = {
     "INTERNAL_ERROR": 5,
 }
 """Error code of an envelope -> exit code; the others are 1. The exceptions carry the same."""
-USES_SKILLS = frozenset(
-    ("list", "load", "which", "search", "catalogue", "chat", "run", "plan", "tools", "try")
-)
-"""Commands that ask about a folder whose skills are not trusted yet."""
+USES_SKILLS = {
+    "list": False, "load": False, "chat": False, "which": True, "search": True, "catalogue": True,
+    "run": True, "tools": True, "try": True, "goal plan": True, "goal run": True,
+}  # fmt: skip
+"""Commands that ask about a folder whose skills are not trusted yet -> whether they print a note
+where they cannot ask; the others report it themselves."""
 PATIENCE = 3.0
 """Seconds that a command waits for an index: it ends right after, and its work would be lost."""
 
@@ -59,10 +61,10 @@ class Session:
         """Ignored settings are reported when the project is opened."""
         self.asking = False
         """The line on the screen is a question, and nobody has answered it yet."""
-        self.asks_for_trust = False
-        """The command uses skills: ask once about a folder that is not trusted yet."""
-        self.offer_trust: Callable[[Session], None] | None = None
-        """Asks; the commands set it."""
+        self.command = ""
+        """The command that is run, such as `goal run`; empty when it asks nothing, as for JSON."""
+        self.offer_trust: Callable[..., None] | None = None
+        """Asks about a folder that is not trusted yet; the commands set it."""
         self._satchel: Satchel | None = None
 
     @property
@@ -76,8 +78,8 @@ class Session:
             if self.warns:
                 self.warns = False
                 warn_of_settings(self._satchel.settings, self.colour)
-            if self.asks_for_trust and self.offer_trust is not None:
-                self.offer_trust(self)
+            if self.command in USES_SKILLS and self.offer_trust is not None:
+                self.offer_trust(self, note=USES_SKILLS[self.command])
         return self._satchel
 
     @property
@@ -90,7 +92,6 @@ class Session:
         root = self.satchel.settings.project
         if root != os.getcwd():
             self.err.line(say("Project: {path}", path=one_line(root)), "dim")
-
 
     @contextmanager
     def choosing(self) -> Generator[None]:
@@ -243,11 +244,10 @@ def command(
     first = purpose.split("\n", 1)[0]
 
     def declare(function: Callable[..., int]) -> click.Command:
-        uses = (name or function.__name__.strip("_")) in USES_SKILLS
-
         @wraps(function)
         def begin(session: Session, **options: Any) -> int:
-            session.asks_for_trust = uses and not options.get("as_json")
+            path = click.get_current_context().command_path.partition(" ")[2]
+            session.command = "" if options.get("as_json") else path
             return function(session, **options)
 
         function_with_session = click.pass_obj(begin)

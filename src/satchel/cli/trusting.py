@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from satchel._approval import refuse_locked
 from satchel._language import listed, say
 from satchel.cli.output import one_line, write_json
 from satchel.cli.progress import Progress
@@ -46,7 +47,7 @@ def _complete(
 @click.option(
     "--accept-risk", metavar="WHY", help=say("Use NAME as it is now, although the scan blocks it.")
 )
-@click.option("--revoke", is_flag=True, help=say("Trust the folder no more."))
+@click.option("--revoke", is_flag=True, help=say("Revoke the trust in this folder."))
 @click.option("--yes", is_flag=True, help=say("Do not ask."))
 def trust(
     session: Session,
@@ -57,15 +58,16 @@ def trust(
     as_json: bool,
 ) -> int:
     """Shows what the folder brings, then asks, and keeps the answer."""
-    if revoke:
-        return _revoke(session, as_json=as_json)
-    if (name is None) != (accept_risk is None):
+    if (name is None) != (accept_risk is None) or (revoke and name is not None):
         raise InvalidInput(
             say("A folder is trusted as a whole; a name is given with `--accept-risk WHY`"),
             say("Run `satchel trust`; leave single skills out with the setting `exclude`"),
         )
+    if revoke:
+        return _revoke(session, as_json=as_json)
     if name is not None and accept_risk is not None:
         return _accept(session, name, accept_risk, as_json=as_json)
+    refuse_locked(session.satchel.settings)
     review = review_with_progress(session)
     if not as_json:
         show_review(session, review)
@@ -82,16 +84,24 @@ def trust(
     return 0
 
 
-def offer_trust(session: Session) -> None:
-    """Ask once whether the skills of this folder are used; without a terminal, say how many."""
+def offer_trust(session: Session, *, note: bool) -> None:
+    """Ask once whether the skills of this folder are used.
+
+    Args:
+        session: The run of the terminal.
+        note: Print how many are not trusted where nothing is asked.
+    """
     satchel = session.satchel
     waiting = len(satchel.library.waiting()) if satchel.settings.trust == "ask" else 0
     if not waiting:
         return
     book, folder = satchel.library.trust, satchel.settings.project
     if not (sys.stdin.isatty() and sys.stderr.isatty()) or book.declines(folder):
-        told = say("Skills of this folder that are not trusted yet: {count}", count=waiting)
-        session.err.line(told + say("; ") + say("run `satchel trust`"), "yellow")
+        one = say("1 skill of this folder is not trusted yet: run `satchel trust`")
+        more = say("{count} skills of this folder are not trusted yet: run `satchel trust`",
+                   count=waiting)  # fmt: skip
+        if note:
+            session.err.line(one if waiting == 1 else more, "yellow")
         return
     review = review_with_progress(session)
     show_review(session, review)
@@ -99,7 +109,7 @@ def offer_trust(session: Session) -> None:
         satchel.trust()
     else:
         book.decline(folder)
-        session.err.line(say("Not used. `satchel trust` changes that"))
+        session.err.line(say("Not trusted. Run `satchel trust` to change that"))
 
 
 def review_with_progress(session: Session) -> FolderReview:
@@ -129,10 +139,9 @@ def _account(review: FolderReview) -> dict[str, Any]:
 
 def show_review(session: Session, review: FolderReview) -> None:
     """Show what a folder brings."""
-    err = session.err
     if not review.skills:
-        err.line(say("This folder brings no skills yet"))
         return
+    err = session.err
     blocked = {skill.ref for skill in review.blocked}
     programs = {skill.ref for skill in review.programs}
     rows: list[list[str]] = []
@@ -147,13 +156,13 @@ def show_review(session: Session, review: FolderReview) -> None:
             one_line(skill.ref),
         ])  # fmt: skip
         styles.append(["red", "bold", "red"] if bad else ["yellow", "bold"])
-    session.out.table(["", say("name"), say("contains"), say("location")], rows, styles)
+    err.table(["", say("name"), say("contains"), say("location")], rows, styles)
     if len(review.skills) > _MOST_SHOWN:
         err.line(say("and {count} more", count=len(review.skills) - _MOST_SHOWN))
     if review.blocked:
         names = listed(f"`{one_line(skill.typed)}`" for skill in review.blocked[:_MOST_SHOWN])
         err.line(
-            say("Blocked by the scan, and not used: {names}. See `satchel scan`", names=names),
+            say("Blocked by the scan and not used: {names}. See `satchel scan`", names=names),
             "red",
         )
     show_problems(err, review.problems, "")
@@ -161,6 +170,8 @@ def show_review(session: Session, review: FolderReview) -> None:
 
 def summary(review: FolderReview) -> str:
     """What a folder brings, in one sentence."""
+    if not review.skills:
+        return say("This folder brings no skills yet")
     parts = [
         say("This folder brings 1 skill")
         if len(review.skills) == 1
@@ -181,10 +192,11 @@ def _ask(session: Session, review: FolderReview) -> bool:
     """
     if not sys.stdin.isatty():
         raise Refused(
-            say("There is no terminal to ask on whether this folder is trusted"),
-            say("Read its skills, then run `satchel trust --yes`"),
+            say("Whether to trust this folder cannot be asked: this is not a terminal"),
+            say("Review its skills with `satchel list --all`, then run `satchel trust --yes`"),
         )
-    return yes_or_no(session, summary(review) + say(". ") + say("Use them, now and later?"))
+    question = say("Use them, now and later?") if review.skills else say("Trust it all the same?")
+    return yes_or_no(session, summary(review) + say(". ") + question)
 
 
 def _revoke(session: Session, *, as_json: bool) -> int:
@@ -196,5 +208,5 @@ def _revoke(session: Session, *, as_json: bool) -> int:
     if as_json:
         write_json({"revoked": satchel.settings.project})
     else:
-        session.err.line(say("The folder is trusted no more"))
+        session.err.line(say("Trust revoked"))
     return 0

@@ -293,7 +293,7 @@ def _check(entry: Locked) -> str:
 def fault(entry: Locked) -> str:
     """Why an entry cannot be in a lockfile; empty when it can.
 
-    A lockfile comes with a stranger's project, and names folders that are read and approved.
+    A lockfile may come with an untrusted project, and names folders that are read.
     """
     if not is_id(entry.id):
         return say("`{name}` cannot be the name of a skill's folder", name=ascii(entry.id)[1:-1])

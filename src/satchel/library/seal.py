@@ -259,6 +259,14 @@ class Seals:
         except (OSError, SatchelError):
             return True
 
+    def is_accepted(self, skill: Skill) -> bool:
+        """Whether the user accepted the risk of a skill as it is now.
+
+        Raises:
+            SatchelError: it cannot be read.
+        """
+        return self._trust.accepts(self.digest(skill))
+
     def pins(self, skill: Skill) -> bool:
         """Whether a lockfile pins a skill exactly as it is, or it ships with Satchel."""
         try:
@@ -626,7 +634,7 @@ def _unreadable(skill: Skill, exc: OSError | SatchelError) -> SatchelError:
         Message(
             "The skill `{name}` cannot be checked: {reason}", name=skill.name, reason=_reason(exc)
         ),
-        Message("Mend that: what cannot be checked is not used"),
+        Message("Fix the cause: a skill that cannot be checked is not used"),
     )
 
 

@@ -46,7 +46,7 @@ class Served(NamedTuple):
     frontmatter: dict[str, Any]
     files: dict[str, ServedFile]
     mark: str
-    """Changes with every digest, size, address and field. What is approved is this."""
+    """Changes with every digest, size, address and field. An accepted risk is bound to it."""
 
 
 class Listing(NamedTuple):
@@ -104,22 +104,6 @@ def mark_of(uri: str, frontmatter: Mapping[str, Any], files: Mapping[str, Served
     text = json.dumps(frontmatter, sort_keys=True, default=str)
     rows["\0frontmatter"] = sha256(text.encode()).hexdigest()
     return digest_of(rows)
-
-
-def refuse_always(skill: Skill) -> None:
-    """A served skill is approved as it is, never whatever it will be.
-
-    Raises:
-        Refused: it is a served one.
-    """
-    if skill.origin.remote:
-        raise Refused(
-            Message(
-                "The skill `{name}` lies on a server, which may change it at any time",
-                name=skill.name,
-            ),
-            Message("Approve it as it is now: `satchel trust {name}`", name=skill.typed),
-        )
 
 
 def folder_of(skill: Skill) -> str:

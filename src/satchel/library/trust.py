@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _VERSION = 3
 _FOLDER_KINDS = frozenset(("project", "own"))
-"""Approvals of versions 1 and 2 that held for a folder whatever it contained."""
+"""Entries of versions 1 and 2 that held for a folder whatever it contained."""
 
 
 class TrustRecord(NamedTuple):
@@ -278,7 +278,7 @@ def _read(path: str) -> TrustRecord:
 
 
 def _of_old(folders: Mapping[str, Mapping[str, Any]]) -> TrustRecord:
-    """Folders that were trusted whatever they held. Approvals of single contents lapse."""
+    """Folders that were trusted whatever they held. Entries for single contents lapse."""
     kept = {
         str(folder): str(row.get("since", ""))
         for folder, row in folders.items()

@@ -65,7 +65,7 @@ def _entry(row: Any, taken: Container[str]) -> Served:
     if not isinstance(uri, str) or not isinstance(frontmatter, dict):
         raise Unusable("the entry has no address or no frontmatter")
     if resources == "dynamic":
-        raise Unusable("its content changes from read to read, so nobody could approve it")
+        raise Unusable("its content changes from read to read")
     if not isinstance(resources, list):
         raise Unusable("the entry does not list its files")
     fields = cast("dict[str, Any]", frontmatter)

@@ -42,7 +42,7 @@ def install(shop: Workshop, node: Node, folder: str, progress: Progress) -> str:
     """The `node_modules` of a skill; empty when it needs none."""
     own = os.path.join(folder, "node_modules")
     if os.path.isdir(own) and not os.path.islink(own):
-        return own  # it brings them along: they are part of what was approved
+        return own  # it brings them along: they are part of what was scanned
     wanted = read_package(folder)
     if not wanted:
         return ""

@@ -1,6 +1,6 @@
 """A skill.yaml as the rest of Satchel sees a skill: a Head for lists and trust, a Document to show.
 
-A folder that has a skill.yaml and no SKILL.md is a skill all the same: it can be listed, approved,
+A folder that has a skill.yaml and no SKILL.md is a skill all the same: it can be listed, trusted,
 locked, scanned and signed. It has no instructions, so no model can load it; its tools are called.
 """
 
@@ -36,7 +36,7 @@ def tool_head(
     mtime, ctime, size = stamp
     extra: dict[str, Any] = {
         "tools": tuple(tool.name for tool in reading.manifest.tools),
-        # All of it reaches a model or decides what the program may touch: approvals cover it all.
+        # All of it reaches a model or decides what the program may touch.
         "manifest": blake2b(data, digest_size=16).hexdigest(),
     }
     name = skill_id.rpartition("/")[2]

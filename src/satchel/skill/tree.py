@@ -1,8 +1,8 @@
 """What a skill consists of: its files, and one digest over them all.
 
 A `Tree` is a skill's files wherever they are: in a folder, an archive or a git repository. `seal`
-reads one and gives the digest that locks, approvals and signatures speak of. Lengths are part of
-what is hashed, so that no two trees share a text by moving a border.
+reads one and gives the digest for locks, accepted risks and signatures. Lengths are part of what is
+hashed, so that no two trees share a text by moving a border.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def _file(root: str, path: str, info: os.stat_result, only: frozenset[str] | Non
         # Some systems take `.GIT` for `.git`.
         outside = not VERSION_CONTROL.isdisjoint(step.casefold() for step in folders)
         if outside or (only is not None and steps[0] not in only):
-            # What it leads to is in no digest: whoever follows it reads what nobody approved.
+            # What it leads to is in no digest: following it would read what was not scanned.
             raise AccessDenied(
                 f"`{path}` is a link to what is no part of the skill",
                 "Put the file itself in place of the link",

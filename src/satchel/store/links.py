@@ -53,7 +53,7 @@ class Links:
         Args:
             settings: Of the project.
             user: In the folders of the user's home.
-            check: Raises when a skill is not what was approved, as `Library.seals.check` does.
+            check: Raises when a skill may not be used as it is, as `Library.seals.check` does.
 
         Raises:
             Refused: the user has no home.
@@ -81,7 +81,7 @@ class Links:
         """Put a skill where an agent looks.
 
         Raises:
-            Refused: the skill is not offered here, is not what was approved, or cannot be linked.
+            Refused: the skill is not offered here, may not be used as it is, or cannot be linked.
             Conflict: something else is in the way.
             AccessDenied: the agent's folder leads out of the project.
         """

@@ -199,7 +199,7 @@ class Holding:
                 both = dict.fromkeys((*before.disallowed, *held.disallowed))
                 held = held._replace(disallowed=tuple(both))
             if before is not None and same:
-                # The same words grant no more than they did, whatever was approved since.
+                # The same words grant no more than they did, whatever was trusted since.
                 kept = tuple(one for one in held.allowed if one in before.allowed)
                 held = held._replace(allowed=kept)
             again = same and text in known and self._points

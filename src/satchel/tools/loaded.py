@@ -79,7 +79,7 @@ class LoadedSkills:
             fresh: Whether what is on disk now counts; else what was there at the last look.
 
         Raises:
-            SatchelError: it cannot be read, is no skill any more, or not what was approved.
+            SatchelError: it cannot be read, is no skill any more, or may not be used as it is.
         """
         head = skill.head
         key = (skill.origin.root, head.id, head.file)

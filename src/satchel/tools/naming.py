@@ -92,7 +92,7 @@ def blocked_skill(skill: Skill) -> tuple[Message, Message]:
     )
 
 
-def not_as_approved(call: Call, exc: SatchelError) -> Envelope:
+def refuse_use(call: Call, exc: SatchelError) -> Envelope:
     """The answer for a skill that may not be used as it is."""
     return call.fail(
         cast("ErrorCode", exc.code),

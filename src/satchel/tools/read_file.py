@@ -21,7 +21,7 @@ from satchel._language import Message
 from satchel.errors import AccessDenied, Changed, InvalidInput, NotFound, SatchelError
 from satchel.skill.tree import LIMITS
 from satchel.tools.frame import attribute, disarm, encodable, one_line, printable
-from satchel.tools.naming import not_as_approved
+from satchel.tools.naming import refuse_use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -384,9 +384,9 @@ class ReadFileTool:
             )
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
             data = stream.read(MAX_BYTES)
-            refused = self._not_approved(real, data, stream)
+            refused = self._refusal(real, data, stream)
         if refused is not None:
-            return not_as_approved(call, refused)
+            return refuse_use(call, refused)
         return self._show(call, data, info.st_size, where, shown)
 
     def _wrong_kind(self, call: Call, shown: str, where: str) -> Envelope:
@@ -445,7 +445,7 @@ class ReadFileTool:
             )
         return _reply(call, page, where, size, fallback, origin)
 
-    def _not_approved(self, real: str, data: bytes, rest: BinaryIO) -> SatchelError | None:
+    def _refusal(self, real: str, data: bytes, rest: BinaryIO) -> SatchelError | None:
         """Why a file of a skill may not be shown; None when it may.
 
         Args:

@@ -1,8 +1,8 @@
 """One tool of a tool skill: its program is given a line of JSON and answers with one.
 
 Before a process is started: the arguments are checked, files that they name are looked at, the
-skill is compared with what was approved, its secrets are found. After it: what the program said is
-a stranger's text. It is cut, searched for secrets, framed, and never taken for ours.
+skill is checked, its secrets are found. After it: what the program said is untrusted text. It is
+cut, searched for secrets and framed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from satchel.errors import (
 )
 from satchel.skill.manifest import FILE
 from satchel.tools.frame import attribute, disarm, encodable, one_line, plural
-from satchel.tools.naming import not_as_approved
+from satchel.tools.naming import refuse_use
 from satchel.tools.packaged_record import ToolFailed
 from satchel.tools.secrets import Redactor
 
@@ -149,7 +149,7 @@ class ScriptTool:
             if not sealed.has(FILE, source.digest):
                 raise _changed(skill.name)
         except (Refused, LockBroken) as exc:
-            return not_as_approved(call, exc)
+            return refuse_use(call, exc)
         arguments = call.arguments
         files = manifest.files
         if files.read or files.write:
@@ -192,7 +192,7 @@ class ScriptTool:
         except (MissingRuntime, BuildFailed) as exc:
             return self._unprepared(call, exc)
         except Changed as exc:
-            return not_as_approved(call, exc)
+            return refuse_use(call, exc)
         except BuildStopped as exc:
             return self._stopped(call, exc.fault)
         redactor = Redactor(secrets)
@@ -472,7 +472,7 @@ def _redacted(result: RunResult, redactor: Redactor, limits: Limits) -> RunResul
 
 
 def _confirm(sealed: Sealed, name: str) -> None:
-    """Make sure that nothing in a skill was touched since it was compared with what was approved.
+    """Make sure that nothing in a skill was touched since it was checked.
 
     Comparing the content again would not do: what was there in between may have been put back.
 

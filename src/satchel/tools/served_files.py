@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from satchel._language import Message
 from satchel.errors import Refused, SatchelError
 from satchel.tools.frame import disarm, one_line, printable
-from satchel.tools.naming import not_as_approved, not_offered
+from satchel.tools.naming import not_offered, refuse_use
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -70,7 +70,7 @@ def served_bytes(
         library.seals.check_served(skill, path, data)
         return data
     except Refused as exc:
-        return not_as_approved(call, exc)
+        return refuse_use(call, exc)
     except SatchelError as exc:
         return call.fail("EXECUTION_ERROR", one_line(exc.message, 600), one_line(exc.hint, 300))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from satchel.errors import Changed, InvalidInput, LockBroken, Refused
 from satchel.tools.arguments import apply_arguments
 from satchel.tools.frame import attribute, disarm, encodable, plural, printable, size_of
-from satchel.tools.naming import absent, find_skill, not_as_approved, not_offered
+from satchel.tools.naming import absent, find_skill, not_offered, refuse_use
 
 if TYPE_CHECKING:
     from satchel.envelope import Envelope
@@ -83,7 +83,7 @@ class SkillTool:
         try:
             loaded = self._loaded.load(skill, look, fresh=fresh)
         except (Changed, LockBroken) as exc:
-            return not_as_approved(call, exc)
+            return refuse_use(call, exc)
         except Refused as exc:
             return _unreadable(call, exc)
         return self._reply(call, skill, loaded)

@@ -96,7 +96,7 @@ def make_manifest(skill: Skill, seals: Seals) -> Manifest:
     """Read a skill whole.
 
     Raises:
-        SatchelError: it is not what was approved, or cannot be served; the message says why.
+        SatchelError: it may not be used as it is, or cannot be served; the message says why.
     """
     for attempt in range(_TRIES):
         try:

@@ -234,7 +234,7 @@ class Watching:
     def _look(self) -> list[tuple[Told, list[ServerEvent]]]:
         library = self._views.satchel.library
         still = self._watcher is not None and not self._watcher.changed()
-        library.refresh()  # also sees what was approved meanwhile
+        library.refresh()  # also sees what was trusted meanwhile
         if still and not any(told.stale() for told in self._told.values()):
             return []
         library.tools(refresh=True)
