@@ -168,6 +168,6 @@ def test_a_reminder_is_told_until_the_model_sees_it(satchel):
 def test_a_tool_of_the_host_shadows_ours_and_the_trace_says_so(satchel):
     session = satchel.session()
     for _ in range(2):
-        assert base.shadowed(session, ["ReadFile", "Bash"]) == {"ReadFile"}
+        assert base.shadowed(session, ["ReadFile", "Bash"], session.names) == {"ReadFile"}
     told = [event.values["tool"] for event in satchel.trace.events if event.kind == "shadowed"]
     assert told == ["ReadFile"]
