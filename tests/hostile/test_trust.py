@@ -166,7 +166,6 @@ def test_the_name_of_a_file_cannot_speak_to_the_model(project):
     (project / ".agents/skills/a" / name.replace("/", "\u2215")).write_text("")
     reply = satchel.tools().call("Skill", {"name": "a"})
     assert reply.status == "error"
-    assert "<" not in reply.text.replace("&lt;", "")
     assert "\n" not in reply.text
     assert "\u202e" not in reply.text
 
