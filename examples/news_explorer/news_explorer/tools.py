@@ -184,4 +184,5 @@ class Tools:
 
 def _framed(tool: str, text: str, **marks: object) -> str:
     words = "".join(f' {name}="{attribute(str(value))}"' for name, value in marks.items())
-    return f"{_STRANGERS}\n{framed('tool-output', f'tool="{tool}"{words}', text)}"
+    frame = framed("tool-output", f'tool="{tool}"{words}', text)
+    return f"{_STRANGERS}\n{frame}"

@@ -1,7 +1,7 @@
 """What an agent may call: a `Session` is one conversation, its `Toolset` holds the tools.
 
-Reading order: `session` (the only way to call tools), `toolset` (finds, describes and runs tools),
-`base` (what a tool is), then one file per tool. `prompt` and `loaded` are parts of a session, `gate`
+Reading order: `session` (the only way to call tools), `toolset` (finds, describes, runs tools),
+`base` (what a tool is), then one file per tool. `prompt` and `loaded` belong to a session, `gate`
 and `permits` decide about calls, `state` checks a dumped session, `frame` marks text from files.
 Tools of tool skills: `script_tools` (which there are now), `script_tool` (one call), `engine` (runs
 their programs), `secrets`, `file_parameters`. Tools of installed packages: `packaged`.
