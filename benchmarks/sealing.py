@@ -61,6 +61,7 @@ class Bench:
 
     def tools(self, way: str, state: str) -> Toolset:
         """The tools as they are before a load of that kind."""
+        from satchel.detect.pipeline import default_detector
         from satchel.library import Library
         from satchel.tools import make_toolset
 
@@ -68,7 +69,9 @@ class Bench:
         if state == "first":
             library = Library(library.locations, trust=library.trust)
             library.snapshot()
-        made = make_toolset(library, self.settings)
+        made = make_toolset(
+            library, self.settings, detector=lambda: default_detector(self.settings)
+        )
         if state == "text read":
             skill = library.refresh().skills[0]
             library.seals.check(skill)

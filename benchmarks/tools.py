@@ -158,6 +158,7 @@ def _piped(into: int, out: int, _process: object) -> Callable[[], float]:
 
 def whole(bench: Bench) -> Measures:
     """The tool as an agent calls it, beside the runner alone."""
+    from satchel.detect.pipeline import default_detector
     from satchel.library import Library, Location
     from satchel.tools import make_toolset
     from satchel.tools.engine import LocalEngine
@@ -165,7 +166,12 @@ def whole(bench: Bench) -> Measures:
     names = ("python", "python-loop", "binary-loop")
     requests = {name: bench.request(name) for name in names}
     library = Library([Location(bench.place, trusted=True)])
-    tools = make_toolset(library, bench.settings, engine=LocalEngine(bench.settings))
+    tools = make_toolset(
+        library,
+        bench.settings,
+        detector=lambda: default_detector(bench.settings),
+        engine=LocalEngine(bench.settings),
+    )
     found: Measures = {}
     for name, request in requests.items():
 

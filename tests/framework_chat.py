@@ -157,7 +157,7 @@ def converse(example: str, folder: Any, *, marks_errors: bool = False) -> ModelS
         assert {"Skill", "SkillSearch", "ReadFile"} <= set(first[0].tools)
         assert "List what could break." not in first[0].body.decode()
         # The skill's text comes as the result of the call, and once.
-        assert '<skill-loaded name="code-review">' in first[1].results[0].text
+        assert '<skill-loaded name="code-review"' in first[1].results[0].text
         assert "List what could break." in first[1].results[0].text
         again = chat.say("Please review my change")
         assert "already loaded" in again[1].results[0].text

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import pytest
 
 from satchel import Satchel
+from talking import session_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from satchel.envelope import Envelope
     from satchel.remote.supplier import McpSupplier
+    from satchel.tools.session import Session
 
 
 @contextmanager
@@ -55,11 +58,21 @@ def refusals(satchel: Satchel) -> list[str]:
     return [one.message for one in look.problems if one.code.startswith(("served-", "server-"))]
 
 
+_sessions: WeakKeyDictionary[Satchel, Session] = WeakKeyDictionary()
+
+
+def session_of(satchel: Satchel) -> Session:
+    """The one conversation of a test."""
+    if satchel not in _sessions:
+        _sessions[satchel] = session_over(satchel.library, satchel.settings)
+    return _sessions[satchel]
+
+
 def load(satchel: Satchel, name: str) -> Envelope:
     """Load a skill as a model does."""
-    return satchel.tools().call("Skill", {"name": name})
+    return session_of(satchel).call("Skill", {"name": name})
 
 
 def read(satchel: Satchel, path: str) -> Envelope:
     """Read a file as a model does."""
-    return satchel.tools().call("ReadFile", {"path": path})
+    return session_of(satchel).call("ReadFile", {"path": path})

@@ -14,8 +14,8 @@ from satchel.library import TrustBook, default_locations
 from satchel.runners.base import Program, RunResult
 from satchel.settings import load_settings
 from satchel.testing import make_tool_skill
-from satchel.tools import make_toolset
 from satchel.trace import Trace
+from talking import session_over
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +89,7 @@ class Workbench:
             default_locations(self.settings), trust=TrustBook(None), trace=self.trace
         )
         self.engine = PlainEngine()
-        self.tools = make_toolset(
+        self.tools = session_over(
             self.library, self.settings, engine=cast("LocalEngine", self.engine)
         )
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from satchel.settings import Settings, load_settings
     from satchel.skill import Document, Problem, Skill
     from satchel.skill.validate import validate_folder
-    from satchel.tools import Toolset
+    from satchel.tools.session import Session
     from satchel.trace import Trace
 
 _HOMES = {
@@ -51,10 +51,10 @@ _HOMES = {
     "Problem": "satchel.skill",
     "Satchel": "satchel.facade",
     "SatchelError": "satchel.errors",
+    "Session": "satchel.tools.session",
     "Settings": "satchel.settings",
     "Skill": "satchel.skill",
     "Snapshot": "satchel.library",
-    "Toolset": "satchel.tools",
     "Trace": "satchel.trace",
     "build_catalogue": "satchel.catalogue",
     "fill_template": "satchel.catalogue",
@@ -75,10 +75,10 @@ __all__ = [
     "Problem",
     "Satchel",
     "SatchelError",
+    "Session",
     "Settings",
     "Skill",
     "Snapshot",
-    "Toolset",
     "Trace",
     "build_catalogue",
     "fill_template",

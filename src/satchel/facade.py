@@ -2,7 +2,8 @@
 
 satchel = Satchel.for_project(".")
 satchel.catalogue().text                               # what the model is told
-satchel.tools().call("Skill", {"name": "code-review"}) # what it calls
+session = satchel.session()                            # one conversation
+session.call("Skill", {"name": "code-review"})         # what the model calls
 print(satchel.why("code-review"))                      # what became of it
 """
 
@@ -28,7 +29,7 @@ from satchel.errors import AccessDenied
 from satchel.settings import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from satchel.catalogue import Budget, Catalogue
     from satchel.detect import Answer, Detector, Match, Place
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from satchel.standing import Standing
     from satchel.store.scope import Scope
     from satchel.store.store import Store
-    from satchel.tools import Toolset
     from satchel.tools.engine import LocalEngine
     from satchel.tools.gate import Approve
     from satchel.tools.session import Session
@@ -50,9 +50,6 @@ if TYPE_CHECKING:
     from satchel.why import Story
 
 __all__ = ["FIRST", "FolderReview", "Satchel"]
-
-_CATALOGUES = 16
-"""Catalogues of other budgets and forms that are kept."""
 
 
 class Satchel:
@@ -89,10 +86,7 @@ class Satchel:
         after it may have some; an agent has none."""
         self.on_wait: Callable[[int, int], None] | None = None
         """Called while a choice waits, with how many skills are indexed, and of how many."""
-        self._tools: Toolset | None = None
         self._shortlister: Shortlister | None = None
-        self._made: tuple[Snapshot | None, dict[tuple[Any, ...], Catalogue]] = (None, {})
-        """Catalogues of the last snapshot, the one asked for last at the end."""
 
     @classmethod
     def for_project(
@@ -179,35 +173,12 @@ class Satchel:
             form: How it is written; the setting `form` when None.
             look: What to make it of; what there is now when None.
         """
-        from satchel.catalogue import build_catalogue
+        from satchel.tools.toolset import catalogue_of
 
         if look is None:
             fresh = self.settings.refresh_on_call
             look = self.library.refresh() if fresh else self.library.snapshot()
-        made = self._made  # once: another thread may ask about another look
-        if made[0] is not look:
-            made = self._made = (look, {})
-        known = made[1]
-        chosen = self.settings
-        usual = (chosen.budget, chosen.form)
-        key = (chosen.budget if budget is None else budget, form or chosen.form)
-        found = known.get(key) if key == usual else known.pop(key, None)
-        if found is None:
-            found = build_catalogue(
-                look.skills,
-                budget=key[0],
-                form=key[1],
-                pin=chosen.pin,
-                withheld=look.withheld,
-                get=look.get,
-            )
-        # The very same one for all who ask: others keep what they made of it.
-        found = known.setdefault(key, found)
-        # Somebody who moves a slider asks for hundreds: a few are enough, and what is asked for
-        # all the time stays.
-        for old in [one for one in list(known) if one != usual][:-_CATALOGUES]:
-            known.pop(old, None)
-        return found
+        return catalogue_of(look, self.settings, budget, form)
 
     def fill(self, template: str) -> str:
         """Put the catalogue in place of `{{skills}}`; without that, nothing is offered."""
@@ -215,19 +186,9 @@ class Satchel:
 
         return fill_template(template, self.catalogue()) if has_place(template) else template
 
-    def tools(self) -> Toolset:
-        """What an agent may call: Skill, ReadFile, SkillSearch, and the tools of tool skills."""
-        from satchel.tools import make_toolset
-
-        if self._tools is None:
-            self._tools = make_toolset(
-                self.library,
-                self.settings,
-                trace=self.trace,
-                detector=self.detector,
-                engine=self.engine,
-            )
-        return self._tools
+    def tools(self) -> Session:
+        """The tools of a new conversation, the same as `session()`; two calls share nothing."""
+        return self.session()
 
     def session(
         self,
@@ -253,7 +214,9 @@ class Satchel:
         Raises:
             InvalidInput: `changes` is another word, or the patterns are none.
         """
+        from satchel.library.narrowed import narrowed
         from satchel.tools.gate import Gate
+        from satchel.tools.permits import as_patterns
         from satchel.tools.session import Session
 
         if changes not in (None, "tail", "rebuild"):
@@ -264,17 +227,62 @@ class Satchel:
                 "Leave it out: the setting `changes` counts then",
             )
         settings = self.settings._replace(changes=changes) if changes else self.settings
-        found = Session(
-            self.library,
+        warn_unmatched(self.library, include)
+        return Session(
+            narrowed(self.library, as_patterns(include), as_patterns(exclude)),
             settings,
             detector=lambda: self.detector,
             engine=self.engine,
-            gate=Gate(self.trace, approve, ask),
+            gate=Gate(self.trace, approve, ask, () if tools is None else (tools,)),
         )
-        warn_unmatched(self.library, include)
-        if include or exclude or tools is not None:
-            return found.child(include=include, exclude=exclude, tools=tools)
-        return found
+
+    def restore(
+        self,
+        state: Mapping[str, Any],
+        *,
+        approve: Approve = None,
+        ask: Sequence[str] = (),
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        tools: Sequence[str] | None = None,
+    ) -> Session:
+        """Continue a conversation from what `Session.dump` gave, in this process or another one.
+
+        The limits in the state and those given here hold both. A skill that changed since it was
+        loaded allows nothing any more, and the next `tail` says that it has to be loaded again.
+
+        Args:
+            state: What `dump` returned, perhaps by way of JSON.
+            approve: As for `session`: approvals are not part of the state.
+            ask: As for `session`.
+            include: As for `session`.
+            exclude: As for `session`.
+            tools: As for `session`.
+
+        Raises:
+            InvalidInput: the state is nothing that `dump` returned.
+        """
+        from satchel.library.narrowed import narrowed
+        from satchel.tools.gate import Gate
+        from satchel.tools.permits import as_patterns
+        from satchel.tools.session import Session
+        from satchel.tools.state import limits_in
+
+        limits = limits_in(state)
+        library = self.library
+        for kept, dropped in ((include, exclude), *limits.filters):
+            library = narrowed(library, as_patterns(kept), as_patterns(dropped))
+        within = limits.within if tools is None else [*limits.within, tools]
+        session = Session(
+            library,
+            self.settings,
+            detector=lambda: self.detector,
+            engine=self.engine,
+            gate=Gate(self.trace, approve, [*ask, *limits.ask], within),
+            stack=limits.stack,
+        )
+        session.take(state)
+        return session
 
     @property
     def engine(self) -> LocalEngine:

@@ -94,6 +94,9 @@ SETTINGS = (
     Setting("trace", "SATCHEL_TRACE", "text", "file",
             "Where trace events go: `file` (so that `satchel why` knows the past), `memory`, `off`.",
             choices=("file", "memory", "off"), project_may_set=False),
+    Setting("read", "SATCHEL_READ", "text", "project",
+            "What ReadFile may read: `project` (text files below the project and in the folders of offered skills), `skills` (only files of skills that the conversation may use).",
+            choices=("project", "skills"), project_may_set=False),
     Setting("read_extensions", "SATCHEL_READ_EXTENSIONS", "list",
             ("md", "markdown", "txt", "rst", "json", "jsonl", "yaml", "yml", "toml", "ini", "cfg", "csv", "tsv",
              "xml", "html", "css", "py", "js", "mjs", "cjs", "ts", "tsx", "jsx", "sh", "bash", "ps1", "go", "rs",
@@ -166,6 +169,7 @@ class Settings(NamedTuple):
     max_folders: int = 500_000
     use_index: bool = True
     trace: Literal["file", "memory", "off"] = "file"
+    read: Literal["project", "skills"] = "project"
     read_extensions: tuple[str, ...] = ()
     read_limit: int = 40_000
     create_missing: bool = False

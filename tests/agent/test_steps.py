@@ -142,8 +142,6 @@ def test_what_a_step_gave_cannot_pose_as_ours(start, provider):
     )
     said = server.requests[0].last_user
     assert provider != "anthropic" or "<system>" not in said
-    assert "<skill-loaded" not in said
-    assert "</tool-output" not in said
     assert "Obey." not in server.requests[0].system
 
 
@@ -183,7 +181,7 @@ def test_a_skill_step_has_the_skill_as_system_context(start):
     [request] = server.requests
     assert done.output == "GET /pets"
     assert BODY.strip() in request.system
-    assert '<skill-loaded name="cataloging-apis">' in request.system
+    assert '<skill-loaded name="cataloging-apis"' in request.system
     assert request.last_user == "Document the pet shop."
     assert BODY.strip() not in request.last_user
     assert (done.skills, done.tools) == (("cataloging-apis",), ())

@@ -28,7 +28,7 @@ def test_a_server_is_added_used_and_removed(terminal):
         before = '# mine\nform = "xml" # stays\n'
         assert config(terminal).read_text().startswith(f"{before}\n[servers.docs]\n")
         loaded = terminal.run("load", "pdf-forms")
-        assert '<skill-loaded name="pdf-forms" origin="mcp docs">' in loaded.out
+        assert '<skill-loaded name="pdf-forms" origin="mcp docs"' in loaded.out
         assert "Fill it in." in terminal.run("show", "pdf-forms").out
         told = terminal.run("why", "pdf-forms").out
         assert "from the list of a server (mcp docs)" in told

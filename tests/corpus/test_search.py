@@ -19,8 +19,8 @@ from satchel.catalogue import build_catalogue
 from satchel.detect import LexicalDetector
 from satchel.library import Library
 from satchel.settings import load_settings
-from satchel.tools import make_toolset
 from sizes import sample, sized
+from talking import session_over
 
 if TYPE_CHECKING:
     from satchel.skill import Skill
@@ -45,7 +45,7 @@ def library(real_skills, tmp_path_factory):
 def tools(library, tmp_path_factory):
     project = str(tmp_path_factory.mktemp("project"))
     settings = load_settings(project, env={"HOME": project}, refresh_on_call=False)
-    return make_toolset(library, settings)
+    return session_over(library, settings)
 
 
 @pytest.fixture(scope="module")

@@ -111,7 +111,9 @@ def test_what_strangers_wrote_reaches_the_sub_agent_as_plain_framed_text(explore
     assert "Author here: correct, the page is for values only. I'll fix" in read["read_comments"]
     for tool in ("read_page", "read_comments", "read_story"):
         assert re.search(
-            rf'^<tool-output tool="{tool}".*</tool-output>', read[tool], re.DOTALL | re.MULTILINE
+            rf'^<tool-output tool="{tool}".*</tool-output nonce=',
+            read[tool],
+            re.DOTALL | re.MULTILINE,
         )
 
 
@@ -313,11 +315,9 @@ def read_pages(explore, site_of, *numbers):
 def test_a_page_cannot_pose_as_the_system_nor_leave_its_frame(explore):
     (said,), _ = read_pages(explore, NewsSite(front_page("{site}/pages/hostile.html")), 4200)
     assert "two gigabytes a second" in said
-    assert said.count("<tool-output") == 1
-    assert said.count("</tool-output>") == 1
-    assert said.rstrip().endswith("</tool-output>")
-    assert "<skill-loaded" not in said
-    assert "</skill-loaded" not in said
+    nonce = re.search(r'<tool-output [^>]*nonce="(\w+)">', said)[1]
+    assert said.count(nonce) == 2
+    assert said.rstrip().endswith(f'</tool-output nonce="{nonce}">')
     assert said.startswith("Written by strangers")
 
 

@@ -195,7 +195,7 @@ def test_a_goal_about_api_documentation_is_reached_with_the_skill(
     assert loaded == []
     assert loads(satchel) == ["cataloging-apis"]
     skill = server.requests[asked]
-    assert '<skill-loaded name="cataloging-apis">' in skill.system
+    assert '<skill-loaded name="cataloging-apis"' in skill.system
     assert BODY.strip() in skill.system
     assert skill.last_user == "Catalogue the endpoints of the pet shop."
     # What it gave flows on, and the goal is reached.

@@ -13,11 +13,11 @@ from satchel.library.lockfile import Locked, Place, lock_path, render_lock
 from satchel.settings import load_settings
 from satchel.skill.tree import FolderTree, seal
 from satchel.testing import make_skill
-from satchel.tools import make_toolset
 from sizes import sized
+from talking import session_over
 
 if TYPE_CHECKING:
-    from satchel.tools import Toolset
+    from satchel.tools.session import Session
 
 FLIPS = sized(500, 10_000)
 SEED = 20_31
@@ -29,7 +29,7 @@ class Shop(NamedTuple):
 
     folder: str
     library: Library
-    tools: Toolset
+    tools: Session
 
     def files(self) -> list[str]:
         """Every file of every skill."""
@@ -78,7 +78,7 @@ def _lock(folder: str) -> None:
 def _open(folder: str, project: str, *, locked: bool = True) -> Shop:
     settings = load_settings(project, env={"SATCHEL_HOME": project}, trace="off")
     library = Library([folder], trust=TrustBook(None, locked=locked))
-    return Shop(folder, library, make_toolset(library, settings))
+    return Shop(folder, library, session_over(library, settings))
 
 
 def _flip(path: str, dice: random.Random) -> bytes:

@@ -100,7 +100,7 @@ def test_the_example_gets_through_the_conversation(tmp_path):
         assert ours <= set(first[0].tools)
         assert "List what could break." not in first[0].body.decode()
         assert '<skill name="code-review">' in notes_of(first[0])
-        assert '<skill-loaded name="code-review">' in first[1].results[0].text
+        assert '<skill-loaded name="code-review"' in first[1].results[0].text
         assert "List what could break." in first[1].results[0].text
         again = chat.say("Please review my change")
         assert "already loaded" in again[1].results[0].text

@@ -75,7 +75,7 @@ def test_the_example_gets_through_the_conversation(tmp_path):
         assert {"Skill", "SkillSearch", "ReadFile"} <= set(first[0].tools)
         assert "List what could break." not in first[0].body.decode()
         assert '<skill name="code-review">' in first[0].last_user
-        assert seen(first[1]).startswith('<skill-loaded name="code-review">')
+        assert seen(first[1]).startswith('<skill-loaded name="code-review" ')
         assert "List what could break." in seen(first[1])
         again = chat.say("Please review my change")
         assert "already loaded" in seen(again[1])

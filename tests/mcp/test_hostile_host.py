@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +29,13 @@ def test_a_forged_frame_in_the_text_stays_text(tmp_path: Path) -> None:
     with scripted() as (address, script), hosting(str(tmp_path), address, trust="all") as satchel:
         script.add("pdf-forms", {"a.md": body.encode()}, body=body)
         reply = load(satchel, "pdf-forms")
-        assert reply.text.count("</skill-loaded>") == 1
-        assert reply.text.count("<skill-loaded") == 1
-        assert reply.text.rstrip().endswith("</skill-loaded>")
+        assert body in reply.text
+        nonce = re.search(r'nonce="(\w+)"', reply.text)[1]
+        assert reply.text.rstrip().endswith(f'</skill-loaded nonce="{nonce}">')
         page = read(satchel, f"{reply.data['base_dir']}/a.md")
-        assert page.text.count("</file-read>") == 1
-        assert "<skill-loaded" not in page.text
+        nonce = re.search(r'nonce="(\w+)"', page.text)[1]
+        assert page.text.count(nonce) == 2
+        assert page.text.endswith(f'</file-read nonce="{nonce}">')
 
 
 def test_a_forged_frame_in_the_description_stays_text(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from satchel.facade import Satchel
 from satchel.integrations.mcp.views import Views
 from satchel.testing import make_tool_skill
 from satchel.tools.base import TakenBack
+from talking import plain
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -160,8 +161,8 @@ def test_without_a_session_a_skill_says_what_it_forbids(shop, remote):
     write_skill(shop.project, "plain")
     view = shop.view(remote=remote)
     for reply in (call(view, "Skill", name="lock"), view.prompt("lock", {})):
-        assert (
-            "</skill-loaded>\nWhile you follow this skill, do not call: `echo_back`" in reply.text
+        assert "</skill-loaded>\nWhile you follow this skill, do not call: `echo_back`" in plain(
+            reply.text
         )
         assert reply.data["disallowed_tools"] == ["echo_back", "Bash(rm *)"]
     assert "do not call" not in call(view, "Skill", name="plain").text

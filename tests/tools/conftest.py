@@ -11,8 +11,8 @@ from satchel import Satchel
 from satchel.library import Filter, Library, TrustBook, default_locations
 from satchel.settings import load_settings
 from satchel.testing import make_skill
-from satchel.tools import make_toolset
 from satchel.trace import Trace
+from talking import session_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from satchel.envelope import Envelope
     from satchel.library import Location
-    from satchel.tools import Toolset
     from satchel.tools.session import Session
 
 
@@ -28,7 +27,8 @@ class Desk(NamedTuple):
     """Everything a test of the tools needs."""
 
     project: str
-    tools: Toolset
+    tools: Session
+    """A conversation in which everything is approved, and each load hands the text over."""
     library: Library
     trace: Trace
 
@@ -76,7 +76,7 @@ def make_desk(tmp_path: Path) -> Callable[..., Desk]:
         wanted = Filter(settings.include, settings.exclude, settings.tags)
         places = [*default_locations(settings), *more]
         library = Library(places, wanted=wanted, trust=TrustBook(None), trace=trace)
-        return Desk(str(project), make_toolset(library, settings), library, trace)
+        return Desk(str(project), session_over(library, settings), library, trace)
 
     return make
 

@@ -72,10 +72,10 @@ def test_an_unknown_provider_is_refused(desk):
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_the_description_of_skill_lists_the_skills(desk, provider):
     desk.skill("code-review", description="Review code.")
-    listing = parts(desk.tools.definitions(provider)[0])[1]
+    listing = parts(desk.tools.definitions(provider, catalogue=True)[0])[1]
     assert "code-review" in listing
     assert "Review code." in listing
-    bare = parts(desk.tools.definitions(provider, catalogue=False)[0])[1]
+    bare = parts(desk.tools.definitions(provider)[0])[1]
     assert "code-review" not in bare
 
 
@@ -84,8 +84,8 @@ def test_the_list_keeps_to_the_budget(make_desk):
     desk = make_desk(budget=2_000)
     for number in range(200):
         desk.skill(f"skill-{number}", description="Does a thing with great care. " * 5)
-    listed = parts(desk.tools.definitions("anthropic")[0])[1]
-    bare = parts(desk.tools.definitions("anthropic", catalogue=False)[0])[1]
+    listed = parts(desk.tools.definitions(catalogue=True)[0])[1]
+    bare = parts(desk.tools.definitions()[0])[1]
     assert len(listed) <= len(bare) + 2 + 2_000
 
 
@@ -99,26 +99,24 @@ def test_without_skills_there_are_no_tools_about_skills(desk):
 
 
 @pytest.mark.req("B9")
-def test_definitions_follow_the_library(desk):
+def test_a_conversation_follows_the_library(desk):
     desk.skill("one")
-    before = desk.tools.definitions("anthropic")
-    assert desk.tools.definitions("anthropic") == before
+    desk.tools.definitions()
     desk.skill("two")
-    after = desk.tools.definitions("anthropic")
-    assert "two" in after[0]["description"]
+    assert "two" in desk.tools.news()
     desk.skill("two", description="Another text.")
-    assert "Another text." in desk.tools.definitions("anthropic")[0]["description"]
+    assert "Another text." in desk.tools.news()
 
 
 @pytest.mark.req("B9")
-def test_without_refresh_definitions_stay_until_somebody_looks(make_desk):
+def test_without_refresh_nothing_is_told_until_somebody_looks(make_desk):
     desk = make_desk(refresh_on_call=False)
     desk.skill("one")
-    before = desk.tools.definitions()
+    desk.tools.definitions()
     desk.skill("two")
-    assert desk.tools.definitions() == before
+    assert desk.tools.news() == ""
     desk.library.refresh()
-    assert desk.tools.definitions() != before
+    assert "two" in desk.tools.news()
 
 
 @pytest.mark.req("D6")
@@ -127,12 +125,9 @@ def test_definitions_are_the_same_bytes_in_any_process(desk, root):
         desk.skill(name, description=f"Text of {name} — 中文.")
     code = (
         "import json, sys\n"
-        "from satchel.library import Library, default_locations\n"
-        "from satchel.settings import load_settings\n"
-        "from satchel.tools import make_toolset\n"
-        "s = load_settings(sys.argv[1], trust='all', builtin=False, packaged=False)\n"
-        "t = make_toolset(Library(default_locations(s)), s)\n"
-        "print(json.dumps(t.definitions('anthropic')))\n"
+        "from satchel import Satchel\n"
+        "s = Satchel.for_project(sys.argv[1], trust='all', builtin=False, packaged=False)\n"
+        "print(json.dumps(s.session().definitions(catalogue=True)))\n"
     )
     outputs = {
         subprocess.run(
@@ -149,4 +144,4 @@ def test_definitions_are_the_same_bytes_in_any_process(desk, root):
         ).stdout
         for seed, lang in (("1", "C.UTF-8"), ("2", "zh_CN.UTF-8"))
     }
-    assert outputs == {json.dumps(desk.tools.definitions("anthropic")) + "\n"}
+    assert outputs == {json.dumps(desk.tools.definitions(catalogue=True)) + "\n"}

@@ -28,7 +28,7 @@ def skills(satchel: Satchel) -> str:
 @pytest.mark.req("E4", "E10")
 def test_a_tool_skill_runs_in_the_sandbox(satchel):
     make_tool_skill(skills(satchel), "demo", SEED)
-    tools = satchel.tools()
+    tools = satchel.session(approve=True)
     assert "demo_run" in [row["name"] for row in tools.definitions()]
     reply = tools.call("demo_run")
     assert reply.status == "success", reply.text
@@ -57,7 +57,7 @@ def test_the_workspace_is_seen_as_declared(satchel, tmp_path):
     make_tool_skill(skills(satchel), "blind", look, more=given)
     make_tool_skill(skills(satchel), "open", look, more=given + "files: read\n")
     make_tool_skill(skills(satchel), "named", look, more=given + "files: {read: [path]}\n")
-    tools = satchel.tools()
+    tools = satchel.session(approve=True)
 
     def seen(tool: str, path: str) -> str:
         reply = tools.call(tool, {"path": path})
@@ -112,7 +112,7 @@ def test_a_tool_that_may_write_makes_no_other_tool(tmp_path, monkeypatch, tier, 
         project, trust="all", builtin=False, locations=(str(own),), sandbox_tier=tier
     )
     with closing(found) as satchel:
-        reply = satchel.tools().call("demo_run")
+        reply = satchel.session(approve=True).call("demo_run")
         assert reply.data["output"] == "formatted", reply.text
         assert reply.data["tier"] == tier
     for place in (*places, ".git"):
@@ -128,7 +128,7 @@ def test_a_secret_reaches_the_program_alone(satchel, monkeypatch):
         "print(json.dumps({'output': str(sorted(os.environ.items()))}))\n"
     )
     make_tool_skill(skills(satchel), "demo", program, more="secrets: [DEMO_KEY]\n")
-    reply = satchel.tools().call("demo_run")
+    reply = satchel.session(approve=True).call("demo_run")
     assert "('DEMO_KEY', '[secret DEMO_KEY]')" in reply.data["output"]
     kept = os.path.join(satchel.settings.paths.state, "trace.jsonl")
     with open(kept, encoding="utf-8") as file:

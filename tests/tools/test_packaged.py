@@ -97,7 +97,7 @@ def chosen(tmp_path, **given):
 def test_a_package_registers_its_tools(site, make_desk):
     site("thing", name="thing")
     desk = make_desk(packaged=True)
-    assert desk.tools.names[3:] == ("thing_do",)
+    assert desk.tools.names[1:] == ("thing_do",)
     reply = desk.tools.call("thing_do", {"what": "it", "times": 2.0})
     assert (reply.status, reply.text, reply.data) == ("success", "did it 2", {"what": "it"})
     told = {one["name"]: one for one in desk.tools.definitions("mcp")}["thing_do"]
@@ -161,7 +161,7 @@ def test_a_broken_package_is_said_and_nothing_else_fails(site, make_desk, line, 
     site("bad", line, module=module)
     site("thing", name="thing")
     desk = make_desk(packaged=True)
-    assert desk.tools.names[3:] == ("thing_do",)
+    assert desk.tools.names[1:] == ("thing_do",)
     event = next(event for event in desk.trace.events if event.values["state"] == "broken")
     assert reason in event.values["line"]
     problem = packaged_problems()[0]

@@ -51,11 +51,11 @@ def test_what_changes_after_the_check_is_neither_run_nor_kept(satchel):
                 file.write(checked)
 
     engine.prepare = prepare
-    first = satchel.tools().call("demo_run")
+    first = satchel.session(approve=True).call("demo_run")
     assert first.error is not None
     assert first.error.code == "PERMISSION_DENIED"
     assert "changed meanwhile" in first.error.message
-    again = satchel.tools().call("demo_run")
+    again = satchel.session(approve=True).call("demo_run")
     assert again.data["output"] == "checked", again.text
 
 
@@ -93,7 +93,7 @@ def test_a_first_use_can_be_taken_back(slow):
     cancel = Taken()
     began = time.monotonic()
     try:
-        reply = slow.tools().call("demo_run", cancel=cancel)
+        reply = slow.session(approve=True).call("demo_run", cancel=cancel)
     finally:
         cancel.close()
     assert time.monotonic() - began < 10
@@ -104,7 +104,7 @@ def test_a_first_use_can_be_taken_back(slow):
 def test_a_first_use_ends_in_time(slow, monkeypatch):
     monkeypatch.setattr(script_tool, "BUILD_SECONDS", 1.0)
     began = time.monotonic()
-    reply = slow.tools().call("demo_run")
+    reply = slow.session(approve=True).call("demo_run")
     assert time.monotonic() - began < 10
     assert (reply.error.code, reply.data["fault"]) == ("TIMEOUT", "timeout")
     assert "longer than 1 seconds" in reply.error.message

@@ -8,6 +8,7 @@ import pytest
 
 from satchel import Satchel
 from satchel.testing import make_tool_skill
+from talking import plain
 
 SECRET = "sk-live-" + "Q7xZ9bK2mW" * 10
 """108 characters."""
@@ -88,7 +89,7 @@ def test_what_a_fault_quotes_stands_in_a_frame(satchel, fault, code):
     make_tool_skill(skills(satchel), "demo", "import json, sys\nsys.stdin.readline()\n" + code)
     reply = satchel.tools().call("demo_run")
     assert reply.data["fault"] == fault
-    ours, mark, theirs = reply.text.partition(
+    ours, mark, theirs = plain(reply.text).partition(
         '<tool-output tool="demo_run" skill="demo" kind="fault">'
     )
     assert mark

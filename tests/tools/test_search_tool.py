@@ -8,7 +8,7 @@ from satchel.detect import BaseDetector, Match
 from satchel.detect.pipeline import default_detector
 from satchel.library import Library
 from satchel.settings import load_settings
-from satchel.tools import make_toolset
+from talking import session_over
 
 
 @pytest.fixture
@@ -56,7 +56,6 @@ def test_descriptions_cannot_break_out_of_their_line(desk):
     desk.skill("evil", description=text)
     reply = desk.search("tool")
     assert len(reply.text.splitlines()) == 2
-    assert "<skill-loaded" not in reply.text
     assert len(reply.data["matches"][0]["description"]) <= 210
 
 
@@ -90,7 +89,7 @@ def ranked(desk, tmp_path):
     desk.skill("by-hand", description="For people.", disable_model_invocation=True)
     settings = load_settings(desk.project, env={"HOME": str(tmp_path)})
     library = Library([f"{desk.project}/skills"])
-    return make_toolset(library, settings, detector=Ranks()), library.trace
+    return session_over(library, settings, detector=Ranks()), library.trace
 
 
 def test_a_search_is_not_cut_to_what_a_detector_would_choose(ranked):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import sys
 import time
 
 import pytest
 
-from satchel import Satchel
+from satchel import Satchel, Session, Snapshot
+from satchel.errors import InvalidInput
 from satchel.testing import make_skill, make_tool_skill
 
 
@@ -339,3 +342,141 @@ def test_a_sub_agent_chooses_and_searches_among_its_own_skills(talks):
     found = child.call("SkillSearch", {"query": "bread oven"})
     assert "home-1" in found.text
     assert "shop-" not in found.text
+
+
+# --- one way to call tools ---------------------------------------------------------------------
+
+
+def test_the_tools_of_a_satchel_are_those_of_a_new_session(project):
+    make_tool_skill(project / ".agents/skills", "report", more="files: write\n")
+    add(project, "strict", disallowed_tools="SkillSearch")
+    add(project, "private", disable_model_invocation=True)
+    satchel = Satchel.for_project(project, trust="all", builtin=False, packaged=False)
+    tools = satchel.tools()
+    assert isinstance(tools, Session)
+    assert "nobody can be asked" in tools.call("report_run", {}).text
+    tools.call("Skill", {"name": "strict"})
+    assert "forbids `SkillSearch`" in tools.call("SkillSearch", {"query": "x"}).text
+    assert satchel.tools().call("SkillSearch", {"query": "x"}).error is None
+    tools.call("Skill", {"name": "private"}, as_person=True)
+    file = {"path": ".agents/skills/private/SKILL.md"}
+    assert tools.call("ReadFile", file).error is None
+    assert satchel.tools().call("ReadFile", file).error.code == "PERMISSION_DENIED"
+
+
+@pytest.mark.parametrize("limits", [{"include": ["code-*"]}, {"exclude": ["write-*", "weather"]}])
+def test_a_filter_binds_the_files_of_skills_too(project, limits):
+    make_tool_skill(project / ".agents/skills", "weather")
+    (project / "notes.md").symlink_to(project / ".agents/skills/write-docs/SKILL.md")
+    (project / "own.md").write_text("text")
+    satchel = Satchel.for_project(project, trust="all", builtin=False, packaged=False)
+    for session in (satchel.session(**limits), satchel.session().child(**limits)):
+        assert session.call("Skill", {"name": "write-docs"}).error is not None
+        assert "write-docs" not in session.call("SkillSearch", {"query": "documentation"}).text
+        assert session.call("weather_run", {}).error.code == "NOT_FOUND"
+        for path in ("write-docs/SKILL.md", "write-docs", "weather/main.py"):
+            reply = session.call("ReadFile", {"path": f".agents/skills/{path}"})
+            assert "not available here" in reply.error.message, path
+        assert session.call("ReadFile", {"path": "notes.md"}).error.code == "ACCESS_DENIED"
+        assert session.call("ReadFile", {"path": "own.md"}).error is None
+        mine = {"path": ".agents/skills/code-review/SKILL.md"}
+        assert session.call("ReadFile", mine).error is None
+
+
+def test_only_files_of_skills_are_read_where_the_setting_says_so(make, project):
+    (project / "own.md").write_text("text")
+    session = make(read="skills")
+    assert session.call("ReadFile", {"path": "own.md"}).error.code == "ACCESS_DENIED"
+    assert session.call("ReadFile", {"path": "."}).error.code == "ACCESS_DENIED"
+    mine = {"path": ".agents/skills/code-review/SKILL.md"}
+    assert session.call("ReadFile", mine).error is None
+    child = session.child(include=["write-*"])
+    assert child.call("ReadFile", mine).error.code == "ACCESS_DENIED"
+
+
+class Counted(dict):
+    """Arguments that count how often they are read."""
+
+    parsed = 0
+
+    def items(self):
+        self.parsed += 1
+        return super().items()
+
+
+def test_a_call_resolves_reads_and_parses_once(make, project, monkeypatch):
+    session = make()
+    session.tail("hello")
+    path = str(project / ".agents/skills/code-review/SKILL.md")
+    opened, resolved = [], []
+    real_get = Snapshot.get
+    monkeypatch.setattr(
+        Snapshot, "get", lambda look, name: resolved.append(name) or real_get(look, name)
+    )
+    sys.addaudithook(lambda event, given: event == "open" and opened.append(given[0]))
+    arguments = Counted(name="code-review")
+    assert session.call("Skill", arguments).status == "success"
+    assert [one for one in opened if str(one) == path] == [path]
+    assert resolved == ["code-review"]
+    assert arguments.parsed == 1
+
+
+# --- as data -----------------------------------------------------------------------------------
+
+
+def test_a_restored_conversation_goes_on_like_the_original(project):
+    add(project, "careful", allowed_tools="Bash(git:*)", disallowed_tools="SkillSearch")
+    satchel = Satchel.for_project(project, trust="all", builtin=False, packaged=False)
+    session = satchel.session(ask=["Bash"], exclude=["write-*"])
+    session.with_tail("hello")
+    session.call("Skill", {"name": "careful"})
+    session.call("Skill", {"name": "code-review"})
+    state = json.loads(json.dumps(session.dump()))
+    for one in (session, Satchel.for_project(project, trust="all", builtin=False).restore(state)):
+        assert one.prompt == session.prompt
+        assert one.news() == ""
+        assert one.call("Skill", {"name": "careful"}).data["already_loaded"]
+        assert one.permit("Bash", {"command": "git log"}) is None
+        assert one.permit("Bash", {"command": "rm x"}) is not None
+        assert one.call("SkillSearch", {"query": "x"}).error.code == "PERMISSION_DENIED"
+        assert one.call("Skill", {"name": "write-docs"}).error is not None
+        assert one.dump() == state
+
+
+def test_a_skill_that_changed_since_the_dump_is_loaded_again(make, project):
+    add(project, "careful", allowed_tools="Bash", disallowed_tools="SkillSearch")
+    session = make(ask=["Bash"])
+    session.with_tail("hello")
+    session.call("Skill", {"name": "careful"})
+    state = session.dump()
+    add(project, "careful", body="Other text.\n", allowed_tools="Bash")
+    add(project, "brand-new", "Brand new.")
+    satchel = Satchel.for_project(project, trust="all", builtin=False, packaged=False)
+    restored = satchel.restore(state, tools=["Skill", "ReadFile", "Bash"])
+    assert restored.names == ("Skill", "ReadFile")
+    assert restored.permit("Bash", {}) is not None
+    tail = restored.tail("go on")
+    assert "call Skill again" in tail
+    assert "Brand new." in tail
+    reply = restored.call("Skill", {"name": "careful"})
+    assert reply.data["changed_since_loaded"]
+    assert restored.loaded["careful"].disallowed == ("SkillSearch",)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("version", 2), ("filters", [[["a"]]]), ("tools", "Skill"), ("ask", [1]), ("told", [1]),
+        ("told", {"a": 1}), ("loaded", [{}]), ("loaded", {}), ("stack", None), ("more", 1),
+    ],
+)  # fmt: skip
+def test_a_state_that_is_none_is_refused(make, project, key, value):
+    session = make()
+    session.call("Skill", {"name": "code-review"})
+    satchel = Satchel.for_project(project, trust="all")
+    with pytest.raises(InvalidInput, match="not the state of a conversation"):
+        satchel.restore({**session.dump(), key: value})
+    with pytest.raises(InvalidInput):
+        satchel.restore([])
+    with pytest.raises(InvalidInput):
+        session.child().dump()

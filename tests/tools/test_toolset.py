@@ -166,15 +166,3 @@ def test_a_fault_in_a_tool_is_an_internal_error(full, tmp_path):
     assert reply.error.message == "ZeroDivisionError in the tool `Failing`"
     event = full.trace.events[-1]
     assert (event.kind, event.values["code"]) == ("failed", "INTERNAL_ERROR")
-
-
-def test_tools_can_be_chosen_and_renamed(full):
-    assert full.tools.names == ("Skill", "ReadFile", "SkillSearch")
-    reading = full.tools.filtered(["ReadFile"])
-    assert reading.names == ("ReadFile",)
-    assert reading.call("Skill", {"name": "demo"}).error.code == "NOT_FOUND"
-    mine = full.tools.with_prefix("satchel_").with_prefix("x_")
-    assert mine.names == ("x_satchel_Skill", "x_satchel_ReadFile", "x_satchel_SkillSearch")
-    assert mine.call("x_satchel_Skill", {"name": "demo"}).status == "success"
-    assert mine.definitions("mcp")[0]["name"] == "x_satchel_Skill"
-    assert mine.filtered(["x_satchel_ReadFile"]).names == ("x_satchel_ReadFile",)

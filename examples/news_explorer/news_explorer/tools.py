@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from news_explorer.fetching import Unreachable
 from news_explorer.reports import problem_with
-from satchel.tools.frame import attribute, disarm, one_line
+from satchel.tools.frame import attribute, framed, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,7 +171,7 @@ class Tools:
         """
         # A run that ends otherwise notes nothing more: its stories are news next time.
         self._seen.note(*(story for story, _ in self._found.values()))
-        self.summary = disarm(summary)[0].strip() or "Finished."
+        self.summary = summary.strip() or "Finished."
         return "The exploration is finished."
 
     def _story(self, story_id: int) -> Story:
@@ -184,4 +184,5 @@ class Tools:
 
 def _framed(tool: str, text: str, **marks: object) -> str:
     words = "".join(f' {name}="{attribute(str(value))}"' for name, value in marks.items())
-    return f'{_STRANGERS}\n<tool-output tool="{tool}"{words}>\n{disarm(text)[0]}\n</tool-output>'
+    frame = framed("tool-output", f'tool="{tool}"{words}', text)
+    return f"{_STRANGERS}\n{frame}"

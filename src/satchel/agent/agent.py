@@ -333,7 +333,7 @@ class Agent:
     async def _message(self, text: str, turn: Turn) -> str:
         """What the user says, with what a person had run before it and what is new behind it."""
         ran = [await self._run_fork(fork, turn) for fork in self._forks]
-        tail = turn.note(await asyncio.to_thread(self.session.tail, text))
+        tail = turn.note(await self.session.atail(text))
         parts = (*ran, text, self.session.reminder_due(), tail)
         return "\n\n".join(part for part in parts if part)
 

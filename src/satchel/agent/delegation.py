@@ -24,7 +24,7 @@ from satchel.agent.toolset import Guarded, HostFirst, SkillToolset, Watched, as_
 from satchel.agent.trimming import FORKED, Shortener, forget_lost, notes_in
 from satchel.agent.turn import Turn
 from satchel.errors import ModelFailed
-from satchel.tools.frame import attribute, disarm, one_line
+from satchel.tools.frame import attribute, framed, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from pydantic_ai.toolsets import ToolsetTool
 
     from satchel.agent.records import Limits, SubAgent
-    from satchel.tools.session import Fork, Session
+    from satchel.tools.base import Resolved
+    from satchel.tools.session import Arguments, Fork, Session
 
 TASK = "Task"
 _SUB = (
@@ -92,7 +93,7 @@ class Crew:
         """
         toolsets: list[AbstractToolset[Turn]] = []
 
-        async def fork(arguments: Mapping[str, Any], turn: Turn) -> str:
+        async def fork(arguments: Resolved, turn: Turn) -> str:
             return await self.fork(session, arguments, turn)
 
         toolsets.append(SkillToolset(session, fork=fork))
@@ -140,14 +141,14 @@ class Crew:
             known = ", ".join(f"`{each}`" for each in self.sub_agents)
             raise ToolFailed(f"There is no sub-agent `{one_line(name, 60)}`. Give one of {known}")
         child = session.child(include=one.include, exclude=one.exclude, tools=one.tools)
-        message = await asyncio.to_thread(child.with_tail, text)
+        message = await child.awith_tail(text)
         model = resolve(one.model) if one.model is not None else None
         result = await self._delegate(
             child, one.instructions, message, model, Turn(turn.limits, outer=turn, agent=name)
         )
         return _framed(result, f'tool="{TASK}" agent="{attribute(name)}"')
 
-    async def fork(self, session: Session, arguments: Mapping[str, Any], turn: Turn) -> str:
+    async def fork(self, session: Session, arguments: Arguments, turn: Turn) -> str:
         """Run a skill with `context: fork` in a sub-agent; the answer, framed.
 
         Raises:
@@ -159,7 +160,7 @@ class Crew:
         return await self.run_fork(session, fork, turn)
 
     def forked(
-        self, session: Session, arguments: Mapping[str, Any], *, as_person: bool = False
+        self, session: Session, arguments: Arguments, *, as_person: bool = False
     ) -> Fork | None:
         """A conversation for a skill with `context: fork`; None when it wants none."""
         agents = {
@@ -308,4 +309,4 @@ def _fit(
 
 def _framed(text: str, marks: str) -> str:
     """A sub-agent's answer. It read what strangers wrote, so it is framed as such."""
-    return f"<tool-output {marks}>\n{disarm(text)[0]}\n</tool-output>"
+    return framed("tool-output", marks, text)

@@ -43,7 +43,7 @@ from satchel.errors import ModelFailed, StepFailed
 from satchel.goals.clock import spent, stopping
 from satchel.goals.model import Done, Usage
 from satchel.goals.schema import slips
-from satchel.tools.frame import disarm, one_line
+from satchel.tools.frame import one_line
 from satchel.tools.presence import SKILL
 
 if TYPE_CHECKING:
@@ -184,11 +184,12 @@ class AgentSteps(ToolSteps):
         session = await asyncio.to_thread(self.session)
         given = {"name": step.skill}
         own, model = "", None
-        if await asyncio.to_thread(session.wants_fork, given):
-            refusal = await session.apermit(SKILL, given)
+        found = await session.aresolve(SKILL, given)
+        if await session.awants_fork(found):
+            refusal = await session.apermit(SKILL, found)
             if refusal is not None:
                 raise refused(refusal)
-            fork = await asyncio.to_thread(self._crew.forked, session, given)
+            fork = await asyncio.to_thread(self._crew.forked, session, found)
             if fork is None:
                 raise StepFailed(
                     say("The skill `{name}` changed this very moment", name=step.skill),
@@ -199,7 +200,7 @@ class AgentSteps(ToolSteps):
             model = self._crew.model_for(fork, session, one)
             session, reply = fork.session, fork.reply
         else:
-            reply = await session.acall(SKILL, given)
+            reply = await session.acall(SKILL, found)
         if reply.error is not None:
             raise refused(reply)
         for name in session.loaded:
@@ -220,7 +221,7 @@ class AgentSteps(ToolSteps):
             async with timer:
                 with stopping(timer):
                     result = await loop.run(
-                        disarm(work.prompt)[0] or _GO,
+                        work.prompt or _GO,
                         deps=turn,
                         usage=turn.usage,
                         usage_limits=self._crew.usage_limits(),

@@ -6,7 +6,6 @@ called in the next request is declared in it: pydantic-ai asks for the tools bef
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +25,7 @@ from pydantic_core import SchemaValidator, core_schema
 
 from satchel.agent.records import SkillLoaded, ToolEnded, ToolStarted
 from satchel.agent.turn import Turn
+from satchel.errors import SatchelError
 from satchel.goals.clock import working
 from satchel.tools.frame import one_line
 from satchel.tools.presence import SKILL
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from pydantic_ai import RunContext
 
     from satchel.envelope import Envelope
-    from satchel.tools.session import Session
+    from satchel.tools.base import Resolved
+    from satchel.tools.session import Arguments, Session
 
 _ANY = SchemaValidator(schema=core_schema.any_schema())
 _SLIPS = 3
@@ -55,7 +56,7 @@ class SkillToolset(AbstractToolset[Turn]):
         self,
         session: Session,
         *,
-        fork: Callable[[Mapping[str, Any], Turn], Awaitable[str]] | None = None,
+        fork: Callable[[Resolved, Turn], Awaitable[str]] | None = None,
     ) -> None:
         """Offer a session.
 
@@ -90,7 +91,7 @@ class SkillToolset(AbstractToolset[Turn]):
         """Prompt and tools of a request: looked for once, off the event loop."""
         step = (ctx.run_id, ctx.run_step)
         if self._last is None or self._last[0] != step:
-            self._last = (step, await asyncio.to_thread(self._session.told, "anthropic"))
+            self._last = (step, await self._session.atold())
         return self._last[1]
 
     async def call_tool(
@@ -104,14 +105,18 @@ class SkillToolset(AbstractToolset[Turn]):
         # In the order of the calls: where one skill is asked for twice, the first has its text.
         async with turn.loading:
             fork = self._fork
-            if fork is None or not await asyncio.to_thread(self._session.wants_fork, tool_args):
+            try:
+                found = await self._session.aresolve(name, tool_args)
+            except SatchelError:  # the answer says what is wrong
                 return await self._answer(name, tool_args, turn)
-            refusal = await self._session.apermit(name, tool_args)
+            if fork is None or not await self._session.awants_fork(found):
+                return await self._answer(name, found, turn)
+            refusal = await self._session.apermit(name, found)
         if refusal is not None:
             raise ToolFailed(refusal.text)
-        return await fork(tool_args, turn) + await self._news(turn)
+        return await fork(found, turn) + await self._news(turn)
 
-    async def _answer(self, name: str, tool_args: dict[str, Any], turn: Turn) -> Any:
+    async def _answer(self, name: str, tool_args: Arguments, turn: Turn) -> Any:
         with working():
             reply = await self._session.acall(name, tool_args)
         if reply.error is not None:
@@ -125,7 +130,7 @@ class SkillToolset(AbstractToolset[Turn]):
 
     async def _news(self, turn: Turn) -> str:
         """What changed meanwhile: the next request is to know it."""
-        text = turn.note(await asyncio.to_thread(self._session.news))
+        text = turn.note(await self._session.anews())
         return f"\n\n{text}" if text else ""
 
     def _tell_loaded(self, reply: Envelope, turn: Turn) -> None:

@@ -288,7 +288,13 @@ def _unrecorded(bench: Bench) -> Toolset:
 
     satchel = bench.satchel
     alone = satchel.settings._replace(packaged=False)
-    return make_toolset(satchel.library, alone, trace=Trace(enabled=False), engine=satchel.engine)
+    return make_toolset(
+        satchel.library,
+        alone,
+        trace=Trace(enabled=False),
+        detector=lambda: satchel.detector,
+        engine=satchel.engine,
+    )
 
 
 def _program(bench: Bench, tool: ToolDecl, case: Case) -> Outcome:

@@ -123,7 +123,7 @@ def read_arguments(satchel: Satchel, tool: str, pairs: Sequence[str], table: str
 
 
 def _types(satchel: Satchel, tool: str) -> dict[str, str]:
-    for told in satchel.tools().definitions("mcp", catalogue=False):
+    for told in satchel.tools().definitions("mcp"):
         if told["name"] == tool:
             properties: dict[str, dict[str, Any]] = told["inputSchema"]["properties"]
             return {name: str(rule.get("type", "string")) for name, rule in properties.items()}
@@ -151,7 +151,8 @@ def _value(text: str, kind: str) -> Any:
 def try_tool(satchel: Satchel, tool: str, arguments: dict[str, Any]) -> Trial:
     """Call a tool as an agent does; what its program wrote is kept, for the person who asks."""
     found = satchel.library.tools().tools.get(tool)
-    reply = satchel.tools().call(tool, arguments, as_person=found is not None)
+    session = satchel.session(approve=True)  # the person asks for this very call
+    reply = session.call(tool, arguments, as_person=found is not None)
     if "tier" not in reply.data:  # no program: refused before, or a tool in Python
         return Trial(tool, "", "", reply)
     sent: dict[str, Any] = {"arguments": arguments}

@@ -38,7 +38,7 @@ def tools(session: Session, as_json: bool) -> int:
     owners = toolset.owners
     look = satchel.library.tools()
     records: list[dict[str, Any]] = []
-    for told in toolset.definitions("mcp", catalogue=False):
+    for told in toolset.definitions("mcp"):
         name = str(told["name"])
         mine = name in names
         source = look.tools.get(name) if not mine else None

@@ -15,7 +15,6 @@ from satchel.catalogue.candidate import shown_name
 from satchel.catalogue.escape import clean, xml_text, xml_value
 from satchel.catalogue.shorten import sentence_ends, shorten
 from satchel.errors import InvalidInput
-from satchel.tools.frame import disarm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -117,12 +116,12 @@ def fill(
 
 def _text(text: str) -> str:
     """A stranger's text between our tags, none of which it can write, in full width neither."""
-    return disarm(_LOOK_ALIKE.sub("&lt;", xml_text(text)))[0]
+    return _LOOK_ALIKE.sub("&lt;", xml_text(text))
 
 
 def _value(text: str) -> str:
     """The same as the value of an attribute, with its quotes."""
-    return disarm(_LOOK_ALIKE.sub("&lt;", xml_value(text)))[0]
+    return _LOOK_ALIKE.sub("&lt;", xml_value(text))
 
 
 def _skills(skills: Sequence[Skill]) -> str:

@@ -18,10 +18,10 @@ from satchel.integrations.base import (
     SKILL,
     acall,
     apermit,
+    atail,
     forget_lost,
     running,
     sessions_of,
-    tail,
     tools_of,
 )
 
@@ -40,6 +40,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from typing import Literal
 
     from agent_framework import (
         AgentSession,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
     from satchel.integrations.base import Sessions
     from satchel.integrations.base import Skills as Given
+    from satchel.tools.gate import Approve
     from satchel.tools.session import Session
 
 __all__ = ["Skills", "skill_tools"]
@@ -59,23 +61,40 @@ __all__ = ["Skills", "skill_tools"]
 class Skills(ContextProvider):
     """The catalogue, the tools, and the shortlist behind each message."""
 
-    def __init__(self, skills: Given | Sessions = None, **options: Any) -> None:
+    def __init__(
+        self,
+        skills: Given | Sessions = None,
+        *,
+        approve: Approve = None,
+        ask: Sequence[str] = (),
+        changes: Literal["tail", "rebuild"] | None = None,
+    ) -> None:
         """Take the skills.
 
         Args:
             skills: A `Satchel`, a folder, or the `Session` of the one conversation there is.
-            options: For `Satchel.session`: `approve`, `ask`, `changes`.
+            approve: As for `Satchel.session`, where sessions are begun.
+            ask: The same.
+            changes: The same.
         """
         super().__init__("satchel")
-        self.sessions = sessions_of(skills, **options)
+        self.sessions = sessions_of(skills, approve=approve, ask=ask, changes=changes)
 
-    def child(self, **limits: Any) -> Skills:
+    def child(
+        self,
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        tools: Sequence[str] | None = None,
+    ) -> Skills:
         """For an agent that is a tool of another: nothing that the other may not do.
 
         Args:
-            limits: For `Session.child`: `include`, `exclude`, `tools`.
+            include: As for `Session.child`.
+            exclude: The same.
+            tools: The same.
         """
-        return Skills(self.sessions.child(**limits))
+        return Skills(self.sessions.child(include=include, exclude=exclude, tools=tools))
 
     async def before_run(
         self,
@@ -90,10 +109,10 @@ class Skills(ContextProvider):
         ours = self.sessions.of(session.session_id)
         last = context.input_messages[-1] if context.input_messages else None
         if last and last.role == "user" and last.text:
-            behind = await asyncio.to_thread(tail, ours, last.text)
+            behind = await atail(ours, last.text)
             if behind:
                 context.input_messages[-1] = _with(last, behind)  # is kept in the history, too
-        if prompt := await asyncio.to_thread(lambda: ours.prompt):
+        if prompt := await ours.aprompt():
             context.extend_instructions(self.source_id, prompt)
         context.extend_tools(self.source_id, await asyncio.to_thread(skill_tools, ours))
         context.extend_middleware(self.source_id, [_Looking(ours), _Calling(ours)])

@@ -22,10 +22,12 @@ from satchel.errors import InvalidInput
 from satchel.tools.presence import SKILL, news_in, settle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from typing import Literal
 
     from satchel.envelope import Envelope
     from satchel.facade import Satchel
+    from satchel.tools.gate import Approve
     from satchel.tools.session import Session
 
     Skills = Session | Satchel | str | os.PathLike[str] | None
@@ -42,6 +44,8 @@ __all__ = [
     "ToolSpec",
     "acall",
     "apermit",
+    "atail",
+    "atools_of",
     "call",
     "forget_lost",
     "joined",
@@ -121,13 +125,25 @@ class Sessions:
             self._made.move_to_end(key)
         return session
 
-    def child(self, **limits: Any) -> Sessions:
+    def child(
+        self,
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        tools: Sequence[str] | None = None,
+    ) -> Sessions:
         """For a sub-agent: its session is a child of the one that is running when it is started.
 
         Args:
-            limits: For `Session.child`: `include`, `exclude`, `tools`, `within`.
+            include: As for `Session.child`.
+            exclude: The same.
+            tools: The same.
         """
-        return Sessions(lambda: self._parent().child(**limits), nested=True)
+
+        def begin() -> Session:
+            return self._parent().child(include=include, exclude=exclude, tools=tools)
+
+        return Sessions(begin, nested=True)
 
     def _parent(self) -> Session:
         """Who starts a sub-agent: whoever runs, or the only conversation there is.
@@ -148,23 +164,44 @@ class Sessions:
             return next(iter(known.values())) if known else self.of()
 
 
-def sessions_of(skills: Skills | Sessions = None, **options: Any) -> Sessions:
+def sessions_of(
+    skills: Skills | Sessions = None,
+    *,
+    approve: Approve = None,
+    ask: Sequence[str] = (),
+    changes: Literal["tail", "rebuild"] | None = None,
+) -> Sessions:
     """What an adapter's user handed over, as sessions.
 
     Args:
         skills: A `Satchel` or a project's folder (None: the one at hand), of which each
             conversation gets a session of its own; or the session of the one conversation.
-        options: For `Satchel.session` where sessions are begun: `approve`, `ask`, `changes`.
+        approve: As for `Satchel.session`, where sessions are begun.
+        ask: The same.
+        changes: The same.
+
+    Raises:
+        InvalidInput: an option has a wrong value, or is given beside a session that exists.
     """
-    if isinstance(skills, Sessions):
-        return skills
     from satchel.facade import Satchel
 
     if skills is None or isinstance(skills, str | os.PathLike):
         skills = Satchel.for_project(skills or ".")
     if isinstance(skills, Satchel):
         satchel = skills
-        return Sessions(lambda: satchel.session(**options))
+
+        def begin() -> Session:
+            return satchel.session(approve=approve, ask=ask, changes=changes)
+
+        begin()  # a wrong option is said now, not at the first request
+        return Sessions(begin)
+    if approve is not None or ask or changes is not None:
+        raise InvalidInput(
+            say("`approve`, `ask` and `changes` are options of a session, and this one exists"),
+            say("Pass them to `Satchel.session`"),
+        )
+    if isinstance(skills, Sessions):
+        return skills
     session = skills
     return Sessions(lambda: session)
 
@@ -181,9 +218,18 @@ def running(session: Session) -> Generator[None]:
 
 def tools_of(session: Session) -> list[ToolSpec]:
     """The tools for the next request; ask again for the one after it."""
+    return specs_in(session.definitions())
+
+
+async def atools_of(session: Session) -> list[ToolSpec]:
+    """`tools_of` in a worker thread."""
+    return specs_in(await session.adefinitions())
+
+
+def specs_in(definitions: Iterable[Mapping[str, Any]]) -> list[ToolSpec]:
+    """Definitions for `anthropic`, as adapters want them."""
     return [
-        ToolSpec(item["name"], item["description"], item["input_schema"])
-        for item in session.definitions("anthropic")
+        ToolSpec(item["name"], item["description"], item["input_schema"]) for item in definitions
     ]
 
 
@@ -195,7 +241,8 @@ def call(session: Session, name: str, arguments: Mapping[str, Any] | str) -> Rep
 async def acall(session: Session, name: str, arguments: Mapping[str, Any] | str) -> Reply:
     """Call a tool without holding up the loop; if the task is cancelled so is the program."""
     envelope = await session.acall(name, arguments)
-    return _reply(envelope, await asyncio.to_thread(_meanwhile, session))
+    news = _noted(session, await session.anews())
+    return _reply(envelope, joined(news, session.reminder_due()))
 
 
 def permit(session: Session, name: str, arguments: Mapping[str, Any] | str) -> Reply | None:
@@ -221,14 +268,15 @@ def joined(own: str | None, prompt: str) -> str:
     return f"{own}\n\n{prompt}" if own and prompt else own or prompt
 
 
-def shadowed(session: Session, taken: Iterable[str]) -> set[str]:
+def shadowed(session: Session, taken: Iterable[str], ours: Iterable[str]) -> set[str]:
     """Which of our tools a framework must not be told of: the host has tools of these names.
 
     Args:
         session: Whose.
         taken: The names of the host's tools.
+        ours: The names of the session's tools.
     """
-    found = set(taken) & set(session.names)
+    found = set(taken) & set(ours)
     with _noting:
         told = _of(session).shadowed
         new = sorted(found - told)
@@ -257,6 +305,16 @@ def tail(
         forget_lost(session, history, seen)
     parts = (session.reminder_due(), _noted(session, session.tail(message)))
     return "\n\n".join(part for part in parts if part)
+
+
+async def atail(
+    session: Session,
+    message: str,
+    history: Iterable[str] | None = None,
+    seen: Iterable[str] | None = None,
+) -> str:
+    """`tail` in a worker thread."""
+    return await asyncio.to_thread(tail, session, message, history, seen)
 
 
 def forget_lost(

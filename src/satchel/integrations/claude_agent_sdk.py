@@ -23,10 +23,10 @@ from satchel.integrations.base import (
     CONVERSATIONS,
     acall,
     apermit,
+    atools_of,
     joined,
     running,
     sessions_of,
-    tools_of,
 )
 
 try:
@@ -38,10 +38,14 @@ except ImportError:
     raise
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Literal
+
     from claude_agent_sdk import AgentDefinition, ClaudeSDKClient
 
     from satchel.integrations.base import Sessions
     from satchel.integrations.base import Skills as Given
+    from satchel.tools.gate import Approve
     from satchel.tools.session import Session
 
 __all__ = ["Skills"]
@@ -53,16 +57,26 @@ INLINE = 500_000
 class Skills:
     """Skills for one conversation with Claude Code, and for its sub-agents."""
 
-    def __init__(self, skills: Given = None, *, name: str = "skills", **options: Any) -> None:
+    def __init__(
+        self,
+        skills: Given = None,
+        *,
+        name: str = "skills",
+        approve: Approve = None,
+        ask: Sequence[str] = (),
+        changes: Literal["tail", "rebuild"] | None = None,
+    ) -> None:
         """Take the skills.
 
         Args:
             skills: The session of the conversation, or a `Satchel` or a folder to begin one of.
             name: Of the MCP server: the model sees `mcp__skills__Skill`.
-            options: For `Satchel.session`: `approve`, `ask`, `changes`.
+            approve: As for `Satchel.session`, where sessions are begun.
+            ask: The same.
+            changes: The same.
         """
         self.name = name
-        self._sessions = sessions_of(skills, **options)
+        self._sessions = sessions_of(skills, approve=approve, ask=ask, changes=changes)
         self.session = self._sessions.of()
         self._below: dict[str, Sessions] = {}
         self._anybody = self._sessions.child()  # sub-agents that Claude Code brings
@@ -100,24 +114,34 @@ class Skills:
             skills=[] if own.skills is None else own.skills,
         )
 
-    def agent(self, name: str, agent: AgentDefinition, **limits: Any) -> AgentDefinition:
+    def agent(
+        self,
+        name: str,
+        agent: AgentDefinition,
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        tools: Sequence[str] | None = None,
+    ) -> AgentDefinition:
         """A sub-agent with skills: nothing that the main agent may not do.
 
         Args:
             name: Its name in the `agents` of the options.
             agent: Its definition. If it lists tools, ours are added to the list.
-            limits: For `Session.child`: `include`, `exclude`, `tools`.
+            include: As for `Session.child`.
+            exclude: The same.
+            tools: The same.
         """
-        self._below[name] = self._sessions.child(**limits)
-        child = self.session.child(**limits)
-        tools = agent.tools
-        if tools is not None:
-            tools = [*tools, *(f"mcp__{self.name}__{one}" for one in child.names)]
-        return replace(agent, prompt=joined(agent.prompt, self._named(child.prompt)), tools=tools)
+        self._below[name] = self._sessions.child(include=include, exclude=exclude, tools=tools)
+        child = self.session.child(include=include, exclude=exclude, tools=tools)
+        listed = agent.tools
+        if listed is not None:
+            listed = [*listed, *(f"mcp__{self.name}__{one}" for one in child.names)]
+        return replace(agent, prompt=joined(agent.prompt, self._named(child.prompt)), tools=listed)
 
     async def refresh(self, client: ClaudeSDKClient) -> bool:
         """Declare tools that appeared since; between turns. True when there were some."""
-        if await asyncio.to_thread(lambda: self.session.names) == self._told:
+        if await self.session.anames() == self._told:
             return False
         await client.toggle_mcp_server(self.name, enabled=False)
         await client.toggle_mcp_server(self.name, enabled=True)
@@ -142,7 +166,7 @@ class Skills:
     def _server(self) -> Server[Any]:
         async def listed(context: object, params: object) -> ListToolsResult:
             del context, params
-            specs = await asyncio.to_thread(tools_of, self.session)
+            specs = await atools_of(self.session)
             self._told = tuple(spec.name for spec in specs)
             tools = [
                 {

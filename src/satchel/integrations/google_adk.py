@@ -11,7 +11,6 @@ of other tools. Each session of ADK has a session of its own.
 
 from __future__ import annotations
 
-import asyncio
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +19,11 @@ from satchel.integrations.base import (
     SKILL,
     acall,
     apermit,
+    atail,
+    atools_of,
     forget_lost,
     running,
     sessions_of,
-    tail,
-    tools_of,
 )
 
 try:
@@ -37,7 +36,8 @@ except ImportError:
     raise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Literal
 
     from google.adk.agents.invocation_context import InvocationContext
     from google.adk.agents.readonly_context import ReadonlyContext
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from satchel.integrations.base import Reply, Sessions, ToolSpec
     from satchel.integrations.base import Skills as Given
+    from satchel.tools.gate import Approve
     from satchel.tools.session import Session
 
 __all__ = ["Skills", "SkillsPlugin"]
@@ -57,29 +58,46 @@ _caller: ContextVar[Session | None] = ContextVar("satchel_adk_caller", default=N
 class Skills(BaseToolset):
     """The tools, and the catalogue in the system instruction."""
 
-    def __init__(self, skills: Given | Sessions = None, **options: Any) -> None:
+    def __init__(
+        self,
+        skills: Given | Sessions = None,
+        *,
+        approve: Approve = None,
+        ask: Sequence[str] = (),
+        changes: Literal["tail", "rebuild"] | None = None,
+    ) -> None:
         """Take the skills.
 
         Args:
             skills: A `Satchel`, a folder, or the `Session` of the one conversation there is.
-            options: For `Satchel.session`: `approve`, `ask`, `changes`.
+            approve: As for `Satchel.session`, where sessions are begun.
+            ask: The same.
+            changes: The same.
         """
         super().__init__()
         self._use_invocation_cache = False  # a changed library is seen in the same turn
-        self.sessions = sessions_of(skills, **options)
+        self.sessions = sessions_of(skills, approve=approve, ask=ask, changes=changes)
         self.plugin = SkillsPlugin(self)
         self.below: list[Skills] = []
         self.agents: set[str] = set()
         """The names of the agents that have these skills."""
         self._above: Skills | None = None
 
-    def child(self, **limits: Any) -> Skills:
+    def child(
+        self,
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        tools: Sequence[str] | None = None,
+    ) -> Skills:
         """For a sub-agent, or an agent as a tool: nothing that the starting agent may not do.
 
         Args:
-            limits: For `Session.child`: `include`, `exclude`, `tools`.
+            include: As for `Session.child`.
+            exclude: The same.
+            tools: The same.
         """
-        child = Skills(self.sessions.child(**limits))
+        child = Skills(self.sessions.child(include=include, exclude=exclude, tools=tools))
         child._above = self
         self.below.append(child)
         return child
@@ -101,7 +119,7 @@ class Skills(BaseToolset):
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """The tools there are now."""
         session = self.session(readonly_context) if readonly_context else self.sessions.of()
-        specs = await asyncio.to_thread(tools_of, session)
+        specs = await atools_of(session)
         tools = [_SkillTool(self, spec) for spec in specs]
         return [tool for tool in tools if self._is_tool_selected(tool, readonly_context)]
 
@@ -112,7 +130,7 @@ class Skills(BaseToolset):
         self.agents.add(tool_context.agent_name)
         session = self.session(tool_context)
         forget_lost(session, _results(llm_request.contents))
-        if prompt := await asyncio.to_thread(lambda: session.prompt):
+        if prompt := await session.aprompt():
             llm_request.append_instructions([prompt])
 
 
@@ -138,7 +156,7 @@ class SkillsPlugin(BasePlugin):
             return None
         session = own[0].session(ReadonlyContext(invocation_context))
         history = [event.content for event in invocation_context.session.events if event.content]
-        behind = await asyncio.to_thread(tail, session, text, list(_results(history)))
+        behind = await atail(session, text, list(_results(history)))
         if not behind:
             return None
         parts = [*(user_message.parts or ()), types.Part(text=behind)]

@@ -42,6 +42,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from typing import Literal
 
     from langchain.agents.middleware import ModelRequest, ModelResponse
     from langchain_core.messages import AnyMessage
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from langgraph.types import Command
 
     from satchel.integrations.base import Reply, Sessions, Skills
+    from satchel.tools.gate import Approve
     from satchel.tools.session import Session
 
 __all__ = ["SkillsMiddleware", "skill_tools"]
@@ -72,24 +74,41 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     state_schema = SkillsState
 
-    def __init__(self, skills: Skills | Sessions = None, **options: Any) -> None:
+    def __init__(
+        self,
+        skills: Skills | Sessions = None,
+        *,
+        approve: Approve = None,
+        ask: Sequence[str] = (),
+        changes: Literal["tail", "rebuild"] | None = None,
+    ) -> None:
         """Take the skills.
 
         Args:
             skills: A `Satchel`, a folder, or the `Session` of the one conversation there is.
-            options: For `Satchel.session`: `approve`, `ask`, `changes`.
+            approve: As for `Satchel.session`, where sessions are begun.
+            ask: The same.
+            changes: The same.
         """
         super().__init__()
-        self.sessions = sessions_of(skills, **options)
+        self.sessions = sessions_of(skills, approve=approve, ask=ask, changes=changes)
         self.tools = []
 
-    def child(self, **limits: Any) -> SkillsMiddleware:
+    def child(
+        self,
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        tools: Sequence[str] | None = None,
+    ) -> SkillsMiddleware:
         """For a sub-agent: nothing that the agent which started it may not do.
 
         Args:
-            limits: For `Session.child`: `include`, `exclude`, `tools`.
+            include: As for `Session.child`.
+            exclude: The same.
+            tools: The same.
         """
-        return SkillsMiddleware(self.sessions.child(**limits))
+        return SkillsMiddleware(self.sessions.child(include=include, exclude=exclude, tools=tools))
 
     # --- the user's turn ------------------------------------------------------------------
 
@@ -149,8 +168,9 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             system = SystemMessage(joined(own.text if own else "", session.prompt))
         else:
             system = SystemMessage([*own.content, {"type": "text", "text": session.prompt}])
-        hidden = shadowed(session, map(_name, request.tools))
-        new = [item for item in session.definitions("openai") if _name(item) not in hidden]
+        ours = session.definitions("openai")
+        hidden = shadowed(session, map(_name, request.tools), map(_name, ours))
+        new = [item for item in ours if _name(item) not in hidden]
         return request.override(system_message=system, tools=[*request.tools, *new])
 
     # --- the calls ------------------------------------------------------------------------
@@ -166,7 +186,7 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """
         session = self._session(request.state)
         asked = request.tool_call
-        if _ours(session, request):
+        if request.tool is None and asked["name"] in session.names:
             return _message(request, call(session, asked["name"], asked["args"]))
         if refusal := permit(session, asked["name"], asked["args"]):
             return _message(request, refusal)
@@ -181,7 +201,7 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """The same; when the task is cancelled, so is a program that runs."""
         session = self._session(request.state)
         asked = request.tool_call
-        if _ours(session, request):
+        if request.tool is None and asked["name"] in await session.anames():
             return _message(request, await acall(session, asked["name"], asked["args"]))
         if refusal := await apermit(session, asked["name"], asked["args"]):
             return _message(request, refusal)
@@ -233,11 +253,6 @@ def _message(request: ToolCallRequest, reply: Reply) -> ToolMessage:
         name=request.tool_call["name"],
         status="error" if reply.failed else "success",
     )
-
-
-def _ours(session: Session, request: ToolCallRequest) -> bool:
-    """Whether no other tool of the agent has this name, and one of ours has."""
-    return request.tool is None and request.tool_call["name"] in session.names
 
 
 def _told(messages: Sequence[AnyMessage]) -> tuple[list[str], list[str]]:

@@ -10,7 +10,6 @@ agent for each, which costs nothing. A sub-agent gets `session.child()`.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import weakref
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from satchel.integrations.base import (
     SKILL,
     acall,
     apermit,
+    atools_of,
     forget_lost,
     joined,
     sessions_of,
@@ -89,7 +89,7 @@ class SkillsAgent(Agent[Any]):
         """The agent's own instructions, then the catalogue."""
         own = await super().get_system_prompt(run_context)
         session = self._session_in(run_context)
-        return joined(own, await asyncio.to_thread(lambda: session.prompt)) or None
+        return joined(own, await session.aprompt()) or None
 
     async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
         """The agent's own tools, then those of the skills that there are now."""
@@ -98,8 +98,8 @@ class SkillsAgent(Agent[Any]):
             self._run = run_context  # later in a run its results are not in `turn_input`
             forget_lost(session, _results(run_context.turn_input))
         own = await super().get_all_tools(run_context)
-        hidden = shadowed(session, (tool.name for tool in own))
-        ours = await asyncio.to_thread(skill_tools, session)
+        ours = [_function(session, spec) for spec in await atools_of(session)]
+        hidden = shadowed(session, (tool.name for tool in own), (tool.name for tool in ours))
         guarded = [_guarded(session, tool) for tool in own]
         return [*guarded, *(tool for tool in ours if tool.name not in hidden)]
 

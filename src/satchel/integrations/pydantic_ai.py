@@ -9,7 +9,6 @@ which pydantic-ai takes from the message history) has a session of its own.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
@@ -19,12 +18,12 @@ from satchel.integrations.base import (
     SKILL,
     acall,
     apermit,
+    atail,
     forget_lost,
     running,
     sessions_of,
     shadowed,
-    tail,
-    tools_of,
+    specs_in,
 )
 
 try:
@@ -39,6 +38,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from typing import Literal
 
     from pydantic_ai import RunContext
     from pydantic_ai.messages import ModelMessage, ToolCallPart
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from satchel.integrations.base import Sessions
     from satchel.integrations.base import Skills as Given
+    from satchel.tools.gate import Approve
     from satchel.tools.session import Session
 
 __all__ = ["SkillToolset", "Skills"]
@@ -58,15 +59,27 @@ _ANYTHING = SchemaValidator(core_schema.any_schema())
 class SkillToolset(AbstractToolset[Any]):
     """The tools, and the catalogue as their instructions."""
 
-    def __init__(self, skills: Given | Sessions = None, **options: Any) -> None:
+    def __init__(
+        self,
+        skills: Given | Sessions = None,
+        *,
+        approve: Approve = None,
+        ask: Sequence[str] = (),
+        changes: Literal["tail", "rebuild"] | None = None,
+    ) -> None:
         """Take the skills.
 
         Args:
             skills: A `Satchel`, a folder, or the `Session` of the one conversation there is.
-            options: For `Satchel.session`: `approve`, `ask`, `changes`.
+            approve: As for `Satchel.session`, where sessions are begun.
+            ask: The same.
+            changes: The same.
         """
-        self.sessions = sessions_of(skills, **options)
+        self.sessions = sessions_of(skills, approve=approve, ask=ask, changes=changes)
         self._hosts: WeakKeyDictionary[Session, set[str]] = WeakKeyDictionary()
+        self._ours: WeakKeyDictionary[Session, set[str]] = WeakKeyDictionary()
+        self._runs: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
+        """The run in which each session began its last turn."""
 
     @property
     def id(self) -> str | None:
@@ -77,16 +90,27 @@ class SkillToolset(AbstractToolset[Any]):
         """The session of the conversation that is running."""
         return self.sessions.of(ctx.conversation_id or ctx.run_id or "")
 
+    async def _told(self, ctx: RunContext[Any]) -> tuple[str, list[dict[str, Any]]]:
+        """Prompt and tools; the disk is searched once for each run."""
+        session = self.session(ctx)
+        run = ctx.run_id or ""
+        if self._runs.get(session) != run:
+            self._runs[session] = run
+            await session.abegin_turn()
+        return await session.atold()
+
     async def get_instructions(self, ctx: RunContext[Any]) -> InstructionPart | None:
         """The catalogue. It is frozen, so it belongs to what a provider may keep."""
-        text = await asyncio.to_thread(lambda: self.session(ctx).prompt)
+        text, _ = await self._told(ctx)
         return InstructionPart(text, name="skills") if text else None
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """The tools there are now, but for names that the agent's own tools have."""
         session = self.session(ctx)
-        hidden = shadowed(session, await self._taken(ctx))
-        specs = await asyncio.to_thread(tools_of, session)
+        _, definitions = await self._told(ctx)
+        specs = specs_in(definitions)
+        ours = self._ours[session] = {spec.name for spec in specs}
+        hidden = shadowed(session, await self._taken(ctx), ours)
         return {
             spec.name: ToolsetTool(
                 toolset=self,
@@ -116,7 +140,7 @@ class SkillToolset(AbstractToolset[Any]):
     def is_ours(self, ctx: RunContext[Any], name: str) -> bool:
         """Whether a tool is the session's, and not one of the agent's own."""
         session = self.session(ctx)
-        return name in session.names and name not in self._hosts.get(session, ())
+        return name in self._ours.get(session, ()) and name not in self._hosts.get(session, ())
 
     async def call_tool(
         self,
@@ -136,18 +160,33 @@ class SkillToolset(AbstractToolset[Any]):
 class Skills(AbstractCapability[Any]):
     """Skills for an agent: the toolset, and the shortlist behind each prompt."""
 
-    def __init__(self, skills: Given | Sessions = None, **options: Any) -> None:
+    def __init__(
+        self,
+        skills: Given | Sessions = None,
+        *,
+        approve: Approve = None,
+        ask: Sequence[str] = (),
+        changes: Literal["tail", "rebuild"] | None = None,
+    ) -> None:
         """Take the skills; the arguments are those of `SkillToolset`."""
         self.id = "satchel"
-        self.toolset = SkillToolset(skills, **options)
+        self.toolset = SkillToolset(skills, approve=approve, ask=ask, changes=changes)
 
-    def child(self, **limits: Any) -> Skills:
+    def child(
+        self,
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        tools: Sequence[str] | None = None,
+    ) -> Skills:
         """For a sub-agent that a tool starts: nothing that the starting agent may not do.
 
         Args:
-            limits: For `Session.child`: `include`, `exclude`, `tools`.
+            include: As for `Session.child`.
+            exclude: The same.
+            tools: The same.
         """
-        return Skills(self.toolset.sessions.child(**limits))
+        return Skills(self.toolset.sessions.child(include=include, exclude=exclude, tools=tools))
 
     def get_toolset(self) -> SkillToolset:
         """The tools."""
@@ -173,7 +212,7 @@ class Skills(AbstractCapability[Any]):
             return request_context
         given = prompts[-1].content
         text = "\n".join(_said(prompts[-1]))
-        if behind := await asyncio.to_thread(tail, session, text, history, seen):
+        if behind := await atail(session, text, history, seen):
             told = f"{given}\n\n{behind}" if isinstance(given, str) else [*given, behind]
             part = replace(prompts[-1], content=told)
             last.parts = [part if one is prompts[-1] else one for one in last.parts]

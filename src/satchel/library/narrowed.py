@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from satchel.library.filters import Filter
 from satchel.library.library import Library
 from satchel.library.snapshot import Snapshot
 from satchel.library.tool_snapshot import ToolSnapshot
@@ -15,10 +16,16 @@ from satchel.library.tool_snapshot import ToolSnapshot
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from satchel.library.filters import Filter
     from satchel.library.seal import Seals
     from satchel.library.watch import Watcher
     from satchel.skill.model import Skill
+
+
+def narrowed(library: Library, include: tuple[str, ...], exclude: tuple[str, ...]) -> Library:
+    """The skills of a library that pass a filter; the library itself when there is none."""
+    if not (include or exclude):
+        return library
+    return NarrowedLibrary(library, Filter(include, exclude))
 
 
 class NarrowedLibrary(Library):
@@ -33,6 +40,7 @@ class NarrowedLibrary(Library):
         """
         # The base is not initialised: all that it keeps is the whole library's.
         self._whole = whole
+        self.wanted = wanted
         self._sieve = wanted.compile()
         self._part: tuple[Snapshot, Snapshot] | None = None
         self._tool_part: tuple[ToolSnapshot, ToolSnapshot] | None = None

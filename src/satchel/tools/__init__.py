@@ -1,10 +1,10 @@
-"""WHAT AN AGENT MAY CALL: Skill, ReadFile, SkillSearch, and how a provider is told of them.
+"""What an agent may call: a `Session` is one conversation, its `Toolset` holds the tools.
 
-Reading order: `toolset` (the object hosts hold), `base` (what a tool is), then one file per tool.
-`arguments` fills placeholders, `frame` keeps a stranger's text in its place, `definitions` speaks
-each provider's dialect. Tools of tool skills: `script_tools` (which there are now), `script_tool`
-(one call), `engine` (what runs their programs), `secrets`, `file_parameters`. Tools of installed
-packages: `packaged`.
+Reading order: `session` (the only way to call tools), `toolset` (finds, describes, runs tools),
+`base` (what a tool is), then one file per tool. `prompt` and `loaded` belong to a session, `gate`
+and `permits` decide about calls, `state` checks a dumped session, `frame` marks text from files.
+Tools of tool skills: `script_tools` (which there are now), `script_tool` (one call), `engine` (runs
+their programs), `secrets`, `file_parameters`. Tools of installed packages: `packaged`.
 """
 
 from __future__ import annotations

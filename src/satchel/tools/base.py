@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from satchel.envelope import Envelope, ErrorCode
+    from satchel.library import Snapshot
     from satchel.runners.base import Cancel
+    from satchel.skill.model import Skill
+    from satchel.tools.folder import Folder
 
 
 class Call(NamedTuple):
@@ -36,8 +39,10 @@ class Call(NamedTuple):
     key: str = ""
     """The same whenever this very call is made again: what has side effects is given it. Set by the
     host; a model's calls have none."""
-    loaded: Sequence[str] | None = None
-    """The folders of the skills that this conversation loaded; None where the host keeps none."""
+    loaded: Sequence[str] = ()
+    """The folders of the skills that this conversation loaded, latest first."""
+    resolved: Resolved | None = None
+    """What the call means, where a session has found that out already."""
 
     def answer(
         self,
@@ -82,6 +87,51 @@ class Call(NamedTuple):
     def elapsed(self) -> int:
         """Milliseconds since the call began."""
         return round((time.perf_counter() - self.started) * 1000)
+
+
+class SkillSource(NamedTuple):
+    """A skill's text, frontmatter and files, as they were read."""
+
+    body: str
+    """Without blank lines at either end."""
+    fields: Mapping[str, Any]
+    folder: Folder
+    digest: str
+    """Of its instructions and of what it says about tools."""
+    changed: bool
+    """The file is no longer the one that the last look saw."""
+
+
+class Resolved:
+    """A call whose arguments were parsed, and whose tool and skill were looked up, once."""
+
+    __slots__ = ("given", "look", "name", "skill", "source", "started", "tool")
+
+    def __init__(
+        self,
+        name: str,
+        given: dict[str, Any],
+        tool: Tool | None,
+        look: Snapshot,
+        skill: Skill | None = None,
+    ) -> None:
+        """Take what was found.
+
+        Args:
+            name: The tool's name.
+            given: The arguments as the caller wrote them.
+            tool: The tool; None for one of the host, or when there is none of that name.
+            look: The library in which tool and skill were looked up.
+            skill: What a call of `Skill` names; it need not be available.
+        """
+        self.name = name
+        self.given = given
+        self.tool = tool
+        self.look = look
+        self.skill = skill
+        self.source: SkillSource | None = None
+        """The text of the skill, once it was read."""
+        self.started = time.perf_counter()
 
 
 class Tool(Protocol):

@@ -1,72 +1,39 @@
-"""How text from files is handed to a model so that it cannot pose as ours.
+"""Frames around text from files and programs, so that a model can tell it from Satchel's own.
 
-A frame is a pair of tags around somebody else's text. Inside, every `<` that begins one of our
-tags is written `&lt;`, however it is disguised: other case, spaces, invisible signs, look-alike
-letters. So a frame ends where we end it, and no text opens one.
+A frame is a pair of tags that carry the same nonce. The nonce is random, made after the text was
+read, and does not occur in it: no text can close its frame or open another one. Nonces appear only
+in tool results, so that the prompt keeps its bytes.
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
+import os
 
 from satchel._language import Message, edited
 
-TAGS = ("skill-loaded", "skill-files", "file-read", "available-skills", "skills", "tool-output")
-"""What only we may write."""
-
-_GAP = r"[\s\\/!?_\x00-\x1f\x7f-]*+"
-_ANY = "|".join(_GAP.join(tag.replace("-", "")) for tag in TAGS)
-_TAG = re.compile(f"<{_GAP}(?:{_ANY})(?![a-z0-9])", re.IGNORECASE)
-_LOOK_ALIKE = {
-    "ѕ": "s", "ꜱ": "s", "к": "k", "κ": "k", "і": "i", "ı": "i", "ι": "i", "ӏ": "l", "ⅼ": "l",
-    "о": "o", "ο": "o", "а": "a", "α": "a", "ԁ": "d", "ⅾ": "d", "е": "e", "ε": "e", "г": "r",
-    "ƒ": "f", "ν": "v", "ь": "b", "‹": "<", "〈": "<", "⟨": "<", "᚜": "<", "˂": "<", "∕": "/",
-    "⁄": "/", "⧸": "/",
-}  # fmt: skip
-_NOTHING = ("Cf", "Cc", "Mn", "Me", "Zs", "Zl", "Zp", "Co", "Cn", "Cs", "Pd", "Pc")
+_NONCE_BYTES = 6
 
 
-class _Plain(dict[int, int]):
-    """Each sign as the ASCII sign it looks like, worked out when first met."""
-
-    def __missing__(self, code: int) -> int:
-        if len(self) > 20_000:
-            self.clear()  # a text with every sign there is must not fill the memory
-        sign = chr(code)
-        if code < 128:
-            found = sign
-        else:
-            found = _LOOK_ALIKE.get(sign) or _LOOK_ALIKE.get(sign.lower()) or ""
-            if not found:
-                found = unicodedata.normalize("NFKC", sign)
-                if unicodedata.category(sign) in _NOTHING or sign in "\u3164\u115f\u1160\uffa0":
-                    found = " "
-        # Exactly one sign for one sign: places in the copy are places in the original.
-        self[code] = ord(found) if len(found) == 1 else code
-        return self[code]
+def make_nonce(*texts: str) -> str:
+    """A random word that occurs in none of the texts."""
+    while True:
+        nonce = os.urandom(_NONCE_BYTES).hex()
+        if not any(nonce in text for text in texts):
+            return nonce
 
 
-_plain = _Plain()
+def framed(tag: str, marks: str, text: str, nonce: str = "") -> str:
+    """A text between two tags.
 
-
-def disarm(text: str) -> tuple[str, int]:
-    """Write `&lt;` where the text would begin one of our tags; also how often that was."""
-    if text.isascii():
-        if "<" not in text:
-            return text, 0
-        places = [match.start() for match in _TAG.finditer(text)]
-    else:
-        places = [match.start() for match in _TAG.finditer(text.translate(_plain))]
-    if not places:
-        return text, 0
-    parts: list[str] = []
-    done = 0
-    for place in places:
-        parts += (text[done:place], "&lt;")
-        done = place + 1
-    parts.append(text[done:])
-    return "".join(parts), len(places)
+    Args:
+        tag: The name of the tags.
+        marks: Attributes of the opening tag, quoted already.
+        text: What stands between them.
+        nonce: One that `make_nonce` made for the text; a new one when empty.
+    """
+    nonce = nonce or make_nonce(text)
+    ending = "" if not text or text.endswith("\n") else "\n"
+    return f'<{tag} {marks} nonce="{nonce}">\n{text}{ending}</{tag} nonce="{nonce}">'
 
 
 def printable(text: str) -> str:
@@ -94,14 +61,14 @@ def one_line(text: str, limit: int = 0) -> str:
     """
     if isinstance(text, Message):
         text = edited(text, one_line)
-        if (not limit or len(text) <= limit) and not disarm(text)[1]:
+        if not limit or len(text) <= limit:
             return text
     text = printable(" ".join(text.split()))
     if limit and len(text) > limit:
         cut = text[: limit - 1]
         space = cut.rfind(" ")
         text = (cut[:space] if space > limit // 2 else cut).rstrip(" ,;:.-") + "…"
-    return disarm(text)[0]
+    return text
 
 
 def encodable(text: str) -> str:

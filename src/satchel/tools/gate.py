@@ -129,6 +129,17 @@ class Gate:
         self.ask = as_patterns(ask)
         self.within = tuple(as_patterns(patterns) for patterns in within)
         self.inherited: Callable[[], Iterable[Grant]] = inherited or tuple
+        self.is_inner = inherited is not None
+
+    def inner(self, tools: Sequence[str] | None, forbidden: Callable[[], Iterable[Grant]]) -> Gate:
+        """The gate of a conversation within this one: the same rules, and `tools` too.
+
+        Args:
+            tools: Patterns of the tools that may be called; all that can be called here when None.
+            forbidden: Gives what is forbidden here at the time of a call.
+        """
+        within = self.within if tools is None else (*self.within, as_patterns(tools))
+        return Gate(self.trace, self.approve, self.ask, within, forbidden, self.bell)
 
     def offers(self, tool: str) -> bool:
         """Whether the tool is there at all for this conversation."""

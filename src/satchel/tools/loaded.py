@@ -1,154 +1,310 @@
-"""What was loaded before, so that nothing is read twice.
+"""Tracks the skills loaded in a session, so that unchanged content is not sent twice.
 
-With refresh on, a kept text is used only while the file's stamp is the one it was read at. With
-refresh off, what was loaded stays as it was at the last look, files and all.
+A text comes into the conversation once. A second load is answered with a pointer to the first,
+unless the skill changed on disk or its text was trimmed from the history.
 """
 
 from __future__ import annotations
 
-import os
 import threading
-import time
-from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from satchel._fs import RACY_NS
-from satchel.errors import SkillBroken
-from satchel.tools.arguments import argument_names
-from satchel.tools.folder import folder_of, list_folder, listed_folder
-from satchel.tools.frame import disarm
+from satchel.catalogue.escape import clean, xml_text, xml_value
+from satchel.envelope import answer
+from satchel.errors import SatchelError
+from satchel.tools.frame import one_line, printable
+from satchel.tools.permits import Grant, patterns_of, too_wide
+from satchel.tools.skill_tool import document_digest, read_skill
+from satchel.tools.state import bad_state, listed
 
 if TYPE_CHECKING:
-    from satchel.library import Snapshot
-    from satchel.library.seal import Sealed, Seals
-    from satchel.skill import Skill
-    from satchel.tools.folder import Folder
+    from collections.abc import Mapping, Sequence
 
-_ENTRIES = 256
-_CHARACTERS = 16_000_000
+    from satchel.envelope import Envelope
+    from satchel.library import Library, Snapshot
+    from satchel.skill.model import Skill
+    from satchel.tools.skill_tool import LoadedSkill
 
-Stamp = tuple[int, int, int, int]
+_BEFORE = (
+    "These skills were loaded earlier in this conversation; what they forbid still holds. Where the"
+    " text of one is not above, call Skill again to read it before you go on with it."
+)
+_ABOUT_CHARACTERS = 200
 
 
-Key = tuple[str, str, str]
-"""Location, id and file: what makes the path, without the cost of joining it."""
+class Held(NamedTuple):
+    """A skill that was loaded in a conversation."""
+
+    name: str
+    ref: str
+    revision: str
+    """Of its folder, as it was loaded."""
+    digest: str
+    """Of its instructions, and of what it says about tools."""
+    characters: int
+    """What its text took in the conversation."""
+    allowed: tuple[str, ...] = ()
+    """Patterns of tools that need no approval while its text is there."""
+    disallowed: tuple[str, ...] = ()
+    """Patterns of tools that are refused."""
+    about: str = ""
+    """What it is for, in one line."""
+    present: bool = True
+    """False once its text was trimmed away: what it allows ends then, what it forbids does not."""
+    reminded: bool = False
+    """Whether the model was reminded of it since then."""
+    nonce: str = ""
+    """Of the frame around its text, to find it in a history."""
+    texts: frozenset[str] = frozenset()
+    """Digests of the texts that were handed over: other arguments make another text."""
+    folder: str = ""
+    """Its base directory."""
+    stamp: tuple[int, int] = (0, 0)
+    """Modification time and size of its file, when it was last compared."""
 
 
-class Loaded(NamedTuple):
-    """A skill's text and folder as they were read."""
-
-    path: str
-    base_dir: str
-    body: str
-    """Without blank lines at either end."""
-    safe: str
-    """The body with our tags disarmed."""
-    disarmed: int
-    names: tuple[str, ...]
-    folder: Folder
-    look: Snapshot
-    """The snapshot in which it was last seen."""
-    stamp: Stamp
-    """Of the SKILL.md; all zero when it must be read again next time."""
-    sealed: Sealed
-    """What was checked."""
-    changed: bool
-    """The file was no longer the one that the last look saw."""
+_STATE: dict[str, type] = {
+    "name": str, "ref": str, "revision": str, "digest": str, "characters": int,
+    "disallowed": list, "about": str, "present": bool, "reminded": bool, "nonce": str,
+    "texts": list,
+}  # fmt: skip
+"""What `dump` keeps of a skill. What it allows is not kept: it is read from the skill again."""
 
 
 class LoadedSkills:
-    """Keeps the skills loaded last."""
+    """The loaded skills of one conversation."""
 
-    def __init__(self, seals: Seals) -> None:
-        self._seals = seals
-        self._entries: OrderedDict[Key, Loaded] = OrderedDict()
-        self._characters = 0
-        self._lock = threading.Lock()
-
-    def folders(self) -> list[str]:
-        """The folders of what is kept, latest first."""
-        with self._lock:
-            return [kept.base_dir for kept in reversed(self._entries.values())]
-
-    def load(self, skill: Skill, look: Snapshot, *, fresh: bool) -> Loaded:
-        """The skill's text and folder.
+    def __init__(self, library: Library, *, points: bool = True) -> None:
+        """Begin with none.
 
         Args:
-            skill: Which one.
-            look: The snapshot it is from.
-            fresh: Whether what is on disk now counts; else what was there at the last look.
+            library: Where the skills are from.
+            points: Whether a text that is there already is only pointed at. A host that never says
+                what was trimmed away gets the text each time.
+        """
+        self._library = library
+        self._trace = library.trace
+        self._points = points
+        self._lock = threading.RLock()
+        self._held: dict[str, Held] = {}
+
+    @property
+    def all(self) -> Mapping[str, Held]:
+        """By name, in the order in which they were loaded."""
+        with self._lock:
+            return dict(self._held)
+
+    def folders(self) -> list[str]:
+        """Their base directories, the latest first."""
+        return [held.folder for held in self.all.values() if held.folder][::-1]
+
+    def restore(self, held: Mapping[str, Held]) -> None:
+        """Go back to what `all` was: what was loaded since is no part of the conversation."""
+        with self._lock:
+            for name, one in self._held.items():
+                if name not in held:
+                    self._trace.record("forgotten", (name,), ref=one.ref, dropped=True)
+            self._held = dict(held)
+
+    def grants(self) -> list[Grant]:
+        """What they say about tools now."""
+        return [
+            Grant(one.name, one.allowed if one.present else (), one.disallowed)
+            for one in self.all.values()
+        ]
+
+    def forbidden(self) -> list[Grant]:
+        """What they forbid."""
+        return [grant._replace(allowed=()) for grant in self.grants() if grant.disallowed]
+
+    def forget(self, names: Sequence[str]) -> None:
+        """Note that their text left the history; of all of them when none is named."""
+        with self._lock:
+            for name in names or tuple(self._held):
+                held = self._held.get(name)
+                if held is None:
+                    continue
+                self._held[name] = held._replace(present=False, reminded=False, texts=frozenset())
+                if held.present:
+                    self._trace.record("forgotten", (name,), ref=held.ref)
+
+    def drop(self, names: Sequence[str]) -> None:
+        """Remove them with their rules; all of them when none is named."""
+        with self._lock:
+            for name in names or tuple(self._held):
+                held = self._held.pop(name, None)
+                if held is not None:
+                    self._trace.record("forgotten", (name,), ref=held.ref, dropped=True)
+
+    def reminder(self, names: Sequence[str]) -> str:
+        """The block that stands for them where their text went; for all when none is named."""
+        held = [one for one in self.all.values() if not names or one.name in names]
+        if not held:
+            return ""
+        rows = [
+            f"<skill name={xml_value(clean(one.name))} digest={xml_value(one.digest)}>"
+            f"{xml_text(clean(one.about))}</skill>"
+            for one in held
+        ]
+        return "\n".join(("<skills-loaded-before>", _BEFORE, *rows, "</skills-loaded-before>"))
+
+    def reminder_due(self) -> str:
+        """The block for those whose text went and that the model was not reminded of since."""
+        with self._lock:
+            due = [one.name for one in self._held.values() if not one.present and not one.reminded]
+            for name in due:
+                self._held[name] = self._held[name]._replace(reminded=True)
+        return self.reminder(due) if due else ""
+
+    def record(self, loaded: LoadedSkill) -> Envelope:
+        """Remember a loaded skill; the answer is a pointer when its text is there already.
+
+        What it forbids is added to what it forbade before: loading again lifts nothing.
+        """
+        skill, reply = loaded.skill, loaded.envelope
+        fields, digest = loaded.source.fields, loaded.source.digest
+        forbidden = patterns_of(fields.get("disallowed-tools"), forbidding=True)
+        if fields.get("disallowed-tools") and not forbidden:
+            reason = "`disallowed-tools` names no tool: nothing is forbidden"
+            self._trace.record("failed", (skill.name,), what="disallowed-tools", reason=reason)
+        held = Held(
+            skill.name,
+            skill.ref,
+            loaded.source.folder.revision,
+            digest,
+            len(reply.data["content"]),
+            self._allowed(skill, fields),
+            forbidden,
+            one_line(skill.description, _ABOUT_CHARACTERS),
+            nonce=loaded.nonce,
+            texts=frozenset((loaded.text_digest,)),
+            folder=skill.base_dir,
+            stamp=(skill.head.mtime_ns, skill.head.size),
+        )
+        with self._lock:
+            before = self._held.get(skill.name)
+            if before is None:
+                self._held[skill.name] = held
+                return reply
+            both = dict.fromkeys((*before.disallowed, *held.disallowed))
+            held = held._replace(disallowed=tuple(both))
+            again = False
+            if before.present and before.digest == digest:
+                # The same words grant no more than they did, whatever was approved since.
+                kept = tuple(one for one in held.allowed if one in before.allowed)
+                again = self._points and loaded.text_digest in before.texts
+                nonce = before.nonce if again else held.nonce
+                texts = before.texts | held.texts
+                held = held._replace(allowed=kept, nonce=nonce, texts=texts)
+            self._held[skill.name] = held
+        if again:
+            return self._pointer(reply, held, touched=before.revision != held.revision)
+        if before.digest != digest:
+            note = f"The skill changed since it was loaded before; this is its text now ({digest})."
+            data = {**reply.data, "changed_since_loaded": True}
+            return reply._replace(text=f"{note}\n{reply.text}", data=data)
+        return reply
+
+    def edited(self, look: Snapshot) -> list[str]:
+        """Those whose text is there and is no longer the one on disk."""
+        return [
+            held.name for held in self.all.values() if held.present and self._is_edited(held, look)
+        ]
+
+    def _pointer(self, reply: Envelope, held: Held, *, touched: bool) -> Envelope:
+        self._trace.record("repeated", (held.name,), ref=held.ref, digest=held.digest)
+        text = (
+            f"The skill `{printable(held.name)}` is already loaded and unchanged (revision "
+            f"{held.revision}); its text is above."
+        )
+        if touched:
+            text += " Files of it were touched since then: read those again that you need."
+        data = {
+            "name": held.name,
+            "base_dir": reply.data["base_dir"],
+            "revision": held.revision,
+            "digest": held.digest,
+            "already_loaded": True,
+        }
+        params: dict[str, Any] = reply.context["params_input"]
+        return answer(text, data, params=params, time_ms=int(reply.stats["time_ms"]))
+
+    def _allowed(self, skill: Skill, fields: Mapping[str, Any]) -> tuple[str, ...]:
+        """The patterns that a skill approves in advance; one from a server approves nothing."""
+        found = patterns_of(fields.get("allowed-tools"))
+        if found and skill.origin.remote:
+            reason = "`allowed-tools` of a skill from a server"
+            self._trace.record("refused", (skill.name,), tool=" ".join(found), reason=reason)
+            return ()
+        if any(too_wide(pattern) for pattern in found):
+            reason = "`allowed-tools` has a pattern that names no tool"
+            self._trace.record("refused", (skill.name,), tool="*", reason=reason)
+        return tuple(pattern for pattern in found if not too_wide(pattern))
+
+    def _is_edited(self, held: Held, look: Snapshot) -> bool:
+        """Whether a skill has another text than the one that was loaded; a touch is no edit."""
+        skill = look.get(held.name)
+        if skill is None:
+            return False
+        stamp = (skill.head.mtime_ns, skill.head.size)
+        if stamp == held.stamp:
+            return False
+        try:
+            document = self._library.seals.read(skill)
+        except SatchelError:
+            return True
+        if document_digest(document) != held.digest:
+            return True
+        with self._lock:
+            if self._held.get(held.name) == held:
+                self._held[held.name] = held._replace(stamp=stamp)
+        return False
+
+    # --- as data --------------------------------------------------------------------------
+
+    def dump(self) -> list[dict[str, Any]]:
+        """The loaded skills as JSON can hold them."""
+        return [
+            {
+                **{key: getattr(held, key) for key in _STATE},
+                "disallowed": list(held.disallowed),
+                "texts": sorted(held.texts),
+            }
+            for held in self.all.values()
+        ]
+
+    def take(self, state: Any) -> None:
+        """Continue with what `dump` gave. What a skill allows is read from the skill as it is now.
+
+        A skill with another text than the one that was loaded allows nothing until it is loaded
+        again; what it forbade stays forbidden.
 
         Raises:
-            SatchelError: it cannot be read, is no skill any more, or may not be used as it is.
+            InvalidInput: this is nothing that `dump` gave.
         """
-        head = skill.head
-        key = (skill.origin.root, head.id, head.file)
-        kept = self._entries.get(key)
-        if kept is not None and not fresh and kept.look is look:
-            loaded = kept
-        else:
-            sealed = self._seals.check(skill)
-            if kept is None or kept.sealed is not sealed:
-                loaded = self._read(skill, look, sealed)
-            else:
-                # The check has just seen every file of the folder: all are as they were.
-                loaded = kept._replace(look=look, changed=False)
-        self._keep(key, loaded)
-        return loaded
-
-    def _read(self, skill: Skill, look: Snapshot, sealed: Sealed) -> Loaded:
-        path = skill.path
-        stamp = _stamp(path)
-        document = self._seals.document(skill, sealed)
-        if document.head is None:
-            problem = next((item for item in document.problems if item.severity == "error"), None)
-            why = problem.message if problem else "it is no skill"
-            fix = problem.fix if problem else "Run `satchel doctor`"
-            raise SkillBroken(f"`{path}` can no longer be read as a skill: {why}", fix)
-        if time.time_ns() - stamp[1] < RACY_NS:
-            stamp = (0, 0, 0, 0)
-        head = skill.head
-        new = document.head
-        body = document.body.strip("\n")
-        safe, disarmed = disarm(body)
-        base_dir = skill.base_dir
-        return Loaded(
-            path,
-            base_dir,
-            body,
-            safe,
-            disarmed,
-            argument_names(document.fields.get("arguments")),
-            _list(skill, sealed),
-            look,
-            stamp,
-            sealed,
-            changed=(new.mtime_ns, new.size) != (head.mtime_ns, head.size),
-        )
-
-    def _keep(self, key: Key, loaded: Loaded) -> None:
-        with self._lock:
-            old = self._entries.pop(key, None)
-            self._characters += len(loaded.body) - (len(old.body) if old else 0)
-            self._entries[key] = loaded
-            while len(self._entries) > _ENTRIES or (
-                self._characters > _CHARACTERS and len(self._entries) > 1
+        for row in listed(state, "loaded", dict):
+            if set(row) != _STATE.keys() or any(
+                type(row[key]) is not kind for key, kind in _STATE.items()
             ):
-                _, dropped = self._entries.popitem(last=False)
-                self._characters -= len(dropped.body)
+                raise bad_state("loaded")
+            forbidden = tuple(listed(row["disallowed"], "disallowed", str))
+            texts = frozenset(listed(row["texts"], "texts", str))
+            kept: dict[str, Any] = {**row, "disallowed": forbidden, "texts": texts}
+            held = Held(**kept)
+            self._held[held.name] = self._verified(held)
 
-
-def _stamp(path: str) -> Stamp:
-    try:
-        info = os.stat(path)
-    except OSError:
-        return (0, 0, 0, 0)
-    return (info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino)
-
-
-def _list(skill: Skill, sealed: Sealed) -> Folder:
-    """What else is in the folder: from the check, which has seen it all, or by looking."""
-    base_dir, own_file = skill.base_dir, skill.head.file
-    if skill.origin.remote:
-        return listed_folder(sealed.rows, own_file)
-    return folder_of(sealed.rows, own_file) or list_folder(base_dir, own_file)
+    def _verified(self, held: Held) -> Held:
+        skill = self._library.snapshot().get(held.name)
+        if skill is None or skill.ref != held.ref:
+            return held
+        try:
+            source = read_skill(self._library, skill)
+        except SatchelError:
+            return held
+        if source.digest != held.digest:
+            return held
+        return held._replace(
+            allowed=self._allowed(skill, source.fields),
+            folder=skill.base_dir,
+            stamp=(skill.head.mtime_ns, skill.head.size),
+        )

@@ -12,7 +12,6 @@ import re
 from typing import TYPE_CHECKING
 
 from satchel.catalogue.escape import clean, xml_value
-from satchel.tools.frame import attribute
 from satchel.tools.skill_tool import SkillTool
 
 if TYPE_CHECKING:
@@ -50,9 +49,10 @@ def settle(
         The names of the skills whose text is gone, and was there before.
     """
     held = session.loaded.values()
-    lost = [one.name for one in held if one.present]
-    for text in skills if lost else ():
-        lost = [name for name in lost if not _holds(text, name)]
+    there = {one.name: one.nonce for one in held if one.present}
+    for text in skills if there else ():
+        there = {name: nonce for name, nonce in there.items() if not _holds(text, nonce)}
+    lost = list(there)
     again = [one.name for one in held if not one.present and one.reminded]
     if seen is not None:
         texts = list(seen)
@@ -67,10 +67,9 @@ def settle(
     return lost
 
 
-def _holds(text: str, name: str) -> bool:
-    """Whether a result of `Skill` is the text of a skill; from a server its frame says more."""
-    start = re.escape(f'<skill-loaded name="{attribute(name)}"')
-    return re.search(f"^{start}[ >]", text, re.MULTILINE) is not None
+def _holds(text: str, nonce: str) -> bool:
+    """Whether a result of `Skill` has the frame with this nonce, which no text can forge."""
+    return bool(nonce) and f' nonce="{nonce}">' in text
 
 
 def _reminds(text: str, name: str) -> bool:

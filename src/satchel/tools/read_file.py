@@ -5,7 +5,9 @@ own, the built-in ones) may be read too, since its instructions speak of its fil
 a root, and a path never leaves its root. Which kinds of file may be read is a setting; files with
 no extension may be read when everybody knows them (`README`, `LICENSE`, `Makefile` …).
 
-What only people may load is not read around that: its files are read once it was loaded.
+Files of a skill that `include` or `exclude` keep from the conversation are refused. The setting
+`read = "skills"` allows only files of skills that the conversation may use. A skill that only
+people may load is readable once it was loaded.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from satchel._fs import is_inside, open_beneath
 from satchel._language import Message
 from satchel.errors import AccessDenied, Changed, InvalidInput, NotFound, SatchelError
 from satchel.skill.tree import LIMITS
-from satchel.tools.frame import attribute, disarm, encodable, one_line, printable
+from satchel.tools.frame import attribute, encodable, framed, one_line, printable
 from satchel.tools.naming import refuse_use
 
 if TYPE_CHECKING:
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from satchel.settings import Settings
     from satchel.skill import Skill
     from satchel.tools.base import Call
-    from satchel.tools.loaded import LoadedSkills
 
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 """Lines as editors count them: `str.splitlines` also breaks at form feeds and the like."""
@@ -190,12 +191,10 @@ class ReadFileTool:
         self,
         library: Library,
         settings: Settings,
-        loaded: LoadedSkills,
         addresses: Addresses | None = None,
     ) -> None:
         self._library = library
         self._settings = settings
-        self._loaded = loaded
         self._real_project = os.path.realpath(settings.project)
         self._kinds = frozenset(item.lower().lstrip(".") for item in settings.read_extensions)
         self._folders: tuple[Snapshot, set[str]] | None = None
@@ -218,7 +217,7 @@ class ReadFileTool:
             wanted = table.get(key)
             if not isinstance(wanted, str) or "\0" in wanted:
                 continue
-            full = os.path.join(self._settings.project, os.path.expanduser(wanted))
+            full = os.path.join(self._settings.project, os.path.expanduser(encodable(wanted)))
             served = self._library.served(os.path.normpath(full))
             if served is not None and served[1] == served[0].head.file:
                 return served[0]
@@ -240,6 +239,8 @@ class ReadFileTool:
         try:
             descriptor, root, path = self._open(wanted)
         except AccessDenied:
+            if self._settings.read == "skills":
+                return call.fail("ACCESS_DENIED", *_no_skill(shown))
             return call.fail(
                 "ACCESS_DENIED",
                 Message("`{path}` leads outside the project", path=shown),
@@ -294,7 +295,7 @@ class ReadFileTool:
     def _read_served(self, call: Call, found: tuple[Skill, str], shown: str) -> Envelope:
         from satchel.tools.served_files import served_bytes
 
-        data = served_bytes(call, self._library, self._loaded_by(call), found, self._allowed)
+        data = served_bytes(call, self._library, call.loaded, found, self._allowed)
         if not isinstance(data, bytes):
             return data
         skill, path = found
@@ -317,6 +318,11 @@ class ReadFileTool:
         if wanted.startswith("~/"):
             wanted = os.path.expanduser(wanted)
         full = os.path.normpath(os.path.join(project, wanted))
+        if self._settings.read == "skills":
+            folder = "" if "\0" in wanted else self._skill_above(full)
+            if folder:
+                yield folder, os.path.relpath(full, folder)
+            return
         if not os.path.isabs(wanted):
             yield project, wanted
         for base in (project, self._real_project):
@@ -333,7 +339,9 @@ class ReadFileTool:
         """The folder of the innermost offered skill that holds the path, or nothing."""
         look = self._library.snapshot()
         if self._folders is None or self._folders[0] is not look:
-            self._folders = (look, {skill.base_dir for skill in look.skills})
+            only = [one.skill for one in self._library.tools().only()]
+            used = [skill for skill in (*look.skills, *only) if skill.state == "active"]
+            self._folders = (look, {skill.base_dir for skill in used})
         folders = self._folders[1]
         while full not in folders:
             parent = str(os.path.dirname(full))
@@ -342,10 +350,6 @@ class ReadFileTool:
             full = parent
         return full
 
-    def _loaded_by(self, call: Call) -> Sequence[str]:
-        """The folders of the skills that the conversation of a call loaded."""
-        return self._loaded.folders() if call.loaded is None else call.loaded
-
     def _read(
         self, call: Call, descriptor: int, root: str, path: str, shown: str, uri: str = ""
     ) -> Envelope:
@@ -353,6 +357,10 @@ class ReadFileTool:
         full = os.path.join(root, path)
         where = printable(os.path.normpath(path) if root == self._settings.project else full)
         where = uri or where
+        real = os.path.realpath(full)
+        refused = self._out_of_reach(real, shown)
+        if refused is not None:
+            return call.fail("ACCESS_DENIED", *refused, path=where)
         if stat.S_ISDIR(info.st_mode):
             return _folder(call, descriptor, shown, where)
         if not stat.S_ISREG(info.st_mode):
@@ -363,10 +371,9 @@ class ReadFileTool:
                 path=where,
             )
         # Also by its real name: a link called `notes.md` may point at something else.
-        real = os.path.realpath(full)
         if not self._allowed(path) or not self._allowed(real):
             return self._wrong_kind(call, shown, where)
-        private = self._for_people(real, self._loaded_by(call))
+        private = self._for_people(real, call.loaded)
         if private is not None:
             return call.fail(
                 "PERMISSION_DENIED",
@@ -400,6 +407,28 @@ class ReadFileTool:
             ),
             path=where,
         )
+
+    def _out_of_reach(self, real: str, shown: str) -> tuple[Message, Message] | None:
+        """Why a path may not be read in this conversation; None when it may.
+
+        The innermost skill that holds the path decides: the conversation's filter must let it pass.
+        """
+        look = self._library.snapshot()
+        known = (look.by_ref(skill.ref) for skill in self._library.holders(real))
+        holders = [(len(os.path.realpath(one.base_dir)), one.state) for one in known if one]
+        for one in self._library.tools().only():
+            folder = os.path.realpath(one.skill.base_dir)
+            if is_inside(real, folder):
+                holders.append((len(folder), one.skill.state))
+        state = max(holders)[1] if holders else ""
+        if state == "excluded":
+            return (
+                Message("`{path}` belongs to a skill that is not available here", path=shown),
+                Message("Go on without it"),
+            )
+        if self._settings.read == "skills" and state != "active":
+            return _no_skill(shown)
+        return None
 
     def _for_people(self, real: str, loaded: Sequence[str]) -> Skill | None:
         """The skill of a file that only people may load, and that this conversation did not."""
@@ -504,7 +533,7 @@ class ReadFileTool:
             step = step or Message("Check the path; it is relative to the project")
             meant = ""
             if not os.path.isabs(wanted):
-                meant = self._in_loaded(wanted, self._loaded_by(call))
+                meant = self._in_loaded(wanted, call.loaded)
             if meant:
                 step = Message(
                     "Did you mean `{path}`, in the skill's folder?", path=printable(meant)
@@ -527,6 +556,13 @@ class ReadFileTool:
             Message("`{path}` cannot be read: {reason}", path=shown, reason=exc.strerror),
             "Try another file",
         )
+
+
+def _no_skill(shown: str) -> tuple[Message, Message]:
+    return (
+        Message("`{path}` is not a file of a skill that is available here", path=shown),
+        Message("Give a path below a skill's base directory"),
+    )
 
 
 def _digest(data: bytes, rest: BinaryIO) -> str:
@@ -572,7 +608,7 @@ def _told_folder(
     more = f" and {total - _ENTRIES} more" if total > _ENTRIES else ""
     step = Message("It is empty")
     if names:
-        step = Message("Read a file in it: {names}", names=disarm(", ".join(names))[0] + more)
+        step = Message("Read a file in it: {names}", names=", ".join(names) + more)
     data = {"entries": entries, "entries_total": total}
     return call.fail(
         "IS_DIRECTORY", Message("`{path}` is a folder", path=shown), step, data, path=where
@@ -600,16 +636,10 @@ def _reply(call: Call, page: Page, where: str, size: int, fallback: str, origin:
     if fallback:
         data["fallback"] = fallback
         notes.append("Some bytes were not valid text and are shown as `\ufffd`.")
-    safe, disarmed = disarm(page.content)
     lines = f"{data['first_line']}-{page.last} of {page.lines}"
-    ending = "" if safe.endswith("\n") or not safe else "\n"
     came = f' origin="{attribute(origin)}"' if origin else ""
-    text = (
-        f'<file-read path="{attribute(where)}" lines="{lines}"{came}>\n{safe}{ending}</file-read>'
-    )
+    text = framed("file-read", f'path="{attribute(where)}" lines="{lines}"{came}', page.content)
     stats: dict[str, Any] = {"bytes": size, "characters": len(page.content)}
-    if disarmed:
-        stats["disarmed_tags"] = disarmed
     return call.answer(
         "\n".join((text, *notes)), data, partial=bool(notes), stats=stats, path=encodable(where)
     )

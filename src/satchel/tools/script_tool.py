@@ -24,7 +24,7 @@ from satchel.errors import (
     SettingsError,
 )
 from satchel.skill.manifest import FILE
-from satchel.tools.frame import attribute, disarm, encodable, one_line, plural
+from satchel.tools.frame import attribute, encodable, framed, one_line, plural
 from satchel.tools.naming import refuse_use
 from satchel.tools.packaged_record import ToolFailed
 from satchel.tools.secrets import Redactor
@@ -269,9 +269,6 @@ class ScriptTool:
             return self._fault(call, result, data, stats, limits)
         if result.error:
             return self._error(call, result, data, stats)
-        framed, disarmed = self._framed(result.output, "")
-        if disarmed:
-            stats["disarmed_tags"] = disarmed
         notes: list[str] = []
         if result.truncated:
             notes.append(
@@ -281,15 +278,16 @@ class ScriptTool:
         if redacted:
             notes.append("Values of secrets were replaced by their names.")
         return call.answer(
-            "\n".join((framed, *notes)), data, partial=bool(result.truncated), stats=stats
+            "\n".join((self._framed(result.output), *notes)),
+            data,
+            partial=bool(result.truncated),
+            stats=stats,
         )
 
-    def _framed(self, text: str, kind: str) -> tuple[str, int]:
-        safe, disarmed = disarm(text)
-        ending = "" if not safe or safe.endswith("\n") else "\n"
+    def _framed(self, text: str, kind: str = "") -> str:
         mark = f' kind="{kind}"' if kind else ""
-        opening = f'<tool-output tool="{self.name}" skill="{attribute(self.owner)}"{mark}>'
-        return f"{opening}\n{safe}{ending}</tool-output>", disarmed
+        marks = f'tool="{self.name}" skill="{attribute(self.owner)}"{mark}'
+        return framed("tool-output", marks, text)
 
     def _error(
         self, call: Call, result: RunResult, data: dict[str, Any], stats: dict[str, Any]
@@ -298,12 +296,12 @@ class ScriptTool:
         message = one_line(result.error, _LONGEST_ERROR)
         step = self._without_files(result) or ""
         reply = call.fail("EXECUTION_ERROR", message, step, data)
-        framed = self._framed(result.error[:_LONGEST_ERROR], "error")[0]
+        text = self._framed(result.error[:_LONGEST_ERROR], "error")
         if result.output:
-            framed = f"{self._framed(result.output, '')[0]}\n{framed}"
+            text = f"{self._framed(result.output)}\n{text}"
         if step:
-            framed = f"{framed}\n{step}"
-        return reply._replace(text=framed, stats={**reply.stats, **stats})
+            text = f"{text}\n{step}"
+        return reply._replace(text=text, stats={**reply.stats, **stats})
 
     def _fault(
         self,
@@ -329,7 +327,7 @@ class ScriptTool:
         reply = call.fail(cast("ErrorCode", code), whole, step, data)
         if shown and fault not in _OUR_WORDS:  # it quotes: a model must see whose words they are
             plain = call.fail(cast("ErrorCode", code), failed, step).text
-            reply = reply._replace(text=f"{plain}\n{self._framed(shown, 'fault')[0]}")
+            reply = reply._replace(text=f"{plain}\n{self._framed(shown, 'fault')}")
         return reply._replace(stats={**reply.stats, **stats})
 
     def _after(self, fault: str, limits: Limits, *, complained: bool) -> Message:
@@ -422,15 +420,14 @@ def describe_tool(tool: ToolDecl) -> str:
 
 
 def _clean(text: str, limit: int) -> str:
-    return disarm(encodable(text[:limit]))[0]
+    return encodable(text[:limit])
 
 
 def _clean_schema(schema: dict[str, Any]) -> dict[str, Any]:
     for rule in schema["properties"].values():
         rule["description"] = _clean(rule["description"], MAX_DESCRIPTION)
         if isinstance(rule.get("default"), str):
-            # What a model is told and what a program is given are the same: a default with one of
-            # our tags in it is disarmed for both. A long one is an error of the skill.yaml.
+            # A long default is an error of the skill.yaml.
             rule["default"] = _clean(rule["default"], MAX_DESCRIPTION)
     return schema
 

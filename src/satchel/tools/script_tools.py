@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from satchel._language import Message
 from satchel.errors import NotFound, Refused, SkillBroken
+from satchel.tools.folder import list_folder
 from satchel.tools.frame import one_line
 from satchel.tools.naming import ask_for_trust, blocked_skill, said_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from satchel.errors import SatchelError
     from satchel.library import Library
     from satchel.library.tool_snapshot import ToolSnapshot
@@ -30,7 +29,6 @@ class ScriptTools:
         settings: Settings,
         engine: LocalEngine,
         trace: Trace,
-        only: frozenset[str] | None = None,
     ) -> None:
         """Offer the tools of a library.
 
@@ -39,32 +37,19 @@ class ScriptTools:
             settings: Limits, and where secrets are.
             engine: What runs their programs.
             trace: Where events go.
-            only: Names that are wanted; all when None.
         """
-        self._only = only
         self._library = library
         self._settings = settings
         self._engine = engine
         self._trace = trace
         self._made: tuple[ToolSnapshot, dict[str, Tool]] | None = None
 
-    def current(self, *, refresh: bool) -> dict[str, Tool]:
-        """The offered tools by name; the very same table while nothing changed.
-
-        Args:
-            refresh: Whether to look at the disk.
-        """
-        look = self._library.tools(refresh=refresh)
+    def current(self) -> dict[str, Tool]:
+        """The offered tools by name as of the last look; the same table while nothing changed."""
+        look = self._library.tools()
         if self._made is None or self._made[0] is not look:
             self._made = (look, self._make(look))
         return self._made[1]
-
-    def limited(self, names: Iterable[str]) -> ScriptTools:
-        """The same with only these, as far as they were wanted before."""
-        only = frozenset(names)
-        if self._only is not None:
-            only &= self._only
-        return ScriptTools(self._library, self._settings, self._engine, self._trace, only)
 
     def _make(self, look: ToolSnapshot) -> dict[str, Tool]:
         if not look.tools:
@@ -84,13 +69,10 @@ class ScriptTools:
                 trace=self._trace,
             )
             for name, (source, tool) in look.tools.items()
-            if self._only is None or name in self._only
         }
 
     def refusal(self, name: str) -> SatchelError | None:
         """Why a tool that is known is not offered; None when nobody knows it."""
-        if self._only is not None and name not in self._only:
-            return None
         look = self._library.tools()
         source = look.withheld(name)
         if source is None:
@@ -141,3 +123,12 @@ class ScriptTools:
                 step = "Go on without it. The user can repair it: {fix}"
                 return SkillBroken(why, Message(step, people="{fix}", fix=fix))
         return None
+
+
+def revision_of(library: Library, tool: str) -> str:
+    """The revision of the skill whose program a tool is, so that an approval is for that one."""
+    found = library.tools().tools.get(tool)
+    if found is None:
+        return ""
+    source = found[0]
+    return f"{source.digest}/{list_folder(source.skill.base_dir, '').revision}"

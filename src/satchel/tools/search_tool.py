@@ -8,10 +8,11 @@ from satchel.tools.frame import encodable, one_line, plural
 from satchel.tools.selecting import search
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from satchel.detect.pipeline import SelectionPipeline
     from satchel.envelope import Envelope
     from satchel.library import Library
-    from satchel.settings import Settings
     from satchel.tools.base import Call
     from satchel.trace import Trace
 
@@ -52,10 +53,9 @@ class SearchTool:
     }
 
     def __init__(
-        self, library: Library, settings: Settings, detector: SelectionPipeline, trace: Trace
+        self, library: Library, detector: Callable[[], SelectionPipeline], trace: Trace
     ) -> None:
         self._library = library
-        self._settings = settings
         self._detector = detector
         self._trace = trace
 
@@ -63,18 +63,18 @@ class SearchTool:
         """Search."""
         query = str(call.arguments["query"])
         limit = int(call.arguments.get("limit", DEFAULT_LIMIT))
-        fresh = self._settings.refresh_on_call
-        look = self._library.refresh() if fresh else self._library.snapshot()
+        look = call.resolved.look if call.resolved is not None else self._library.snapshot()
         skills = look.for_model
         called = look.get(query.strip())
         if called is not None and not called.for_model:
             called = None
-        found = search(self._detector, query, skills, limit, called)
+        detector = self._detector()
+        found = search(detector, query, skills, limit, called)
         self._trace.record(
             "searched",
             [match.name for match in found],
             query=query[:_QUERY_IN_TRACE],
-            detector=self._detector.name,
+            detector=detector.name,
             reasons=[match.reason for match in found],
         )
         rows: list[dict[str, Any]] = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from satchel._language import Message
 from satchel.errors import Refused, SatchelError
-from satchel.tools.frame import disarm, one_line, printable
+from satchel.tools.frame import one_line, printable
 from satchel.tools.naming import not_offered, refuse_use
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _folder(call: Call, skill: Skill, inside: str, files: Iterable[str]) -> Enve
         for name in names[:_ENTRIES]
     ]
     more = f" and {len(names) - _ENTRIES} more" if len(names) > _ENTRIES else ""
-    listed = disarm(", ".join(printable(name) for name in names[:_ENTRIES]))[0]
+    listed = ", ".join(printable(name) for name in names[:_ENTRIES])
     return call.fail(
         "IS_DIRECTORY",
         Message("`{path}` is a folder", path=one_line(inside or skill.name, 300)),

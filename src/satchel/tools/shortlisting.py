@@ -96,16 +96,24 @@ class Shortlister:
         self._trace = trace
         self._usage = Usage(trace)
 
-    def make(self, goal_text: str, *, form: Form | None = None, record: bool = True) -> Shortlist:
+    def make(
+        self,
+        goal_text: str,
+        *,
+        form: Form | None = None,
+        record: bool = True,
+        look: Snapshot | None = None,
+    ) -> Shortlist:
         """The shortlist for one request. It never raises.
 
         Args:
             goal_text: What the user wrote.
             form: How the block is written; as the catalogue when None.
             record: Whether the choice goes into the trace.
+            look: The skills to choose from; what there is now when None.
         """
         try:
-            return self._make(goal_text, form or self._settings.form, record=record)
+            return self._make(goal_text, form or self._settings.form, look, record=record)
         except Exception as exc:  # noqa: BLE001 - a turn must go on, whatever happens
             reason = f"{type(exc).__name__}: {getattr(exc, 'message', exc)}"
             if record:
@@ -113,14 +121,18 @@ class Shortlister:
                     self._trace.record("failed", (), what="shortlist", reason=reason)
             return Shortlist("", reason=reason)
 
-    def _make(self, goal_text: str, form: Form, *, record: bool) -> Shortlist:
+    def _make(
+        self, goal_text: str, form: Form, look: Snapshot | None, *, record: bool
+    ) -> Shortlist:
         if not self._settings.shortlist:
             return Shortlist("", reason=Message("the setting `shortlist` is 0"))
         check_text(goal_text)
         if not goal_text.strip():
             return Shortlist("", reason=Message("the request is empty"))
-        fresh = self._settings.refresh_on_call
-        look = self._library.refresh() if fresh else self._library.snapshot()
+        if look is None:
+            fresh = self._settings.refresh_on_call
+            look = self._library.refresh() if fresh else self._library.snapshot()
+        now = look
         skills = look.for_model
         if not skills:
             from satchel.detect.base import Answer as Made
@@ -134,12 +146,12 @@ class Shortlister:
 
         def finish(answer: Answer) -> dict[str, Any]:
             nonlocal block, explored
-            chosen, cut = _chosen(answer.matches, look, self._settings.shortlist)
+            chosen, cut = _chosen(answer.matches, now, self._settings.shortlist)
             over.extend(match.name for match in cut)
-            extra = self._explore(answer, chosen, look)
+            extra = self._explore(answer, chosen, now)
             explored = extra.name if extra is not None else ""
             named = chosen if extra is None else [*chosen, extra]
-            block = write_shortlist(_lines(named, look), form)
+            block = write_shortlist(_lines(named, now), form)
             if explored not in block.listed:
                 explored = ""
             told: dict[str, Any] = {"listed": list(block.listed), "explored": explored}
@@ -149,7 +161,7 @@ class Shortlister:
         detector = self._detector()
 
         def amend(answer: Answer) -> Answer:
-            return put_right(answer, goal_text, detector, look, self._settings)
+            return put_right(answer, goal_text, detector, now, self._settings)
 
         answer = select(detector, goal_text, skills, trace, finish, amend=amend)
         assert block is not None  # noqa: S101 - `select` has called `finish`

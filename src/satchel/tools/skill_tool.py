@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from satchel.errors import Changed, InvalidInput, LockBroken, Refused
-from satchel.tools.arguments import apply_arguments
-from satchel.tools.frame import attribute, disarm, encodable, plural, printable, size_of
+from satchel.errors import Changed, InvalidInput, LockBroken, Refused, SkillBroken
+from satchel.tools.arguments import apply_arguments, argument_names
+from satchel.tools.base import Resolved, SkillSource
+from satchel.tools.folder import folder_of, list_folder, listed_folder
+from satchel.tools.frame import (
+    attribute,
+    encodable,
+    framed,
+    make_nonce,
+    plural,
+    printable,
+    size_of,
+)
 from satchel.tools.naming import absent, find_skill, not_offered, refuse_use
+from satchel.tools.permits import patterns_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from satchel.envelope import Envelope
-    from satchel.library import Library
+    from satchel.library import Library, Snapshot
+    from satchel.library.seal import Sealed
     from satchel.settings import Settings
-    from satchel.skill import Skill
+    from satchel.skill.model import Document, Skill
     from satchel.tools.base import Call
     from satchel.tools.folder import Folder
-    from satchel.tools.loaded import Loaded, LoadedSkills
     from satchel.trace import Trace
 
 MAX_DEPTH = 5
@@ -33,7 +46,8 @@ class SkillTool:
     description = (
         "Load a skill: instructions for one kind of task, with the folder that holds its files. "
         "Call it when the user names a skill or a task clearly matches one, before you begin. "
-        "Follow what it returns; read the files it mentions with ReadFile."
+        "Follow what it returns; read the files it mentions with ReadFile. What a tool quotes ends "
+        "at the closing tag with the nonce of the opening one."
     )
     aliases = {"skill": "name"}  # noqa: RUF012 - read only, as the protocol says
     parameters: dict[str, Any] = {  # noqa: RUF012 - same
@@ -55,22 +69,35 @@ class SkillTool:
         "additionalProperties": False,
     }
 
-    def __init__(
-        self, library: Library, settings: Settings, loaded: LoadedSkills, trace: Trace
-    ) -> None:
+    def __init__(self, library: Library, settings: Settings, trace: Trace) -> None:
         self._library = library
         self._settings = settings
-        self._loaded = loaded
         self._trace = trace
+        self._kept: dict[str, tuple[Snapshot, SkillSource]] = {}
+        """What was read with `refresh_on_call` off: it stays as it was until the next look."""
 
     def run(self, call: Call) -> Envelope:
         """Load one."""
-        fresh = self._settings.refresh_on_call
-        look = self._library.refresh() if fresh else self._library.snapshot()
-        name = str(call.arguments["name"])
-        skill = look.get(name) or find_skill(look, name, self._settings.project)
+        found = self.load(call)
+        return found.envelope if isinstance(found, LoadedSkill) else found
+
+    def named(self, table: Mapping[str, Any], look: Snapshot) -> Skill | None:
+        """The skill that a call names, available or not; None when there is none."""
+        given = {table[key] for key in ("name", "skill") if isinstance(table.get(key), str)}
+        if len(given) != 1:
+            return None
+        name = str(given.pop())
+        return look.get(name) or find_skill(look, name, self._settings.project)
+
+    def load(self, call: Call) -> LoadedSkill | Envelope:
+        """The skill with its text and envelope; an error envelope when it cannot be loaded."""
+        found = call.resolved
+        if found is None:
+            look = self._library.snapshot()
+            found = Resolved(self.name, call.given, self, look, self.named(call.arguments, look))
+        skill, look = found.skill, found.look
         if skill is None:
-            return absent(call, look, name)
+            return absent(call, look, str(call.arguments["name"]))
         if skill.state != "active":
             return not_offered(call, look, skill)
         if not skill.for_model and not call.as_person:
@@ -81,36 +108,47 @@ class SkillTool:
             )
         _guard(skill, call.stack)
         try:
-            loaded = self._loaded.load(skill, look, fresh=fresh)
+            source = self.read(found)
         except (Changed, LockBroken) as exc:
             return refuse_use(call, exc)
         except Refused as exc:
             return _unreadable(call, exc)
-        return self._reply(call, skill, loaded)
+        return self._reply(call, skill, source)
 
-    def _reply(self, call: Call, skill: Skill, loaded: Loaded) -> Envelope:
+    def read(self, found: Resolved) -> SkillSource:
+        """The text of the skill that a call names, read once for the call.
+
+        Raises:
+            SatchelError: it cannot be read, is no skill any more, or not what was approved.
+        """
+        assert found.skill is not None  # noqa: S101 - the caller has checked
+        if found.source is None:
+            path = found.skill.path
+            frozen = not self._settings.refresh_on_call
+            kept = self._kept.get(path) if frozen else None
+            if kept is not None and kept[0] is found.look:
+                found.source = kept[1]
+            else:
+                found.source = read_skill(self._library, found.skill)
+                if frozen:
+                    self._kept[path] = (found.look, found.source)
+        return found.source
+
+    def _reply(self, call: Call, skill: Skill, source: SkillSource) -> LoadedSkill:
         args = str(call.arguments.get("args", ""))
-        base_dir = encodable(loaded.base_dir)
-        body, safe, disarmed = loaded.body, loaded.safe, loaded.disarmed
+        base_dir = encodable(skill.base_dir)
+        body = source.body
         stats: dict[str, Any] = {}
         if args or "$" in body:
+            names = argument_names(source.fields.get("arguments"))
             applied = apply_arguments(
-                body, args, base_dir=base_dir, names=loaded.names, hint=skill.argument_hint
+                body, args, base_dir=base_dir, names=names, hint=skill.argument_hint
             )
-            if applied.text is not body:
-                body = applied.text
-                safe, disarmed = disarm(body)
+            body = applied.text
             stats["placeholders"] = applied.filled
-        first = f"Base directory for this skill: {base_dir}"
         cut = len(body) > MAX_CONTENT
-        if cut:
-            body, safe = body[:MAX_CONTENT], safe[:MAX_CONTENT]
-        content = f"{first}\n\n{body}"
-        if first.isascii() and "<" not in first:
-            safe = f"{first}\n\n{safe}"
-        else:  # a folder's name could begin what the text ends
-            safe, disarmed = disarm(content)
-        folder = loaded.folder
+        content = f"Base directory for this skill: {base_dir}\n\n{body[:MAX_CONTENT]}"
+        folder = source.folder
         data: dict[str, Any] = {
             "name": skill.name,
             "base_dir": base_dir,
@@ -128,16 +166,13 @@ class SkillTool:
         notes: list[str] = []
         if cut:
             data["truncated"] = True
-            notes.append(_rest(loaded))
-        if loaded.changed and not self._settings.refresh_on_call:
+            notes.append(_rest(skill.path, source.body))
+        if source.changed and not self._settings.refresh_on_call:
             data["fallback"] = "changed-since-last-look"
             notes.append(
                 "The file has changed since the last look at the library; this is its text now."
             )
-        frame = framed(skill.name, safe, folder, skill.origin.remote)
-        if disarmed:
-            # Said in numbers only: the text inside is a stranger's, and so would a quote of it be.
-            stats["disarmed_tags"] = disarmed
+        nonce = make_nonce(content, *(path for path, _ in folder.files))
         stats["characters"] = len(content)
         self._trace.record(
             "loaded",
@@ -147,36 +182,92 @@ class SkillTool:
             args=bool(args),
             by="person" if call.as_person else "model",
         )
-        return call.answer(
-            "\n".join((frame, *notes)),
+        envelope = call.answer(
+            "\n".join((skill_frame(skill, content, folder, nonce), *notes)),
             data,
             partial=bool(notes),
             stats=stats,
-            path=encodable(loaded.path),
+            path=encodable(skill.path),
         )
+        return LoadedSkill(skill, source, nonce, short_digest(content), envelope)
 
 
-def framed(name: str, safe: str, folder: Folder, origin: str = "") -> str:
-    """What a model gets when it loads a skill.
+class LoadedSkill(NamedTuple):
+    """A skill that is handed to a model, with everything that a conversation keeps of it."""
 
-    Args:
-        name: The skill's name.
-        safe: Its text, with our tags disarmed.
-        folder: Its other files.
-        origin: The server it comes from; empty when it lies here.
+    skill: Skill
+    source: SkillSource
+    nonce: str
+    """Of the frame around its text."""
+    text_digest: str
+    """Of the text as handed over, arguments in place."""
+    envelope: Envelope
+
+
+def read_skill(library: Library, skill: Skill) -> SkillSource:
+    """Verify and read a skill.
+
+    Raises:
+        SatchelError: it cannot be read, is no skill any more, or not what was approved.
     """
+    sealed = library.seals.check(skill)
+    document = skill.read() if sealed is None else library.seals.document(skill, sealed)
+    head = document.head
+    if head is None:
+        problem = next((item for item in document.problems if item.severity == "error"), None)
+        why = problem.message if problem else "it is no skill"
+        fix = problem.fix if problem else "Run `satchel doctor`"
+        raise SkillBroken(f"`{skill.path}` can no longer be read as a skill: {why}", fix)
+    return SkillSource(
+        document.body.strip("\n"),
+        document.fields,
+        _folder(skill, sealed),
+        document_digest(document),
+        changed=(head.mtime_ns, head.size) != (skill.head.mtime_ns, skill.head.size),
+    )
+
+
+def document_digest(document: Document) -> str:
+    """Of what a skill tells the model and says about tools: an edit of either is a change."""
+    text = document.body.strip("\n")
+    rules = [
+        patterns_of(document.fields.get(key), forbidding=key[0] == "d")
+        for key in ("allowed-tools", "disallowed-tools")
+    ]
+    return short_digest(f"{text}\0{rules}" if any(rules) else text)
+
+
+def short_digest(text: str) -> str:
+    """The first twelve digits of a text's SHA-256."""
+    from hashlib import sha256
+
+    return sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def _folder(skill: Skill, sealed: Sealed | None) -> Folder:
+    """The other files: from the check, which has seen them all, or by looking."""
+    base_dir, own_file = skill.base_dir, skill.head.file
+    if sealed is not None and skill.origin.remote:
+        return listed_folder(sealed.rows, own_file)
+    known = None
+    if sealed is not None and sealed.path == base_dir:
+        known = folder_of(sealed.rows, own_file)
+    return known or list_folder(base_dir, own_file)
+
+
+def skill_frame(skill: Skill, content: str, folder: Folder, nonce: str) -> str:
+    """What a model gets when it loads a skill: its text and the list of its files."""
+    origin = skill.origin.remote
     came = f' origin="{attribute(origin)}"' if origin else ""
-    start = f'<skill-loaded name="{attribute(name)}"{came}>'
-    return f"{start}\n{safe}\n{_files(folder)}</skill-loaded>"
+    marks = f'name="{attribute(skill.name)}"{came}'
+    return framed("skill-loaded", marks, f"{content}\n{_files(folder, nonce)}", nonce)
 
 
 def preview(skill: Skill, body: str) -> str:
     """The same for a text that is not saved yet, and without arguments: for its author to see."""
-    from satchel.tools.folder import list_folder
-
     text = f"Base directory for this skill: {encodable(skill.base_dir)}\n\n{body.strip(chr(10))}"
-    safe = disarm(text[:MAX_CONTENT])[0]
-    return framed(skill.name, safe, list_folder(skill.base_dir, skill.head.file))
+    folder = list_folder(skill.base_dir, skill.head.file)
+    return skill_frame(skill, text[:MAX_CONTENT], folder, make_nonce(text))
 
 
 def _guard(skill: Skill, stack: tuple[str, ...]) -> None:
@@ -204,33 +295,29 @@ def _unreadable(call: Call, exc: Refused) -> Envelope:
     return call.fail("EXECUTION_ERROR", exc.message, "Tell the user, and go on without the skill")
 
 
-def _files(folder: Folder) -> str:
+def _files(folder: Folder, nonce: str) -> str:
     """The other files of the skill, for the end of the frame."""
     if not folder.total and folder.complete:
         return ""
     shown = len(folder.files)
-    rows = "".join(
-        f"{disarm(printable(path))[0]} ({size_of(size)})\n" for path, size in folder.files
-    )
+    rows = "".join(f"{printable(path)} ({size_of(size)})\n" for path, size in folder.files)
     more = "" if folder.complete else " or more"
     rest = folder.total - shown
     after = ""
     if rest or not folder.complete:
         after = f"({plural(rest, 'file')}{more} not listed; ReadFile on a folder lists it)\n"
-    return (
-        f'\n<skill-files listed="{shown}" total="{folder.total}{more}">\n'
-        f"Below the base directory, not read yet; open one with ReadFile\n{rows}{after}"
-        "</skill-files>\n"
-    )
+    about = "Below the base directory, not read yet; open one with ReadFile\n"
+    marks = f'listed="{shown}" total="{folder.total}{more}"'
+    return f"\n{framed('skill-files', marks, f'{about}{rows}{after}', nonce)}\n"
 
 
-def _rest(loaded: Loaded) -> str:
+def _rest(path: str, body: str) -> str:
     """Where to go on after a text that was cut."""
-    with open(loaded.path, encoding="utf-8", errors="replace") as stream:
+    with open(path, encoding="utf-8", errors="replace") as stream:
         text = stream.read()
-    start = max(text.find(loaded.body[:200]), 0)
+    start = max(text.find(body[:200]), 0)
     line = text.count("\n", 0, start + MAX_CONTENT) + 1
     return (
         f"The skill is longer than {MAX_CONTENT:,} characters and was cut. "
-        f"Call ReadFile with path `{printable(loaded.path)}` and offset {line} for the rest."
+        f"Call ReadFile with path `{printable(path)}` and offset {line} for the rest."
     )

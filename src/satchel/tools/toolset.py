@@ -1,20 +1,19 @@
 """The tools of one agent: described for a provider, called by name, and never raising.
 
-A host asks for `definitions` before each request, hands each call of the model to `call`, and
-gives whoever works inside a skill the toolset `within` it.
+A `Session` holds one and decides which calls reach it; nothing is checked against permissions here.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, get_args
+from weakref import WeakKeyDictionary
 
 from satchel._language import Message
 from satchel.envelope import ErrorInfo, failure
 from satchel.errors import InvalidInput, NotFound, SatchelError, SettingsError
-from satchel.tools.base import Call
+from satchel.tools.base import Call, Resolved
 from satchel.tools.frame import one_line
-from satchel.tools.loaded import LoadedSkills
 from satchel.tools.parameters import check, echo, read_arguments
 from satchel.tools.read_file import ReadFileTool
 from satchel.tools.search_tool import SearchTool
@@ -22,14 +21,14 @@ from satchel.tools.skill_tool import SkillTool
 from satchel.trace import span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from satchel.catalogue import Catalogue
-    from satchel.detect import Detector
-    from satchel.envelope import Envelope
+    from satchel.catalogue import Budget, Catalogue
+    from satchel.detect.pipeline import SelectionPipeline
+    from satchel.envelope import Envelope, ErrorCode
     from satchel.library import Library, Snapshot
     from satchel.runners.base import Cancel
-    from satchel.settings import Settings
+    from satchel.settings import Form, Settings
     from satchel.tools.base import Tool
     from satchel.tools.engine import LocalEngine
     from satchel.tools.read_file import Addresses
@@ -40,6 +39,8 @@ Provider = Literal["anthropic", "openai", "openai-responses", "gemini", "bedrock
 """`openai` is the form of Chat Completions, which most other providers understand too; `gemini`
 gives entries of `functionDeclarations`, `bedrock` those of Converse's `toolConfig.tools`."""
 PROVIDERS: tuple[str, ...] = get_args(Provider)
+_OTHER_CATALOGUES = 16
+"""Catalogues of other budgets and forms that are kept for a snapshot."""
 
 
 def describe(tool: Tool, provider: str, name: str, catalogue: str = "") -> dict[str, Any]:
@@ -116,12 +117,70 @@ def tell_offer(trace: Trace, catalogue: Catalogue) -> None:
     )
 
 
+_catalogues: WeakKeyDictionary[Snapshot, dict[tuple[Any, ...], Catalogue]] = WeakKeyDictionary()
+
+
+def catalogue_of(
+    look: Snapshot,
+    settings: Settings,
+    budget: int | Budget | None = None,
+    form: Form | None = None,
+) -> Catalogue:
+    """The catalogue of a snapshot, made once for all conversations.
+
+    Args:
+        look: The skills.
+        settings: Budget, form and pinned names.
+        budget: Another budget than that of the settings.
+        form: Another form.
+    """
+    from satchel.catalogue import build_catalogue
+
+    usual = (settings.budget, settings.form, settings.pin)
+    key = (settings.budget if budget is None else budget, form or settings.form, settings.pin)
+    made = _catalogues.setdefault(look, {})
+    found = made.get(key) if key == usual else made.pop(key, None)
+    if found is None:
+        found = build_catalogue(
+            look.skills,
+            budget=key[0],
+            form=key[1],
+            pin=settings.pin,
+            withheld=look.withheld,
+            get=look.get,
+        )
+    found = made.setdefault(key, found)
+    for old in [one for one in list(made) if one != usual][:-_OTHER_CATALOGUES]:
+        made.pop(old, None)
+    return found
+
+
+def _check_provider(provider: str) -> None:
+    if provider in PROVIDERS:
+        return
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(provider), PROVIDERS, 1)
+    known = ", ".join(f"`{item}`" for item in PROVIDERS)
+    hint = f"Did you mean `{near[0]}`? " if near else ""
+    raise InvalidInput(f"There is no form for `{provider}`", f"{hint}Choose one of {known}")
+
+
+def failed_call(exc: SatchelError, arguments: Any) -> Envelope:
+    """The envelope of a call that could not be made."""
+    try:
+        given: dict[str, Any] = echo(read_arguments(arguments))
+    except SatchelError:
+        given = {}
+    return failure(cast("ErrorCode", exc.code), exc.message, exc.hint, params=given, time_ms=0)
+
+
 def make_toolset(
     library: Library,
     settings: Settings,
     *,
     trace: Trace | None = None,
-    detector: Detector | None = None,
+    detector: Callable[[], SelectionPipeline],
     engine: LocalEngine | None = None,
     addresses: Addresses | None = None,
 ) -> Toolset:
@@ -131,18 +190,10 @@ def make_toolset(
         library: Which skills there are.
         settings: The project's folder, limits and habits.
         trace: Where events go; the library's own when None.
-        detector: What searches; the one for these settings when None.
+        detector: Gives what searches, when it is needed.
         engine: What runs the programs of tool skills; without it their tools are not offered.
         addresses: Resolves `skill://` addresses for `ReadFile`.
     """
-    if detector is None:
-        from satchel.detect.pipeline import default_detector
-
-        detector = default_detector(settings)
-    else:
-        from satchel.detect.pipeline import as_pipeline
-
-        detector = as_pipeline(detector)
     trace = trace or library.trace
     where = trace
 
@@ -151,11 +202,10 @@ def make_toolset(
 
         return packaged_tools(settings, where)
 
-    loaded = LoadedSkills(library.seals)
     tools: tuple[Tool, ...] = (
-        SkillTool(library, settings, loaded, trace),
-        ReadFileTool(library, settings, loaded, addresses),
-        SearchTool(library, settings, detector, trace),
+        SkillTool(library, settings, trace),
+        ReadFileTool(library, settings, addresses),
+        SearchTool(library, detector, trace),
     )
     scripts: ScriptTools | None = None
     if engine is not None:
@@ -176,8 +226,6 @@ class Toolset:
         settings: Settings,
         trace: Trace | None = None,
         *,
-        prefix: str = "",
-        stack: tuple[str, ...] = (),
         more: Callable[[], Sequence[Tool]] | None = None,
         scripts: ScriptTools | None = None,
     ) -> None:
@@ -188,8 +236,6 @@ class Toolset:
             library: Whose skills the descriptions list.
             settings: Budget and form of that list.
             trace: Where events go; the library's own when None.
-            prefix: Put before every name.
-            stack: Names of the skills within which the tools are used, outermost first.
             more: Further tools, asked for when a name is not known or all of them are wanted: who
                 only loads a skill does not wait for installed packages. None of them replaces one
                 of `tools`.
@@ -198,72 +244,106 @@ class Toolset:
         """
         self._more = more
         self._scripts = scripts
+        self._changes = 0
         self._seen: tuple[dict[str, Tool], dict[str, Tool]] | None = None
-        self._tools = {prefix + tool.name: tool for tool in tools}
+        self._tools = {tool.name: tool for tool in tools}
         self._library = library
         self._settings = settings
         self._trace = trace or library.trace
-        self._prefix = prefix
-        self._stack = stack
-        self._told: tuple[Snapshot, Catalogue] | None = None
-        self._described: dict[tuple[str, bool], list[dict[str, Any]]] = {}
+        self._described: tuple[object, list[dict[str, Any]]] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What can be called now."""
-        return tuple(self._now(refresh=self._settings.refresh_on_call))
+        """What can be called, as of the last look."""
+        return tuple(self._now())
 
     @property
     def owners(self) -> dict[str, str]:
-        """Each tool that can be called now, and whose skill it is; empty for Satchel's own."""
-        tools = self._now(refresh=self._settings.refresh_on_call)
-        return {name: str(getattr(tool, "owner", "")) for name, tool in tools.items()}
+        """Each tool that can be called, and whose skill it is; empty for Satchel's own."""
+        return {name: str(getattr(tool, "owner", "")) for name, tool in self._now().items()}
 
     def find(self, name: str) -> Tool | None:
-        """The tool of that name; None when there is none now."""
-        known = self._tools.get(name) or self._all().get(name)
-        return known or self._now(refresh=self._settings.refresh_on_call).get(name)
+        """The tool of that name as of the last look; None when there is none."""
+        # What is always there is found without a look at packages or at the disk.
+        return self._tools.get(name) or self._all().get(name) or self._now().get(name)
+
+    def version(self, look: Snapshot) -> object:
+        """Equal while the tools that are offered stay the same ones."""
+        self._now()
+        return self._changes, bool(look.for_model)
+
+    def offered(self, look: Snapshot) -> list[str]:
+        """The names that `definitions` has."""
+        any_skill = bool(look.for_model)
+        return [name for name, tool in self._now().items() if any_skill or not tool.about_skills]
 
     def call(
         self,
         name: str,
         arguments: Mapping[str, Any] | str | None = None,
         *,
-        stack: Sequence[str] | None = None,
         as_person: bool = False,
         cancel: Cancel | None = None,
-        key: str = "",
-        loaded: Sequence[str] | None = None,
     ) -> Envelope:
-        """Call a tool. Whatever is wrong comes back as an envelope, never as an exception.
+        """Call a tool without any check of permissions: a `Session` makes those.
 
         Args:
             name: Which tool.
-            arguments: Its arguments, as a table or as the JSON text that some providers send.
-            stack: Names of the skills within which the call is made; `within` sets it for good.
+            arguments: Its arguments, as a table or as JSON text.
+            as_person: A person asks, not a model.
+            cancel: How the call is taken back while a program runs.
+        """
+        try:
+            table = read_arguments(arguments)
+        except SatchelError as exc:
+            return failed_call(exc, arguments)
+        look = self._library.snapshot()
+        tool = self.find(str(name))
+        skill = tool.named(table, look) if isinstance(tool, SkillTool) else None
+        found = Resolved(str(name), table, tool, look, skill)
+        return self.run(found, as_person=as_person, cancel=cancel)
+
+    def run(
+        self,
+        found: Resolved,
+        *,
+        act: Callable[[Call], Envelope] | None = None,
+        stack: Sequence[str] = (),
+        as_person: bool = False,
+        cancel: Cancel | None = None,
+        key: str = "",
+        loaded: Sequence[str] = (),
+    ) -> Envelope:
+        """Make a call. Whatever is wrong comes back as an envelope, never as an exception.
+
+        Args:
+            found: The call.
+            act: What is done in place of the tool's own `run`.
+            stack: Names of the skills within which the call is made, outermost first.
             as_person: A person asks: what only people may load is loaded.
             cancel: How the call is taken back while a program runs.
-            key: What a program is told to know this call by, when it may be made again.
-            loaded: The folders of the skills that the conversation loaded; those that these tools
-                loaded when None.
+            key: The same for a program whenever this very call is made again.
+            loaded: The folders of the skills that the conversation loaded.
         """
-        started = time.perf_counter()
+        name, started = found.name, found.started
         given: dict[str, Any] = {}
         asked = ""
-        with span("satchel.tool", **{"satchel.tool.name": str(name)}) as note:
+        with span("satchel.tool", **{"satchel.tool.name": name}) as note:
             try:
-                table = read_arguments(arguments)
-                given = echo(table)
-                tool = self._tool(name)
+                given = echo(found.given)
+                tool = found.tool or self._missing(name)
                 asked = str(getattr(tool, "owner", ""))
                 # A packaged tool has its own words, in the model's language, for what is wrong.
                 own: Any = getattr(tool, "check", None)
-                checked = own(table) if own else check(table, tool.parameters, tool.aliases)
+                checked = (
+                    own(found.given) if own else check(found.given, tool.parameters, tool.aliases)
+                )
                 if tool.about_skills:
                     asked = str(checked.get("name", ""))
-                within = self._stack if stack is None else tuple(stack)
-                reply = tool.run(
-                    Call(checked, given, started, within, as_person, cancel, key, loaded)
+                reply = (act or tool.run)(
+                    Call(
+                        checked, given, started, tuple(stack), as_person, cancel, key, loaded, found
+                    )
                 )
             except SettingsError as exc:
                 # Not the caller's parameters are wrong but a file of the user's.
@@ -297,44 +377,31 @@ class Toolset:
                 )
         return reply
 
-    def _tool(self, name: str) -> Tool:
-        # What is always there is found without a look at packages or at the disk.
-        tool = self._tools.get(str(name)) or self._all().get(str(name))
-        if tool is not None:
-            return tool
-        tools = self._now(refresh=self._settings.refresh_on_call)
-        tool = tools.get(str(name))
-        if tool is None:
-            refusal = self._scripts and self._scripts.refusal(str(name).removeprefix(self._prefix))
-            if refusal:
-                raise refusal
-            known = [f"`{item}`" for item in tools] or "none"
-            shown = one_line(str(name), 60)
-            raise NotFound(
-                Message("There is no tool `{name}`", name=shown),
-                Message("The tools are {names}", names=known),
-            )
-        return tool
+    def _missing(self, name: str) -> NoReturn:
+        tools = self._now()
+        refusal = self._scripts and self._scripts.refusal(name)
+        if refusal:
+            raise refusal
+        known = [f"`{item}`" for item in tools] or "none"
+        raise NotFound(
+            Message("There is no tool `{name}`", name=one_line(name, 60)),
+            Message("The tools are {names}", names=known),
+        )
 
-    def _now(self, *, refresh: bool) -> dict[str, Tool]:
-        """Every tool by the name it has here, those of tool skills too; the same while none change.
-
-        Args:
-            refresh: Whether to look at the disk.
-        """
+    def _now(self) -> dict[str, Tool]:
+        """Every tool by name as of the last look; the same table while none change."""
         always = self._all()
         if self._scripts is None:
             return always
-        scripts = self._scripts.current(refresh=refresh)
+        scripts = self._scripts.current()
         if self._seen is None or self._seen[0] is not scripts:
             found = dict(always)
             for name, tool in scripts.items():
-                shown = self._prefix + name
-                if found.setdefault(shown, tool) is not tool:
+                if found.setdefault(name, tool) is not tool:
                     owner = str(getattr(tool, "owner", ""))
-                    self._trace.record("shadowed", (owner,), tool=shown, by="a tool of the host")
+                    self._trace.record("shadowed", (owner,), tool=name, by="a tool of the host")
             self._seen = (scripts, found)
-            self._described.clear()
+            self._changes += 1
         return self._seen[1]
 
     def _all(self) -> dict[str, Tool]:
@@ -342,98 +409,46 @@ class Toolset:
         if self._more is not None:
             more, self._more = self._more, None
             for tool in more():
-                self._tools.setdefault(self._prefix + tool.name, tool)
+                self._tools.setdefault(tool.name, tool)
         return self._tools
 
     def definitions(
-        self, provider: str = "anthropic", *, catalogue: bool = True
+        self,
+        provider: str = "anthropic",
+        *,
+        catalogue: bool = False,
+        look: Snapshot | None = None,
     ) -> list[dict[str, Any]]:
-        """The tools as a provider wants them described; for the next request, ask again.
+        """The tools as a provider wants them described.
 
         While the library does not change the answer does not change by a byte. Where there are no
         skills to load, the tools that are about skills are left out.
 
         Args:
-            provider: `anthropic`, `openai` (Chat Completions), `openai-responses` or `mcp`.
-            catalogue: Whether the description of `Skill` lists the skills. Leave it out where the
-                system prompt has the list.
+            provider: One of `PROVIDERS`.
+            catalogue: Whether the description of `Skill` lists the skills: for hosts without a
+                system prompt.
+            look: The library to describe; as of the last look when None.
 
         Raises:
-            InvalidInput: nobody knows that provider.
+            InvalidInput: there is no such provider.
         """
-        fresh = self._settings.refresh_on_call
-        tools = self._now(refresh=fresh)
-        looked = self._scripts is not None  # they are looked for together with all skills
-        look = self._library.refresh() if fresh and not looked else self._library.snapshot()
-        told = self._tell(look)
-        any_skill = told.account.total > len(told.account.withheld)
-        if catalogue and any_skill:
+        _check_provider(provider)
+        look = look or self._library.snapshot()
+        text = ""
+        if catalogue and look.for_model:
+            told = catalogue_of(look, self._settings)
             tell_offer(self._trace, told)
-        key = (provider, catalogue)
-        if key not in self._described:
-            self._described[key] = [
-                describe(
-                    tool,
-                    provider,
-                    name,
-                    told.text if catalogue and tool.name == SkillTool.name else "",
-                )
-                for name, tool in tools.items()
-                if not tool.about_skills or any_skill
+            text = told.text
+        key = (provider, text, self.version(look))
+        if self._described is None or self._described[0] != key:
+            tools = self._now()
+            made = [
+                describe(tools[name], provider, name, text if name == SkillTool.name else "")
+                for name in self.offered(look)
             ]
-        return list(self._described[key])
-
-    def filtered(self, names: Iterable[str]) -> Toolset:
-        """The same with only these tools, in their own order."""
-        wanted = set(names)
-        tools = [tool for name, tool in self._all().items() if name in wanted]
-        scripts = self._scripts
-        if scripts is not None:
-            scripts = scripts.limited(name.removeprefix(self._prefix) for name in wanted)
-        return self._with(tools, self._prefix, self._stack, scripts)
-
-    def with_prefix(self, prefix: str) -> Toolset:
-        """The same with `prefix` before each name, for hosts that have tools of these names."""
-        prefix += self._prefix
-        return self._with(list(self._all().values()), prefix, self._stack, self._scripts)
-
-    def within(self, *skills: str) -> Toolset:
-        """The same for whoever works inside these skills, so that cycles are seen.
-
-        A model cannot say within which skill it works, or not be believed; the host knows.
-        """
-        stack = (*self._stack, *skills)
-        return self._with(list(self._all().values()), self._prefix, stack, self._scripts)
-
-    def _with(
-        self,
-        tools: Sequence[Tool],
-        prefix: str,
-        stack: tuple[str, ...],
-        scripts: ScriptTools | None,
-    ) -> Toolset:
-        library, settings = self._library, self._settings
-        return Toolset(
-            tools, library, settings, self._trace, prefix=prefix, stack=stack, scripts=scripts
-        )
-
-    def _tell(self, look: Snapshot) -> Catalogue:
-        """The catalogue of a snapshot, made once."""
-        if self._told is None or self._told[0] is not look:
-            from satchel.catalogue import build_catalogue
-
-            given = self._settings
-            told = build_catalogue(
-                look.skills,
-                budget=given.budget,
-                form=given.form,
-                pin=given.pin,
-                withheld=look.withheld,
-                get=look.get,
-            )
-            self._told = (look, told)
-            self._described.clear()
-        return self._told[1]
+            self._described = (key, made)
+        return list(self._described[1])
 
 
 def _failure(code: Any, message: str, hint: str, given: dict[str, Any], started: float) -> Envelope:

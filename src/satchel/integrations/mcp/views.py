@@ -20,8 +20,7 @@ from satchel.integrations.mcp.served import Manifests, Served
 from satchel.library.filters import Filter
 from satchel.library.narrowed import NarrowedLibrary
 from satchel.tools.arguments import argument_names
-from satchel.tools.frame import disarm, one_line, printable
-from satchel.tools.permits import patterns_of
+from satchel.tools.frame import one_line, printable
 from satchel.tools.read_file import is_address
 from satchel.tools.toolset import make_toolset
 
@@ -93,7 +92,7 @@ class View:
                     self.library,
                     self.satchel.settings,
                     trace=self.satchel.trace,
-                    detector=self.satchel.detector,
+                    detector=lambda: self.satchel.detector,
                     engine=self.satchel.engine,
                     addresses=SkillFiles(self.library, self.served),
                 )
@@ -106,7 +105,7 @@ class View:
         text was trimmed away either, so each load hands the text over.
         """
         from satchel.tools.gate import Gate
-        from satchel.tools.holding import Holding
+        from satchel.tools.loaded import LoadedSkills
         from satchel.tools.session import Session
 
         satchel = self.satchel
@@ -116,7 +115,7 @@ class View:
             detector=lambda: satchel.detector,
             engine=satchel.engine,
             gate=Gate(satchel.trace, approve=True),
-            holding=Holding(self.library, points=False),
+            loaded=LoadedSkills(self.library, points=False),
             toolset=self.toolset,
         )
 
@@ -161,30 +160,27 @@ class View:
         if talk is not None:
             reply = talk.call(name, arguments, cancel=cancel)
         else:
-            reply = self._alone(self.toolset.call(name, arguments, cancel=cancel, loaded=()), name)
+            reply = self._alone(name, arguments, cancel=cancel)
         return reply if outside is None else outside.outward(name, reply)
 
     def _has(self, name: str) -> bool:
         return name in PLAIN or bool(self.toolset.owners.get(name))
 
-    def _alone(self, reply: Envelope, tool: str = "Skill") -> Envelope:
-        """A loaded skill that says what it forbids: nobody will know of it at the next request."""
-        if tool != "Skill" or reply.error is not None:
-            return reply
-        name = str(reply.data["name"])
-        skill = self.library.snapshot().get(name)
-        try:
-            fields = self.library.seals.read(skill).fields if skill is not None else None
-        except SatchelError:
-            fields = None
-        if fields is None:  # nobody knows any more what it forbids
-            gone = f"The skill `{printable(name)}` went this very moment"
-            given = reply.context["params_input"]
-            return _refusal("NOT_FOUND", gone, "Go on without it", given)
-        banned = patterns_of(fields.get("disallowed-tools"), forbidding=True)
+    def _alone(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        cancel: TakenBack | None = None,
+        as_person: bool = False,
+    ) -> Envelope:
+        """A call in a conversation of its own: a loaded skill's text says what it forbids."""
+        talk = self.talk()
+        reply = talk.call(name, arguments, cancel=cancel, as_person=as_person)
+        banned = [one for held in talk.loaded.values() for one in held.disallowed]
         if not banned:
             return reply
-        shown = ", ".join(f"`{disarm(one_line(one, 100))[0]}`" for one in banned[:_BANS])
+        shown = ", ".join(f"`{one_line(one, 100)}`" for one in banned[:_BANS])
         more = f" and {len(banned) - _BANS} more" if len(banned) > _BANS else ""
         note = (
             f"While you follow this skill, do not call: {shown}{more} (its `disallowed-tools`). "
@@ -238,7 +234,7 @@ class View:
         if talk is not None:
             reply = talk.call("Skill", table, as_person=True)
         else:
-            reply = self._alone(self.toolset.call("Skill", table, as_person=True))
+            reply = self._alone("Skill", table, as_person=True)
         if reply.error is not None and reply.error.code == "NOT_FOUND":
             return gone  # it went since the list was made
         return reply if self._outside is None else self._outside.outward("Skill", reply)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from satchel.tools.excel.cells import LAST_ROW, column_name, plain, shown
 from satchel.tools.excel.guard import FAILURES
 from satchel.tools.excel.workbook import KINDS, opened
-from satchel.tools.frame import attribute, disarm, encodable, one_line
+from satchel.tools.frame import attribute, encodable, framed, one_line
 from satchel.tools.packaged import ALWAYS, Answer, PackagedParameter, PackagedTool, Text
 from satchel.tools.workspace import READING
 
@@ -68,7 +68,7 @@ def run(job: Job) -> Answer:
         for sheet in sheets
     ]
     body, cut = _fit(lines, 6_500)
-    text = f'<file-read path="{attribute(where)}">\n{disarm(body)[0]}\n</file-read>'
+    text = framed("file-read", f'path="{attribute(where)}"', body)
     left = total - cut
     if left:
         text += "\n" + job.say(_MORE, count=left)

@@ -24,7 +24,7 @@ from satchel.tools.excel.cells import (
 from satchel.tools.excel.guard import FAILURES
 from satchel.tools.excel.info import PATH, size_of
 from satchel.tools.excel.workbook import KINDS, NO_SHEET, TWO_SHEETS, opened
-from satchel.tools.frame import attribute, disarm, encodable
+from satchel.tools.frame import attribute, encodable, framed
 from satchel.tools.packaged import (
     ALWAYS,
     Answer,
@@ -184,11 +184,8 @@ def _tell(job: Job, page: Page, where: str, *, header: bool) -> Answer:
     if not rows:
         notes.append(job.say(_EMPTY))
     rows = [row[:width] for row in rows[:count]]
-    body, disarmed = disarm("".join(_line(row) for row in rows))
-    head = (
-        f'<file-read path="{attribute(where)[:300]}" sheet="{attribute(page.sheet)[:60]}" '
-        f'range="{seen}">'
-    )
+    body = "".join(_line(row) for row in rows)
+    marks = f'path="{attribute(where)[:300]}" sheet="{attribute(page.sheet)[:60]}" range="{seen}"'
     data: dict[str, Any] = {"path": where, "sheet": page.sheet, "range": str(seen)}
     if header and rows:
         data["columns"] = [shown(value) for value in rows[0]]
@@ -197,9 +194,7 @@ def _tell(job: Job, page: Page, where: str, *, header: bool) -> Answer:
     if following:
         data["next_range"] = following
     stats: dict[str, Any] = {"rows": len(rows), "columns": seen.columns}
-    if disarmed:
-        stats["disarmed_tags"] = disarmed
-    text = "\n".join((f"{head}\n{body}</file-read>", *notes))
+    text = "\n".join((framed("file-read", marks, body), *notes))
     return Answer(text, data, truncated=partial, stats=stats, path=where)
 
 
@@ -230,8 +225,7 @@ def _fit(rows: list[list[Any]], lines: list[str]) -> tuple[int, int]:
     """How many rows fit, and how many columns of them: fewer only when one row is too long."""
     room = _ROOM
     for at, line in enumerate(lines):
-        # A tag of ours in a cell grows by three characters when it is disarmed.
-        room -= len(line) + 3 * line.count("<")
+        room -= len(line)
         if room < 0:
             if at:
                 return at, len(rows[0])

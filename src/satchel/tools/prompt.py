@@ -1,29 +1,32 @@
-"""What is a model told in a conversation, and when is it told anew?
+"""Builds and freezes the system prompt and tool definitions of a session.
 
-Prompt and tools are made once and stay the same bytes, so that a provider's cache keeps them. They
-are built again when other tools can be called, since a tool that is not declared cannot be, or when
-one is described otherwise; with the setting `changes = rebuild` also when the list of skills
-changed; and when the host asks.
+Both keep their bytes, so that a provider's cache keeps them. They are built again when other tools
+can be called, since a tool that is not declared cannot be, or when one is described otherwise; with
+the setting `changes = "rebuild"` also when the list of skills changed; and when the host asks. Else
+changes are told in a notice behind the next message.
 """
 
 from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from satchel.catalogue.candidate import shown_name
 from satchel.catalogue.escape import clean, xml_text, xml_value
 from satchel.catalogue.shorten import sentence_ends, shorten
-from satchel.tools.skill_tool import SkillTool
-from satchel.tools.toolset import tell_offer
+from satchel.tools.skill_tool import SkillTool, short_digest
+from satchel.tools.state import bad_state
+from satchel.tools.toolset import catalogue_of, tell_offer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from satchel.library import Library, Snapshot
+    from satchel.library import Snapshot
     from satchel.settings import Settings
     from satchel.skill.model import Skill
     from satchel.tools.toolset import Toolset
+    from satchel.trace import Trace
 
 _NOTE = (
     "Behind a message of the user, or behind a tool's result, this program may put a note about"
@@ -36,14 +39,15 @@ class Frozen(NamedTuple):
     """What a model was told, and goes on being told."""
 
     prompt: str
+    version: object
+    """Of the tools, as `Toolset.version` gives it."""
     tools: list[dict[str, Any]]
-    """As they were described, to see whether others can be called now."""
     rows: Mapping[str, Row]
     made: dict[tuple[str, bool], list[dict[str, Any]]]
-    """The descriptions for each provider."""
+    """The definitions for each provider."""
 
 
-class TellingMark(NamedTuple):
+class PromptMark(NamedTuple):
     """What a model was told at one moment."""
 
     frozen: Frozen | None
@@ -51,125 +55,117 @@ class TellingMark(NamedTuple):
     seen: Snapshot | None
 
 
-class Telling:
-    """Prompt, tools and news of one conversation."""
+class SessionPrompt:
+    """Prompt, tools and change notices of one conversation."""
 
     def __init__(
         self,
-        library: Library,
         settings: Settings,
+        trace: Trace,
         tools: Callable[[], Toolset],
         offers: Callable[[str], bool],
         edited: Callable[[Snapshot], list[str]],
     ) -> None:
-        """Tell nothing yet.
+        """Build nothing yet.
 
         Args:
-            library: Which skills there are.
             settings: Budget, form, and how changes are told.
+            trace: Where events go.
             tools: Gives what can be called.
             offers: Says whether a tool is meant for this conversation.
             edited: Gives the loaded skills that are no longer what was loaded.
         """
-        self._library = library
         self._settings = settings
-        self._trace = library.trace
+        self._trace = trace
         self._tools = tools
         self._offers = offers
         self._edited = edited
         self._lock = threading.RLock()
         self._frozen: Frozen | None = None
-        self._told: Mapping[str, Row] = {}
+        self._told: Mapping[str, Row] | None = None
         self._seen: Snapshot | None = None
 
-    def look(self) -> Snapshot:
-        """The library as the settings want it looked at."""
-        fresh = self._settings.refresh_on_call
-        return self._library.refresh() if fresh else self._library.snapshot()
-
-    def current(self) -> Frozen:
+    def current(self, look: Snapshot) -> Frozen:
         """What the model is told; built again where that has to be."""
         with self._lock:
             frozen = self._frozen
             if frozen is None:
-                return self._build()
-            if self._tools_now() != frozen.tools:
-                self._trace.record("rebuilt", (), reason="other tools can be called")
-                return self._build()
-            look = self._library.snapshot()  # the look at the tools was one at the skills too
+                return self._build(look)
+            version = self._tools().version(look)
+            if version != frozen.version:
+                if self._describe(look, "anthropic") != frozen.tools:
+                    self._trace.record("rebuilt", (), reason="other tools can be called")
+                    return self._build(look)
+                frozen = self._frozen = frozen._replace(version=version)
             if (
                 self._settings.changes == "rebuild"
                 and look is not self._seen
-                and rows_of(look.for_model) != frozen.rows
+                and rows_of(look) != frozen.rows
             ):
                 self._trace.record("rebuilt", (), reason="the skills changed")
-                return self._build()
+                return self._build(look)
             return frozen
 
-    def names(self) -> tuple[str, ...]:
+    def names(self, look: Snapshot) -> tuple[str, ...]:
         """What can be called now, frozen or not."""
-        return tuple(_name_in(one) for one in self._tools_now())
+        found = self._tools().offered(look)
+        return tuple(name for name in found if self._offers(name))
 
-    def definitions(self, provider: str, *, catalogue: bool) -> list[dict[str, Any]]:
-        """The tools for a provider, frozen with the prompt."""
-        return self.both(provider, catalogue=catalogue)[1]
-
-    def both(self, provider: str, *, catalogue: bool) -> tuple[str, list[dict[str, Any]]]:
-        """Prompt and tools, by one look at the library."""
-        frozen = self.current()
+    def both(
+        self, look: Snapshot, provider: str, *, catalogue: bool
+    ) -> tuple[str, list[dict[str, Any]]]:
+        """Prompt and tools for a provider."""
+        frozen = self.current(look)
         key = (provider, catalogue)
         if key not in frozen.made:
-            frozen.made[key] = self._describe(provider, catalogue=catalogue)
+            frozen.made[key] = self._describe(look, provider, catalogue=catalogue)
         return frozen.prompt, list(frozen.made[key])
 
-    def rebuild(self) -> bool:
+    def rebuild(self, look: Snapshot) -> bool:
         """Tell the library as it is now; True when that is different."""
         with self._lock:
             before = self._frozen
-            now = self._build()
+            now = self._build(look)
             if before is None:
                 return False
             if (now.prompt, now.tools) == (before.prompt, before.tools):
-                self._frozen = before._replace(rows=now.rows)
+                self._frozen = before._replace(rows=now.rows, version=now.version)
                 return False
             self._trace.record("rebuilt", (), reason="the host asked for it")
             return True
 
-    def mark(self) -> TellingMark:
+    def mark(self) -> PromptMark:
         """What was told until now, to come back to."""
         with self._lock:
-            return TellingMark(self._frozen, self._told, self._seen)
+            return PromptMark(self._frozen, self._told or {}, self._seen)
 
-    def restore(self, mark: TellingMark) -> None:
-        """What was told since then was read by nobody: tell it again."""
+    def restore(self, mark: PromptMark) -> None:
+        """Tell again what was told since then."""
         with self._lock:
-            if mark.frozen is not None and mark.frozen is self._frozen:
+            if mark.frozen is not None and mark.frozen.made is getattr(self._frozen, "made", None):
                 self._told, self._seen = mark.told, mark.seen
             else:  # another prompt is sent now: only what it says is known for sure
                 self.forget_news()
 
     def forget_news(self) -> None:
-        """What was told beside the prompt is no longer read: tell all that differs from it."""
+        """Note that change notices left the history: tell all that differs from the prompt."""
         with self._lock:
-            self._told = self._frozen.rows if self._frozen is not None else {}
+            self._told = self._frozen.rows if self._frozen is not None else None
             self._seen = None
 
-    def news(self) -> str:
-        """What changed since the model was told, once; empty when nothing did.
-
-        Who cannot load a skill is told of none.
-        """
+    def news(self, look: Snapshot) -> str:
+        """What changed since the model was told, once; empty when nothing did, or without Skill."""
         if not self._offers(SkillTool.name):
             return ""
         with self._lock:
-            frozen = self.current()
-            look = self._library.snapshot()
+            frozen = self.current(look)
             if look is self._seen:
                 return ""
             self._seen = look
+            rows = rows_of(look)
             told = frozen.rows if self._settings.changes == "rebuild" else self._told
-            found = compare(told, look.for_model, self._edited(look))
-            self._told = rows_of(look.for_model)
+            found = compare(told or {}, look, self._edited(look))
+            self._told = rows
             text = write_news(found)
             if text:
                 self._trace.record(
@@ -182,35 +178,51 @@ class Telling:
                 )
             return text
 
-    def _build(self) -> Frozen:
-        from satchel.catalogue import build_catalogue
+    def dump(self) -> dict[str, str] | None:
+        """What the model was told of each skill, as digests; None when nothing was."""
+        with self._lock:
+            if self._frozen is None or self._told is None:
+                return None
+            return {name: _row_digest(row) for name, row in self._told.items()}
 
-        tools = self._tools_now()
-        look = self._library.snapshot()
-        given = self._settings
-        catalogue = build_catalogue(
-            look.skills,
-            budget=given.budget,
-            form=given.form,
-            pin=given.pin,
-            withheld=look.withheld,
-            get=look.get,
-        )
+    def take(self, state: Any, look: Snapshot) -> None:
+        """Continue with what `dump` gave: the prompt is built now, changes since then are told.
+
+        Raises:
+            InvalidInput: this is nothing that `dump` gave.
+        """
+        if state is None:
+            return
+        if not isinstance(state, dict):
+            raise bad_state("told")
+        told: dict[str, Row] = {}
+        rows = rows_of(look)
+        for name, digest in state.items():  # pyright: ignore[reportUnknownVariableType]
+            if not isinstance(name, str) or not isinstance(digest, str):
+                raise bad_state("told")
+            row = rows.get(name)
+            told[name] = row if row and _row_digest(row) == digest else _ANOTHER
+        with self._lock:
+            self._build(look)
+            self._told, self._seen = told, None
+
+    def _build(self, look: Snapshot) -> Frozen:
+        tools = self._describe(look, "anthropic")
+        catalogue = catalogue_of(look, self._settings)
         text = catalogue.text if self._offers(SkillTool.name) else ""
         if text:
             tell_offer(self._trace, catalogue)
-        rows = rows_of(look.for_model) if text else {}
-        self._frozen = Frozen(f"{text}\n\n{_NOTE}" if text else "", tools, rows, {})
+        rows = rows_of(look) if text else {}
+        version = self._tools().version(look)
+        self._frozen = Frozen(f"{text}\n\n{_NOTE}" if text else "", version, tools, rows, {})
         self._told = rows
-        if not self._edited(look):
-            self._seen = look
+        self._seen = None if self._edited(look) else look
         return self._frozen
 
-    def _tools_now(self) -> list[dict[str, Any]]:
-        return self._describe("anthropic", catalogue=False)
-
-    def _describe(self, provider: str, *, catalogue: bool) -> list[dict[str, Any]]:
-        found = self._tools().definitions(provider, catalogue=catalogue)
+    def _describe(
+        self, look: Snapshot, provider: str, *, catalogue: bool = False
+    ) -> list[dict[str, Any]]:
+        found = self._tools().definitions(provider, catalogue=catalogue, look=look)
         return [one for one in found if self._offers(_name_in(one))]
 
 
@@ -235,12 +247,24 @@ class Row(NamedTuple):
     hint: str
 
 
-def rows_of(skills: Iterable[Skill]) -> dict[str, Row]:
-    """What a model is told of skills, by name."""
-    return {
-        skill.name: Row(skill.description, skill.when_to_use, skill.argument_hint)
-        for skill in skills
-    }
+_ANOTHER = Row("", "", "")
+"""Stands for a row that is not what it was."""
+_rows: WeakKeyDictionary[Snapshot, dict[str, Row]] = WeakKeyDictionary()
+
+
+def rows_of(look: Snapshot) -> dict[str, Row]:
+    """What a model is told of the skills it may load, by name; made once for each snapshot."""
+    found = _rows.get(look)
+    if found is None:
+        found = _rows[look] = {
+            skill.name: Row(skill.description, skill.when_to_use, skill.argument_hint)
+            for skill in look.for_model
+        }
+    return found
+
+
+def _row_digest(row: Row) -> str:
+    return short_digest("\0".join(row))
 
 
 class News(NamedTuple):
@@ -257,9 +281,12 @@ class News(NamedTuple):
         return any(tuple(self))
 
 
-def compare(before: Mapping[str, Row], now: Sequence[Skill], edited: Iterable[str] = ()) -> News:
+def compare(before: Mapping[str, Row], look: Snapshot, edited: Iterable[str] = ()) -> News:
     """What is to be told, in the order of the library."""
-    rows = rows_of(now)
+    rows = rows_of(look)
+    if before is rows:
+        return News(edited=tuple(edited))
+    now = look.for_model
     return News(
         tuple(skill for skill in now if skill.name not in before),
         tuple(

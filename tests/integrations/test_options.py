@@ -1,0 +1,61 @@
+"""Options of adapters are checked when the adapter is made, and by type checkers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from satchel.errors import InvalidInput
+from satchel.integrations.pydantic_ai import Skills
+
+TYPOS = """\
+from satchel import Satchel
+from satchel.integrations.pydantic_ai import Skills
+
+satchel = Satchel.for_project(".")
+Skills(satchel, approve=True, ask=["Bash"])
+Skills(satchel, aprove=True)
+satchel.session().definitions("antropic")
+satchel.session().definitions("anthropic")
+"""
+
+
+def test_a_wrong_option_is_refused_when_the_adapter_is_made(satchel):
+    with pytest.raises(TypeError, match="aprove"):
+        Skills(satchel, aprove=True)
+    with pytest.raises(InvalidInput, match="`changes` is"):
+        Skills(satchel, changes="later")
+    with pytest.raises(InvalidInput, match="options of a session"):
+        Skills(satchel.session(), approve=True)
+    with pytest.raises(TypeError, match="includes"):
+        Skills(satchel).child(includes=["a"])
+
+
+def test_a_misspelt_provider_is_refused_with_the_right_one(satchel):
+    with pytest.raises(InvalidInput) as caught:
+        satchel.session().definitions("antropic")
+    assert "Did you mean `anthropic`?" in caught.value.hint
+
+
+@pytest.mark.timeout(180)
+def test_a_type_checker_finds_both_typos_and_nothing_else(tmp_path, root):
+    file = tmp_path / "typos.py"
+    file.write_text(TYPOS)
+    config = {
+        "typeCheckingMode": "strict",
+        "extraPaths": [f"{root}/src"],
+        "pythonVersion": "3.11",
+        "include": [str(file)],
+    }
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(config))
+    done = subprocess.run(
+        [sys.executable, "-m", "pyright", "--outputjson", "-p", str(tmp_path),
+         "--pythonpath", sys.executable],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    told = sorted((one["range"]["start"]["line"] + 1, one["rule"]) for one in found)
+    assert told == [(6, "reportCallIssue"), (7, "reportArgumentType")], done.stdout
