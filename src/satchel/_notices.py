@@ -33,6 +33,7 @@ class Notices:
         for skill in snapshot.hidden:  # by state: another state needs a sentence in `_sentence`
             name = f"{skill.name} ({skill.winner})" if skill.state == "shadowed" else skill.name
             found.setdefault(skill.state, []).append(name)
+        found["modified"] = self._modified(snapshot)
         broken = find_broken(snapshot.problems, self._library.locations)
         found["broken"] = [one.problem.path for one in broken]
         found["settings"] = [
@@ -45,6 +46,19 @@ class Notices:
             if self._logged.get(kind, ()) != tuple(names):
                 self._logged[kind] = tuple(names)
                 _warn(kind, names)
+
+    def _modified(self, snapshot: Snapshot) -> list[str]:
+        """Installed skills that were edited; only what a lockfile has is read."""
+        from satchel.errors import LockBroken
+
+        found: list[str] = []
+        for skill in snapshot.skills:
+            try:
+                if self._library.seals.modified(skill):
+                    found.append(skill.name)
+            except LockBroken:
+                continue  # one of the problems of the library
+        return found
 
 
 def warn_unmatched(library: Library, patterns: Sequence[str]) -> None:

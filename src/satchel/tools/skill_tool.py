@@ -208,10 +208,10 @@ def read_skill(library: Library, skill: Skill) -> SkillSource:
     """Verify and read a skill.
 
     Raises:
-        SatchelError: it cannot be read, is no skill any more, or not what was approved.
+        SatchelError: it cannot be read, is no skill any more, or may not be used as it is.
     """
     sealed = library.seals.check(skill)
-    document = skill.read() if sealed is None else library.seals.document(skill, sealed)
+    document = library.seals.document(skill, sealed)
     head = document.head
     if head is None:
         problem = next((item for item in document.problems if item.severity == "error"), None)
