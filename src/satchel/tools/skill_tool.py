@@ -244,15 +244,12 @@ def short_digest(text: str) -> str:
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
-def _folder(skill: Skill, sealed: Sealed | None) -> Folder:
+def _folder(skill: Skill, sealed: Sealed) -> Folder:
     """The other files: from the check, which has seen them all, or by looking."""
     base_dir, own_file = skill.base_dir, skill.head.file
-    if sealed is not None and skill.origin.remote:
+    if skill.origin.remote:
         return listed_folder(sealed.rows, own_file)
-    known = None
-    if sealed is not None and sealed.path == base_dir:
-        known = folder_of(sealed.rows, own_file)
-    return known or list_folder(base_dir, own_file)
+    return folder_of(sealed.rows, own_file) or list_folder(base_dir, own_file)
 
 
 def skill_frame(skill: Skill, content: str, folder: Folder, nonce: str) -> str:
