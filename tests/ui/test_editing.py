@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+from talking import plain
+
 TEXT = "---\nname: notes\ndescription: Writes notes. Use when notes are wanted.\n---\nDo it.\n"
 
 
@@ -93,7 +95,7 @@ def test_the_preview_is_what_a_model_gets(visit, notes):
     )
     assert '<skill name="notes">Writes notes. Use when notes are wanted.</skill>' in part
     frame = visit.satchel.tools().call("Skill", {"name": "notes"}).text
-    assert frame in part
+    assert plain(frame) in plain(part)
 
 
 def test_a_skill_cannot_pose_as_the_page(visit, notes):

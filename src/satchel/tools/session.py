@@ -34,7 +34,6 @@ from satchel.tools.permits import as_patterns, decide
 from satchel.tools.prompt import SessionPrompt
 from satchel.tools.read_file import ReadFileTool
 from satchel.tools.script_tools import revision_of
-from satchel.tools.shortlisting import Shortlist, Shortlister, put_behind
 from satchel.tools.skill_tool import LoadedSkill, SkillTool
 from satchel.tools.state import STATE_VERSION
 from satchel.tools.toolset import failed_call, make_toolset
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from satchel.tools.gate import Ruling
     from satchel.tools.permits import Grant
     from satchel.tools.prompt import PromptMark
+    from satchel.tools.shortlisting import Shortlist, Shortlister
     from satchel.tools.toolset import Provider, Toolset
 
     Arguments = Mapping[str, Any] | str | Resolved | None
@@ -285,6 +285,8 @@ class Session:
 
     def shortlist(self, message: str) -> Shortlist:
         """The skills that may fit a message; none without `Skill`. It never raises."""
+        from satchel.tools.shortlisting import Shortlist, Shortlister
+
         if not self._gate.offers(SkillTool.name):
             return Shortlist("", reason="`Skill` cannot be called here")
         if self._shortlister is None:
@@ -329,6 +331,8 @@ class Session:
         Raises:
             InvalidInput: it is neither.
         """
+        from satchel.tools.shortlisting import Shortlist, put_behind
+
         return put_behind(message, lambda text: Shortlist(self.tail(text)))
 
     @overload
