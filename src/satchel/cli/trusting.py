@@ -162,7 +162,7 @@ def show_review(session: Session, review: FolderReview) -> None:
     if review.blocked:
         names = listed(f"`{one_line(skill.typed)}`" for skill in review.blocked[:_MOST_SHOWN])
         err.line(
-            say("Blocked by the scan and not used: {names}. See `satchel scan`", names=names),
+            say("Blocked by the scan and not used: {names}. See `satchel scan --all`", names=names),
             "red",
         )
     show_problems(err, review.problems, "")

@@ -173,7 +173,7 @@ def _of_project(folder: str, boundary: str, prefix: str, settings: Settings) -> 
 
 
 def policy(settings: Settings) -> bool | None:
-    """What the setting `trust` makes of a place that a stranger filled."""
+    """Whether the skills of a project's own folders are offered, by the setting `trust`."""
     return None if settings.trust == "ask" else True
 
 
