@@ -80,6 +80,7 @@ def test_the_end_of_the_input_is_a_no(terminal):
 
 def test_a_yes_covers_what_comes_later(terminal):
     assert _answering(terminal, b"y\n", "trust")[0] == 0
+    assert _answering(terminal, b"", "trust")[1] == f"Trusted: {terminal.project}\n"
     terminal.skill("skills/later", "---\nname: later\ndescription: b\n---\nx\n")
     (terminal.project / "skills/release-notes/scripts/collect.py").write_text("print(2)\n")
     assert "later" in terminal.run("list").out
