@@ -50,21 +50,16 @@ def test_code_wins_over_environment_over_project_over_user(tmp_path, env):
 def test_a_project_adds_places_and_takes_none_away(tmp_path, env):
     project = tmp_path / "project"
     project.mkdir()
-    user_file(tmp_path, 'locations = ["/mine"]\ntrust = "ask"\n')
+    user_file(tmp_path, 'locations = ["/mine"]\ntrust = "all"\n')
     text = 'locations = ["inside", "../out", "/etc"]\ntrust = "all"\nread_extensions = ["pem"]\n'
     (project / "satchel.toml").write_text(text)
     chosen = load_settings(str(project), env)
     assert chosen.locations == ("/mine",)
     assert chosen.project_locations == ("inside",)
-    assert chosen.trust == "ask"
+    assert chosen.trust == "all"
     assert "pem" not in chosen.read_extensions
     refused = [name for code, _, name in chosen.remarks if code == "setting-refused"]
-    assert sorted(refused) == [
-        "locations: ../out",
-        "locations: /etc",
-        "read_extensions",
-        "trust: all",
-    ]
+    assert sorted(refused) == ["locations: ../out", "locations: /etc", "read_extensions"]
 
 
 @pytest.mark.parametrize(
