@@ -268,10 +268,7 @@ def load_settings(
         text = env.get(setting.env)
         if text is not None and text.strip():
             values[setting.name] = _convert(setting, text, setting.env)
-    if wanted and _STRICTNESS.index(wanted) > _STRICTNESS.index(values["trust"]):
-        values["trust"] = wanted
-    elif wanted and wanted != values["trust"]:
-        remarks.append(("setting-refused", project, f"trust: {wanted}"))
+    values["trust"] = _stricter(values["trust"], wanted, project, remarks)
     for name, value in given.items():
         if name not in _BY_NAME:
             raise SettingsError(
@@ -285,6 +282,15 @@ def load_settings(
         remarks=tuple(remarks),
         **values,
     )
+
+
+def _stricter(own: str, wanted: str, project: str, remarks: list[tuple[str, str, str]]) -> str:
+    """The setting `trust` after what a project wants; a looser one is refused with a remark."""
+    if wanted and _STRICTNESS.index(wanted) > _STRICTNESS.index(own):
+        return wanted
+    if wanted and wanted != own:
+        remarks.append(("setting-refused", project, f"trust: {wanted}"))
+    return own
 
 
 def is_switched_on(name: str, env: Mapping[str, str] | None = None) -> bool:

@@ -1,4 +1,4 @@
-"""A skill is what was locked or approved, or nothing of it reaches a model."""
+"""Where only locked skills are used, a skill is what was locked, or nothing of it is used."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from satchel import Library, Location
 from satchel._fs import RACY_NS
 from satchel.errors import Changed, LockBroken, Refused
+from satchel.library import TrustBook
 from satchel.library.lockfile import Locked, Place, lock_path, render_lock
 from satchel.library.marks import MEMORY, RECORD, own_key, seal_of
 from satchel.library.seal import generated
@@ -42,34 +43,18 @@ def lock(folder, *names: str) -> None:
 
 def locked_library(folder, *names: str) -> Library:
     lock(folder, *names)
-    return Library([str(folder)])
-
-
-def approved_library(folder) -> Library:
-    library = Library([Location(str(folder), trusted=None)])
-    approve(library, "one")
-    return library
-
-
-def approve(library: Library, name: str) -> None:
-    taken = library.seals.take(library.refresh().find(name)[0])
-    library.trust.approve(taken.skill.base_dir, "skill", taken.seal, taken.head)
-    library.refresh()
+    return Library([str(folder)], trust=TrustBook(None, locked=True))
 
 
 def check(library: Library, name: str = "one"):
     return library.seals.check(library.refresh().find(name)[0])
 
 
-BOUND = pytest.mark.parametrize("bind", [locked_library, approved_library])
-
-
 # --- the content ---------------------------------------------------------------------------
 
 
-@BOUND
-def test_what_did_not_change_passes(folder, bind):
-    library = bind(folder)
+def test_what_did_not_change_passes(folder):
+    library = locked_library(folder)
     assert check(library).seal == seal(FolderTree(str(folder / "one")))
     assert library.load_content("one").strip() == "Do the thing."
 
@@ -115,25 +100,23 @@ def _pipe(base):
 CHANGES = [_edit, _edit_body, _add, _remove, _rename, _make_program, _link, _link_out, _pipe]
 
 
-@BOUND
 @pytest.mark.parametrize("wait", [0, SETTLED], ids=["young", "cached"])
 @pytest.mark.parametrize("change", CHANGES)
-def test_every_change_is_refused(folder, bind, change, wait):
-    library = bind(folder)
+def test_every_change_is_refused(folder, change, wait):
+    library = locked_library(folder)
     time.sleep(wait)
     check(library)
+    skill = library.get_skill("one")
     change(folder / "one")
     for _ in range(2):
-        with pytest.raises(Changed) as caught:
-            check(library)
+        with pytest.raises(Refused) as caught:
+            library.seals.check(skill)
         assert "`one`" in caught.value.message
-    with pytest.raises(Changed):
-        library.load_content("one")
+    assert Library([str(folder)], trust=TrustBook(None, locked=True)).snapshot().skills == ()
 
 
-@BOUND
-def test_an_old_time_hides_no_change(folder, bind):
-    library = bind(folder)
+def test_an_old_time_hides_no_change(folder):
+    library = locked_library(folder)
     path = folder / "one/references/a.md"
     before = os.stat(path)
     time.sleep(SETTLED)
@@ -150,9 +133,8 @@ def test_an_old_time_hides_no_change(folder, bind):
 # --- between the check and the reading -----------------------------------------------------
 
 
-@BOUND
-def test_the_bytes_that_are_shown_are_the_bytes_that_were_checked(folder, bind):
-    library = bind(folder)
+def test_the_bytes_that_are_shown_are_the_bytes_that_were_checked(folder):
+    library = locked_library(folder)
     skill = library.get_skill("one")
     sealed = library.seals.check(skill)
     assert library.seals.document(skill, sealed).body.strip() == "Do the thing."
@@ -178,39 +160,21 @@ def test_a_skill_file_behind_a_link_is_compared_with_what_it_leads_to(folder):
 def test_a_skill_inside_a_locked_one_is_bound_by_it(folder):
     make_skill(folder, "one/inner", "Inside.")
     library = locked_library(folder)
-    assert check(library, "inner").path == str(folder / "one")
+    inner = library.get_skill("inner")
     assert library.load_content("inner")
     make_skill(folder, "one/inner", "Inside.", body="Something else.\n")
-    with pytest.raises(Changed):
-        library.load_content("inner")
-    approve(library, "inner")
-    assert library.load_content("inner").strip() == "Something else."
-    with pytest.raises(Changed):
-        check(library, "one")
+    for skill in (inner, library.get_skill("one")):
+        with pytest.raises(Changed):
+            library.seals.check(skill)
 
 
-def test_an_approved_skill_inside_a_locked_one_must_be_both(folder):
-    make_skill(folder, "one/inner", "Inside.")
+def test_without_the_setting_an_edit_is_modified_and_used(folder):
     lock(folder)
-    library = Library([Location(str(folder), trusted=None)])
-    approve(library, "inner")
-    approve(library, "one")
-    assert check(library, "inner") is not None
-    make_skill(folder, "one/inner", "Inside.", body="Something else.\n")
-    lock(folder)
-    with pytest.raises(Changed, match="not approved as it is"):
-        check(library, "inner")
-
-
-@pytest.mark.parametrize("kind", ["own", "project"])
-def test_trust_in_the_folder_is_no_excuse_either(folder, kind):
-    lock(folder)
-    library = Library([Location(str(folder), trusted=None)])
-    library.trust.approve(str(folder if kind == "project" else folder / "one"), kind)
-    assert check(library) is not None
+    library = Library([str(folder)])
+    assert library.seals.modified(library.get_skill("one")) == ()
     _edit(folder / "one")
-    with pytest.raises(Changed):
-        check(library)
+    assert library.seals.modified(library.get_skill("one")) == ("references/a.md",)
+    assert check(library)
 
 
 def test_a_damaged_lock_refuses_its_own_place_only(folder, tmp_path):
@@ -222,10 +186,8 @@ def test_a_damaged_lock_refuses_its_own_place_only(folder, tmp_path):
         file.write(b" ")
     problems = [problem for problem in library.refresh().problems if problem.code == "lock-broken"]
     assert [problem.path for problem in problems] == [path]
-    make_skill(folder, "three")
-    for name in ("one", "three"):  # nobody knows whether it was locked
-        with pytest.raises(LockBroken):
-            check(library, name)
+    with pytest.raises(LockBroken):
+        check(library)
     assert library.load_content("two")
     lock(folder)
     assert library.refresh().problems == ()
@@ -271,14 +233,6 @@ def test_what_the_journal_does_not_announce_is_refused(folder):
         check(library)
 
 
-def test_a_journal_approves_nothing(folder):
-    library = approved_library(folder)
-    _edit(folder / "one")
-    journal(folder, one=seal(FolderTree(str(folder / "one"))).digest)
-    with pytest.raises(Changed):
-        check(library)
-
-
 # --- what Python generates -----------------------------------------------------------------
 
 
@@ -289,9 +243,8 @@ def _cache(base, name: str = "helper.cpython-311.pyc"):
     return cache
 
 
-@BOUND
-def test_caches_that_nobody_approved_are_deleted(folder, bind):
-    library = bind(folder)
+def test_caches_that_were_not_locked_are_deleted(folder):
+    library = locked_library(folder)
     cache = _cache(folder / "one")
     sealed = check(library)
     assert not any("__pycache__" in path for path in sealed.seal.files)
@@ -308,55 +261,38 @@ REAL = {
 }
 
 
-@BOUND
 @pytest.mark.parametrize("name", REAL)
-def test_what_a_desktop_writes_is_deleted_before_a_load(folder, bind, name):
-    library = bind(folder)
+def test_what_a_desktop_writes_is_no_change(folder, name):
+    library = locked_library(folder)
     path = folder / "one" / name
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(REAL[name])
     assert generated(name, str(folder / "one"))
     assert name not in check(library).seal.files
-    assert not path.exists()
-    assert any(event.kind == "cleaned" for event in library.trace.events)
+    assert path.exists()
 
 
-@BOUND
-def test_no_link_leads_the_deleting_elsewhere(folder, bind, tmp_path):
-    library = bind(folder)
+def test_no_link_leads_the_deleting_elsewhere(folder, tmp_path):
+    library = locked_library(folder)
+    skill = library.get_skill("one")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/helper.cpython-311.pyc").write_bytes(b"mine")
-    os.symlink(tmp_path / "elsewhere", folder / "one/scripts/__pycache__")
-    with pytest.raises(Changed):
-        check(library)
-    os.unlink(folder / "one/scripts/__pycache__")
-    os.symlink("../references", folder / "one/scripts/__pycache__")
-    with pytest.raises(Changed):
-        check(library)
+    for target in (tmp_path / "elsewhere", "../references"):
+        os.symlink(target, folder / "one/scripts/__pycache__")
+        with pytest.raises(Refused):
+            library.seals.check(skill)
+        os.unlink(folder / "one/scripts/__pycache__")
     assert os.listdir(tmp_path / "elsewhere") != []
     assert os.listdir(folder / "one/references") != []
 
 
-# --- taking --------------------------------------------------------------------------------
-
-
-def test_a_skill_that_cannot_be_sealed_cannot_be_approved(folder):
-    _link_out(folder / "one")
-    library = Library([Location(str(folder), trusted=None)])
-    with pytest.raises(Refused) as caught:
-        approve(library, "one")
-    assert "leads out" in caught.value.message
-    assert "`satchel trust --always`" in caught.value.hint
+# --- the skill at the top of a project -----------------------------------------------------
 
 
 def test_the_skill_at_the_top_is_not_the_whole_project(tmp_path):
     (tmp_path / "SKILL.md").write_text("---\nname: top\ndescription: At the top.\n---\nBody\n")
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts/run.sh").write_text("true\n")
-    library = Library([Location(str(tmp_path), trusted=None, single=True)])
-    approve(library, "top")
+    library = Library([Location(str(tmp_path), single=True)])
     (tmp_path / "main.py").write_text("print(1)\n")
     assert sorted(check(library, "top").seal.files) == ["SKILL.md", "scripts/run.sh"]
-    (tmp_path / "scripts/run.sh").write_text("false\n")
-    with pytest.raises(Changed):
-        check(library, "top")

@@ -1,4 +1,4 @@
-"""The first use of a tool skill: what was approved is built, and a build can be given up."""
+"""The first use of a tool skill: what was checked is built, and a build can be given up."""
 
 from __future__ import annotations
 
@@ -18,15 +18,9 @@ PROGRAM = 'import sys\nsys.stdin.readline()\nprint(\'{"output": "%s", "error": "
 @pytest.fixture
 def satchel(tmp_path, monkeypatch):
     monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "satchel"))
-    found = Satchel.for_project(tmp_path / "project", trust="ask", builtin=False)
+    found = Satchel.for_project(tmp_path / "project", builtin=False)
     yield found
     found.close()
-
-
-def approve(satchel: Satchel, name: str = "demo") -> None:
-    (one,) = satchel.library.tools(refresh=True).find(name)
-    taken = satchel.library.seals.take(one.skill)
-    satchel.library.trust.approve(one.skill.base_dir, "skill", taken.seal, taken.head)
 
 
 def make(satchel: Satchel, word: str) -> str:
@@ -37,8 +31,7 @@ def make(satchel: Satchel, word: str) -> str:
 @pytest.mark.req("E5")
 def test_what_changes_after_the_check_is_neither_run_nor_kept(satchel):
     """Somebody writes between the check and the build, and puts back what was there."""
-    folder = make(satchel, "approved")
-    approve(satchel)
+    folder = make(satchel, "checked")
     engine, real = satchel.engine, satchel.engine.prepare
     swapped: list[bool] = []
 
@@ -48,14 +41,14 @@ def test_what_changes_after_the_check_is_neither_run_nor_kept(satchel):
         swapped.append(True)
         path = os.path.join(folder, "main.py")
         with open(path, encoding="utf-8") as file:
-            approved = file.read()
+            checked = file.read()
         with open(path, "w", encoding="utf-8") as file:
             file.write(PROGRAM % "other")
         try:
             return real(*given, **more)
         finally:
             with open(path, "w", encoding="utf-8") as file:
-                file.write(approved)
+                file.write(checked)
 
     engine.prepare = prepare
     first = satchel.tools().call("demo_run")
@@ -63,7 +56,7 @@ def test_what_changes_after_the_check_is_neither_run_nor_kept(satchel):
     assert first.error.code == "PERMISSION_DENIED"
     assert "changed meanwhile" in first.error.message
     again = satchel.tools().call("demo_run")
-    assert again.data["output"] == "approved", again.text
+    assert again.data["output"] == "checked", again.text
 
 
 class Taken:
@@ -92,7 +85,6 @@ def slow(satchel, tmp_path, monkeypatch):
     uv.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(30)\n")
     uv.chmod(0o755)
     monkeypatch.setenv("PATH", f"{uv.parent}{os.pathsep}{os.environ['PATH']}")
-    approve(satchel)
     return satchel
 
 

@@ -94,10 +94,7 @@ def test_files_are_listed_and_not_read(desk):
     desk.write("skills/demo/node_modules/left/out.js")
     desk.write("skills/demo/inner/SKILL.md", "---\nname: inner\ndescription: d\n---\n")
     desk.write("skills/demo/inner/its-own.md")
-    os.mkfifo(f"{folder}/pipe")
-    os.symlink("/etc/hostname", f"{folder}/outside.txt")
     os.symlink("references/b.md", f"{folder}/inside.md")
-    os.symlink("..", f"{folder}/loop")
     reply = desk.load("demo")
     assert reply.data["files"] == [
         {"path": "a.py", "size": 2},
@@ -222,11 +219,11 @@ def test_an_untrusted_skill_needs_a_person(make_desk):
     desk.write("skills/x/SKILL.md", "---\nname: x; rm -rf ~\ndescription: d\n---\n")
     reply = desk.load("stranger")
     assert reply.error.code == "PERMISSION_DENIED"
-    assert "running `satchel trust stranger`" in reply.text
+    assert "running `satchel trust`" in reply.text
     reply = desk.load("x; rm -rf ~")
     assert reply.error.code == "PERMISSION_DENIED"
     assert "`satchel trust`" in reply.text  # a stranger's words enter no command
-    desk.library.trust.approve(f"{desk.project}/skills/stranger", "own")
+    desk.library.trust.trust(f"{desk.project}/skills/stranger")
     assert desk.load("stranger").status == "success"
 
 

@@ -84,7 +84,7 @@ def full(make_desk):
     for name in ("demo", "long", "people"):
         fields = {"disable_model_invocation": True} if name == "people" else {}
         folder = desk.skill(name, "text\n" * (100_000 if name == "long" else 1), **fields)
-        desk.library.trust.approve(folder, "own")
+        desk.library.trust.trust(folder)
     desk.skill("stranger")
     desk.write("skills/broken/SKILL.md", "no frontmatter")
     desk.write("a.md", "text")

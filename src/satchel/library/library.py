@@ -145,6 +145,7 @@ class Library:
                     or self._snapshot is None
                     or decided is not self._trusted
                     or locks != self._locks
+                    or self._pinned_again()
                 ):
                     self._trusted = decided
                     self._locks = locks
@@ -505,6 +506,13 @@ class Library:
         return self.trust.of_location(
             shelf.location.path, shelf.followed, own=shelf.location.trusted
         )
+
+    def _pinned_again(self) -> bool:
+        """Whether a skill that no lockfile pinned as it was at the last look is pinned now."""
+        if not self.trust.locked or self._snapshot is None:
+            return False
+        hidden = (skill for skill in self._snapshot.hidden if skill.state == "untrusted")
+        return any(self.seals.pins(skill) for skill in hidden)
 
     def _state_in(self, shelf: Shelf) -> Callable[[Head], State]:
         judge = self._trust_in(shelf)

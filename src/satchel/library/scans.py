@@ -55,7 +55,7 @@ class ScanCache:
         return scan_tree(tree, name=name, allow=read_allowances(self._allow) if self._allow else ())
 
     def remember(self, digest: str, report: Report) -> None:
-        """Keep the digest of a content that was not blocked, unless by exceptions, which may end."""
+        """Keep the digest of a content that was not blocked, except by exceptions, which end."""
         if report.verdict == "blocked" or report.allowed:
             return
         with self._lock:

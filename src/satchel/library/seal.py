@@ -7,10 +7,10 @@
     generated(path, root)  what running or browsing a skill leaves in it
 
 A skill is used when its folder is trusted and the scan does not block its content; where the
-setting `trust` is `locked`, also only when it equals its entry in the lockfile. The files are hashed
-once; afterwards an equal survey of the folder says that nothing changed. Code that shows bytes of a
-file compares those very bytes with the digest of the file, so that nothing can come between the
-check and the reading.
+setting `trust` is `locked`, also only when it equals its entry in the lockfile. The files are
+hashed once; afterwards an equal survey of the folder says that nothing changed. Code that shows
+bytes of a file compares those very bytes with the digest of the file, so that nothing can come
+between the check and the reading.
 """
 
 from __future__ import annotations
@@ -315,7 +315,7 @@ class Seals:
         return not skill.origin.remote and self._entry(skill) is not None
 
     def is_own(self, skill: Skill) -> bool:
-        """Whether a skill is the user's own work: made here or in a folder of theirs, not installed."""
+        """Whether a skill is the user's own work: made here or in their folder, not installed."""
         if skill.source not in ("global", "builtin"):
             made = os.path.realpath(skill.base_dir) in self._trust.read().folders
             return made and not self.is_locked(skill)
@@ -357,7 +357,7 @@ class Seals:
         return fresh, settled
 
     def _clean(self, skill: Skill, real: str, caches: list[str]) -> None:
-        """Delete what Python wrote into a skill: it would run that, not the module that was checked.
+        """Delete what Python wrote into a skill: it would run that, not what was checked.
 
         Raises:
             Changed: it cannot be deleted.

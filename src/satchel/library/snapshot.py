@@ -20,9 +20,8 @@ class Snapshot:
     """The skills of a library, frozen.
 
     `skills` are the offered ones, in the order of their locations and then of their ids; what ships
-    with Satchel comes last. `hidden`
-    are known but not offered: shadowed, untrusted, blocked or excluded. `problems` says why files are not
-    skills and what else is odd.
+    with Satchel comes last. `hidden` are known but not offered: shadowed, untrusted, blocked or
+    excluded. `problems` says why files are not skills and what else is odd.
     """
 
     def __init__(

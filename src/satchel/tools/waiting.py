@@ -1,4 +1,4 @@
-"""Notes about skills that a detector is not given: untrusted and blocked ones, and those for people.
+"""Notes about skills that a detector is not given: untrusted, blocked, or for people alone.
 
 A detector is given the offered skills only. A request that names another one gets a note that says
 why it is not offered, not that there is none. Such a skill is neither loaded nor shown.
