@@ -248,7 +248,6 @@ def test_an_entry_that_is_odd_is_not_taken(
 def test_the_same_address_twice_is_taken_once(tmp_path: Path) -> None:
     with scripted() as (address, script), hosting(str(tmp_path), address, trust="all") as satchel:
         script.add("pdf-forms", body="First.")
-        assert states(satchel) == {"pdf-forms": "active"}
         script.entries.append({**script.entries[0], "frontmatter": {
             "name": "pdf-forms", "description": "Second."}})  # fmt: skip
         assert states(satchel) == {"pdf-forms": "active"}

@@ -268,7 +268,7 @@ def test_reasons_not_to_be_seen(desk):
     assert desk.view("wordy", "gemini-cli") == "sees"
     desk.link("wordy", CLAUDE)
     assert desk.view("wordy", CLAUDE) == "sees"
-    assert "cut after 1536" in desk.sight("wordy", CLAUDE).why
+    assert "cut after 1,536" in desk.sight("wordy", CLAUDE).why
     assert desk.view("another-name", "opencode") == "hidden"
     assert "another-name" in desk.sight("another-name", "opencode").why
     assert desk.view("another-name", "codex") == "sees"
