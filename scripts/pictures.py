@@ -299,8 +299,8 @@ class Demo:
         with open(os.path.join(scripts, "upload.py"), "w", encoding="utf-8") as file:
             file.write("print('up')\n")
         own = [path for path in SKILLS if path.startswith(".agents/")] + ["skills/code-review"]
-        book = "from satchel import Satchel; Satchel.for_project('.').library.trust"
-        self._python("-c", f"{book}.trust(*{own})")
+        book = "from satchel import Satchel; book = Satchel.for_project('.').library.trust"
+        self._python("-c", f"{book}; book.trust(*{own}); book.decline('.')")
         # A past to tell of: a model was offered the skills and loaded one.
         past = "from satchel import Satchel; s = Satchel.for_project('.'); s.catalogue(); "
         self._python("-c", past + "s.tools().call('Skill', {'name': 'fix-yaml'})")

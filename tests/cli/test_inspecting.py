@@ -56,7 +56,7 @@ def test_the_block_is_data_and_the_account_is_for_people(terminal):
     run = terminal.run("catalogue")
     reply = json.loads(terminal.run("catalogue", "--json").out)
     assert run.out.rstrip("\n") == reply["text"].rstrip("\n")
-    assert run.err.startswith("4 skills, all listed in full; ")
+    assert "\n4 skills, all listed in full; " in run.err
     assert reply["account"]["total"] == 4
     assert reply["digest"]
 

@@ -57,7 +57,7 @@ def test_what_a_server_sends_is_scanned_before_it_is_used(terminal):
         loaded = terminal.run("load", "pdf-forms")
         assert loaded.status == 4
         assert "The scan blocks the skill `pdf-forms`: `" in loaded.err
-        assert "1 blocked (`satchel scan`)" in terminal.run("list").err
+        assert "1 blocked" in " ".join(terminal.run("list").err.split())
         accepted = terminal.run("trust", "pdf-forms", "--accept-risk", "known")
         assert accepted.status == 0, accepted.err
         assert terminal.run("load", "pdf-forms").status == 0

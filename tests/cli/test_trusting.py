@@ -80,6 +80,7 @@ def test_the_end_of_the_input_is_a_no(terminal):
 
 def test_a_yes_covers_what_comes_later(terminal):
     assert _answering(terminal, b"y\n", "trust")[0] == 0
+    assert _answering(terminal, b"", "trust")[1] == f"Trusted: {terminal.project}\n"
     terminal.skill("skills/later", "---\nname: later\ndescription: b\n---\nx\n")
     (terminal.project / "skills/release-notes/scripts/collect.py").write_text("print(2)\n")
     assert "later" in terminal.run("list").out
@@ -137,7 +138,6 @@ def test_a_blocked_skill_is_used_only_after_its_risk_was_accepted(terminal):
     terminal.check("error-load-blocked", terminal.run("load", "bad"))
     terminal.check("why-blocked", terminal.run("why", "bad"))
     terminal.check("list-blocked", terminal.run("list", "--all"))
-    terminal.check("zh-trust-blocked", terminal.run("trust", "--yes", SATCHEL_LANG="zh"))
     terminal.check("zh-why-blocked", terminal.run("why", "bad", SATCHEL_LANG="zh"))
     terminal.check("trust-accept-risk", terminal.run("trust", "bad", "--accept-risk", "read it"))
     assert terminal.run("load", "bad").status == 0
@@ -151,7 +151,7 @@ def test_what_is_added_later_is_scanned_before_its_first_use(terminal):
     terminal.run("trust", "--yes")
     terminal.skill("skills/bad", BAD)
     assert "The scan blocks the skill `bad`: `" in terminal.run("load", "bad").err
-    assert "1 blocked (`satchel scan`)" in terminal.run("list").err
+    assert "1 blocked (`satchel scan --all`)" in terminal.run("list").err
 
 
 def test_what_cannot_be_scanned_is_not_used(terminal):

@@ -77,6 +77,7 @@ def test_a_file_that_the_scan_blocks_is_not_handed_over(tmp_path: Path) -> None:
         reply = read(satchel, f"{base}/a.md")
         assert reply.error is not None
         assert "The scan blocks the skill `pdf-forms`: " in reply.text
+        satchel.refresh()
         assert states(satchel) == {"pdf-forms": "blocked"}
         satchel.accept_risk("pdf-forms", "Read line by line")
         assert load(satchel, "pdf-forms").error is None

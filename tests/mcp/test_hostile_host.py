@@ -128,6 +128,7 @@ def test_bytes_that_change_after_the_list_are_refused(tmp_path: Path) -> None:
 def test_a_server_that_changes_between_list_and_read(tmp_path: Path) -> None:
     with scripted() as (address, script), hosting(str(tmp_path), address) as satchel:
         script.add("pdf-forms", body="First.")
+        assert states(satchel) == {"pdf-forms": "active"}
         script.entries.clear()
         script.add("pdf-forms", body="Second.")
         assert load(satchel, "pdf-forms").error is not None
@@ -156,7 +157,7 @@ def test_kept_files_of_one_skill_are_no_way_to_another(tmp_path: Path) -> None:
         base = load(satchel, "pdf-forms").data["base_dir"]
         reply = read(satchel, f"{base}/../secret/a.md")
         assert reply.error is not None
-        assert "secret" not in reply.text.replace("secret/a.md", "")
+        assert "its files are read while it is loaded" in reply.text
         assert script.reads() == ["skill://pdf-forms/SKILL.md"]
 
 

@@ -264,11 +264,11 @@ def test_reasons_not_to_be_seen(desk):
     desk.skill(".agents/skills/folder-name", name="another-name")
     desk.skill(".agents/skills/team/deep")
     assert desk.view("wordy", "codex") == "hidden"
-    assert "1024" in desk.sight("wordy", "codex").why
+    assert "1,024" in desk.sight("wordy", "codex").why
     assert desk.view("wordy", "gemini-cli") == "sees"
     desk.link("wordy", CLAUDE)
     assert desk.view("wordy", CLAUDE) == "sees"
-    assert "cut after 1536" in desk.sight("wordy", CLAUDE).why
+    assert "cut after 1,536" in desk.sight("wordy", CLAUDE).why
     assert desk.view("another-name", "opencode") == "hidden"
     assert "another-name" in desk.sight("another-name", "opencode").why
     assert desk.view("another-name", "codex") == "sees"

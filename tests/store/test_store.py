@@ -188,6 +188,8 @@ def test_remove_takes_a_skill_and_undo_brings_it_back(bench):
     assert not bench.store.lock()
     bench.store.undo()
     assert bench.lockfile.read_bytes() == before
+    assert bench.loads("greet") == "PERMISSION_DENIED"  # an undo trusts nothing
+    bench.satchel.trust()
     assert "Say hello." in bench.loads("greet")
 
 

@@ -46,18 +46,22 @@ def test_from_a_folder_to_a_tool(satchel, tmp_path):
     assert satchel.list_skills() == []
 
 
-def test_a_changed_one_is_not_offered_and_comes_back(satchel, tmp_path):
+def test_a_modified_one_is_offered_and_comes_back(satchel, tmp_path):
     make_tool_skill(tmp_path / "source", "excel")
     take(satchel, tmp_path / "source" / "excel")
     path = os.path.join(satchel.settings.project, ".agents", "skills", "excel", "main.py")
     with open(path, "a", encoding="utf-8") as file:
         file.write("# changed\n")
-    assert tools(satchel) == []
+    assert tools(satchel) == ["excel_run"]
     assert satchel.store().verify()[0].state == "edited"
-    assert satchel.tools().call("excel_run").error.code == "PERMISSION_DENIED"
+    locked = Satchel.for_project(
+        satchel.settings.project, trust="locked", builtin=False, packaged=False
+    )
+    assert tools(locked) == []
+    assert locked.tools().call("excel_run").error.code == "PERMISSION_DENIED"
     with satchel.store().plan_install(frozen=True) as plan:
         satchel.store().carry_out(plan)
-    assert tools(satchel) == ["excel_run"]
+    assert tools(locked) == ["excel_run"]
 
 
 def test_an_update_shows_what_it_newly_wants(satchel, tmp_path):

@@ -196,7 +196,7 @@ def _summary(
     elif untrusted:
         parts.append(say("{count} not trusted yet (`satchel trust`)", count=untrusted))
     if blocked:
-        parts.append(say("{count} blocked (`satchel scan`)", count=blocked))
+        parts.append(say("{count} blocked (`satchel scan --all`)", count=blocked))
     if modified:
         parts.append(say("{count} modified (`satchel verify`)", count=modified))
     problems = sum(PROBLEMS[item.code].severity == "warning" for item in noted)

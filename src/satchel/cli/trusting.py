@@ -67,7 +67,9 @@ def trust(
         return _revoke(session, as_json=as_json)
     if name is not None and accept_risk is not None:
         return _accept(session, name, accept_risk, as_json=as_json)
-    refuse_locked(session.satchel.settings)
+    settings = session.satchel.settings
+    refuse_locked(settings)
+    yes = yes or session.satchel.library.trust.trusts(settings.project)  # decided before
     review = review_with_progress(session)
     if not as_json:
         show_review(session, review)
@@ -162,7 +164,7 @@ def show_review(session: Session, review: FolderReview) -> None:
     if review.blocked:
         names = listed(f"`{one_line(skill.typed)}`" for skill in review.blocked[:_MOST_SHOWN])
         err.line(
-            say("Blocked by the scan and not used: {names}. See `satchel scan`", names=names),
+            say("Blocked by the scan and not used: {names}. See `satchel scan --all`", names=names),
             "red",
         )
     show_problems(err, review.problems, "")
@@ -171,7 +173,7 @@ def show_review(session: Session, review: FolderReview) -> None:
 def summary(review: FolderReview) -> str:
     """What a folder brings, in one sentence."""
     if not review.skills:
-        return say("This folder brings no skills yet")
+        return say("No skill of this folder waits for trust")
     parts = [
         say("This folder brings 1 skill")
         if len(review.skills) == 1

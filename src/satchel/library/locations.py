@@ -178,5 +178,5 @@ def _of_project(settings: Settings) -> Iterator[Location]:
 
 
 def policy(settings: Settings) -> bool | None:
-    """What the setting `trust` makes of a location that came with a project."""
+    """Whether the skills of a project's own folders are offered, by the setting `trust`."""
     return None if settings.trust == "ask" else True

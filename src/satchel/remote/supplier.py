@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 from satchel._fs import read_plain, write_atomic
 from satchel._language import Message
 from satchel.errors import SatchelError, ServerFailed
-from satchel.library.locations import Location, policy
+from satchel.library.locations import Location
 from satchel.library.supplier import Listing
 from satchel.remote.entries import read_entries
 from satchel.remote.line import Line
@@ -74,7 +74,7 @@ def served_locations(settings: Settings) -> tuple[list[Location], list[Problem]]
             folder,
             "server",
             f"mcp:{server.name}",
-            policy(settings),
+            trusted=True,  # only the user's own configuration names servers
             writable=False,
             supplier=McpSupplier(server, folder),
         )

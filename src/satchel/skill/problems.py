@@ -300,7 +300,7 @@ _RULES = (
     Rule("modified", "note", "`{name}` was edited since it was installed: {files}",
          "Yours? Keep it with `satchel lock {name}`. Not yours? Run `satchel install --frozen`"),
     Rule("not-scannable", "warning", "`{name}` cannot be scanned, so it is not used: {reason}",
-         "Fix the cause; `satchel scan` shows whether that helped"),
+         "Fix the cause: a skill that cannot be checked is not used"),
     Rule("lock-broken", "error", "The lockfile cannot be used, so no skill beside it is loaded: {reason}",
          "Take it from version control again, or run `satchel lock --rebuild`"),
     Rule("change-interrupted", "warning", "A command that changed {names} was interrupted and is not finished",
