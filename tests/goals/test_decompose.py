@@ -50,6 +50,7 @@ def place(tmp_path):
 @pytest.fixture
 def satchel(place, tmp_path):
     given = {"trust": "all", "builtin": False, "packaged": False}
+    (tmp_path / "project").mkdir(exist_ok=True)
     found = Satchel.for_project(tmp_path / "project", **given)
     yield found
     found.close()
@@ -191,6 +192,7 @@ def test_a_skill_that_this_agent_may_not_use_is_not_in_any_plan(place, satchel):
 
 def test_an_untrusted_skill_is_not_in_any_plan(place, tmp_path):
     given = {"trust": "ask", "builtin": False, "packaged": False}
+    (tmp_path / "project").mkdir(exist_ok=True)
     satchel = Satchel.for_project(tmp_path / "project", **given)
     plan = {"steps": [step("a", "skill", skill="cataloging-apis")]}
     made, planner = run(satchel, plan, {"steps": [step()]})
@@ -286,6 +288,7 @@ def test_a_detector_of_one_s_own_chooses(place, tmp_path):
                 if one.name == "making-tea"
             ]
 
+    (tmp_path / "project").mkdir(exist_ok=True)
     satchel = Satchel.for_project(tmp_path / "project", detector=Tea(), trust="all", builtin=False)
     made, _ = run(satchel, {"steps": [step()]})
     assert made.skills == ("making-tea",)

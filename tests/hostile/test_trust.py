@@ -164,7 +164,14 @@ def brought(path: str, content: str) -> None:
 
 
 _TRUST = json.dumps(
-    {"version": 3, "folders": {"CLONE": ""}, "blocked": {}, "accepted": {}, "declined": {}}
+    {
+        "version": 3,
+        "folders": {"CLONE": ""},
+        "blocked": {},
+        "accepted": {},
+        "declined": {},
+        "removed": {},
+    }
 )
 for _path in (
     ".satchel/trust.json", "state/trust.json", ".agents/.satchel/trust.json", "trust.json",

@@ -216,8 +216,15 @@ def test_folders_of_the_old_file_stay_and_approvals_of_contents_lapse(tmp_path):
         {"version": 4, "folders": {}},
         {"folders": {}},
         {"version": 3, "folders": {}},
-        {"version": 3, "folders": {"/a": 1}, "blocked": {}, "accepted": {}, "declined": {}},
-        {"version": 3, "folders": [], "blocked": {}, "accepted": {}, "declined": {}},
+        {
+            "version": 3,
+            "folders": {"/a": 1},
+            "blocked": {},
+            "accepted": {},
+            "declined": {},
+            "removed": {},
+        },
+        {"version": 3, "folders": [], "blocked": {}, "accepted": {}, "declined": {}, "removed": {}},
         {"version": 2, "folders": {"/a": {"since": ""}}},
     ],
 )

@@ -188,9 +188,10 @@ def test_remove_takes_a_skill_and_undo_brings_it_back(bench):
     assert not bench.store.lock()
     bench.store.undo()
     assert bench.lockfile.read_bytes() == before
-    assert bench.loads("greet") == "PERMISSION_DENIED"  # an undo trusts nothing
-    bench.satchel.trust()
     assert "Say hello." in bench.loads("greet")
+    bench.store.undo(redo=True)
+    make_skill(bench.skills, "greet", "Pulled from elsewhere.")
+    assert bench.loads("greet") == "PERMISSION_DENIED"
 
 
 def test_a_stranger_does_not_inherit_the_trust_of_a_removed_skill(bench):
@@ -395,7 +396,6 @@ def test_verify_opens_each_file_once(bench, monkeypatch):
         return chunks(tree, path)
 
     monkeypatch.setattr(FolderTree, "chunks", counted)
-    monkeypatch.setattr("satchel.store.verify.load_document", lambda *_: opened.append("head"))
     assert [item.state for item in bench.store.verify()] == ["intact"]
     assert sorted(opened) == ["SKILL.md", "notes.md"]
 
@@ -430,12 +430,12 @@ def test_a_lockfile_that_is_cut_short_keeps_its_whole_entries(bench):
 @pytest.mark.req("B9")
 def test_the_next_request_knows_what_was_imported_and_removed(bench):
     satchel = bench.satchel
-    tools = satchel.tools()
-    assert "greet" not in str(tools.definitions("anthropic"))
+    tools = satchel.session(changes="rebuild")
+    assert "greet" not in str(tools.definitions("anthropic", catalogue=True))
     store = satchel.store()
     with store.plan_import(str(bench.folder("greet"))) as plan:
         store.carry_out(plan)
-    assert "greet" in str(tools.definitions("anthropic"))
+    assert "greet" in str(tools.definitions("anthropic", catalogue=True))
     assert "greet" in satchel.catalogue().text
     with store.plan_remove(["greet"]) as plan:
         store.carry_out(plan)

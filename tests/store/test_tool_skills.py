@@ -15,6 +15,7 @@ def satchel(tmp_path, monkeypatch):
     monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "satchel"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "project").mkdir()
+    (tmp_path / "project").mkdir(exist_ok=True)
     return Satchel.for_project(tmp_path / "project", builtin=False, packaged=False)
 
 

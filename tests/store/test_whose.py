@@ -26,7 +26,7 @@ def everywhere(tmp_path):
 
 
 def skills_of(project) -> tuple[Satchel, dict]:
-    satchel = Satchel.for_project(project, trust="all")
+    satchel = Satchel.for_project(project, trust="all", builtin=True)
     return satchel, {skill.name: skill for skill in satchel.list_skills(hidden=True)}
 
 

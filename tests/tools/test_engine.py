@@ -16,6 +16,7 @@ from seed import PYTHON as SEED
 @pytest.fixture
 def satchel(tmp_path, monkeypatch):
     monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "satchel"))
+    (tmp_path / "project").mkdir(exist_ok=True)
     found = Satchel.for_project(tmp_path / "project", trust="all", builtin=False)
     yield found
     found.close()

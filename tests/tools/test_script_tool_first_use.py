@@ -18,6 +18,7 @@ PROGRAM = 'import sys\nsys.stdin.readline()\nprint(\'{"output": "%s", "error": "
 @pytest.fixture
 def satchel(tmp_path, monkeypatch):
     monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "satchel"))
+    (tmp_path / "project").mkdir(exist_ok=True)
     found = Satchel.for_project(tmp_path / "project", builtin=False)
     yield found
     found.close()

@@ -40,6 +40,7 @@ QUOTING = {
 def satchel(tmp_path, monkeypatch):
     monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "satchel"))
     monkeypatch.setenv("MY_TOKEN", SECRET)
+    (tmp_path / "project").mkdir(exist_ok=True)
     found = Satchel.for_project(tmp_path / "project", trust="all", builtin=False, trace="file")
     yield found
     found.close()

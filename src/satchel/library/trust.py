@@ -36,9 +36,11 @@ class TrustRecord(NamedTuple):
     """Digest of a blocked content -> why the user accepts it."""
     declined: Mapping[str, str]
     """Real path of a folder that the user does not trust -> when they said so."""
+    removed: Mapping[str, str]
+    """Real path of a trusted skill's folder that was removed -> the digest of what it held."""
 
 
-_EMPTY = TrustRecord({}, {}, {}, {})
+_EMPTY = TrustRecord({}, {}, {}, {}, {})
 
 
 class TrustBook:
@@ -109,8 +111,9 @@ class TrustBook:
 
         def change(old: TrustRecord) -> TrustRecord:
             declined = {one: since for one, since in old.declined.items() if one not in reals}
+            removed = {one: digest for one, digest in old.removed.items() if one not in reals}
             folders = {**old.folders, **dict.fromkeys(reals, now)}
-            return old._replace(folders=folders, declined=declined)
+            return old._replace(folders=folders, declined=declined, removed=removed)
 
         self._change(change)
 
@@ -136,6 +139,23 @@ class TrustBook:
 
         self._change(without)
         return True
+
+    def set_aside(self, path: str, digest: str) -> None:
+        """End the trust in a folder that was removed; the same content brought back is trusted."""
+        real = os.path.realpath(path)
+        if real not in self.read().folders:
+            return
+
+        def change(old: TrustRecord) -> TrustRecord:
+            left = {one: since for one, since in old.folders.items() if one != real}
+            return old._replace(folders=left, removed={**old.removed, real: digest})
+
+        self._change(change)
+
+    def bring_back(self, path: str, digest: str) -> None:
+        """Trust a removed folder again when it holds what it held."""
+        if digest and self.read().removed.get(os.path.realpath(path)) == digest:
+            self.trust(path)
 
     def block(self, found: Mapping[str, str]) -> None:
         """Remember what the scan found in skills.
@@ -290,5 +310,5 @@ def _of_old(folders: Mapping[str, Mapping[str, Any]]) -> TrustRecord:
 def _texts(value: Any) -> dict[str, str]:
     rows = cast("dict[object, object]", value) if isinstance(value, dict) else {None: None}
     if not all(isinstance(text, str) for row in rows.items() for text in row):
-        raise TypeError("folders, blocked, accepted and declined are tables of texts")
+        raise TypeError("its parts are tables of texts")
     return cast("dict[str, str]", value)

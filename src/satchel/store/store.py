@@ -445,10 +445,10 @@ class Store:
 
     def _decide(self, op: str, steps: Sequence[Step]) -> None:
         """Trust what was put here by the user, and no more what went."""
-        gone = [self.scope.target(step.id) for step in steps if step.kind == "remove"]
-        was_trusted = any(self.trust.trusts(folder) for folder in gone)
-        for folder in gone:
-            self.trust.revoke(folder)
+        gone = [step for step in steps if step.kind == "remove"]
+        was_trusted = any(self.trust.trusts(self.scope.target(step.id)) for step in gone)
+        for step in gone:
+            self.trust.set_aside(self.scope.target(step.id), step.was)
         put = [step for step in steps if step.kind != "remove"]
         for step in put:
             if step.seal is not None and step.after is not None and step.after.scan.accepted:
@@ -498,10 +498,15 @@ class Store:
         """
         undone = history.undo(self.scope, redo=redo, number=number)
         self._told()
-        gone = [one for one in undone.ids if not os.path.lexists(self.scope.target(one))]
-        return self._complete(
-            undone, lambda: [self.trust.revoke(self.scope.target(one)) for one in gone]
-        )
+        return self._complete(undone, lambda: self._follow(undone.ids))
+
+    def _follow(self, ids: Iterable[str]) -> None:
+        """Let trust follow an undoing: what went is not trusted, what came back is as it was."""
+        for target in map(self.scope.target, ids):
+            if os.path.lexists(target):
+                self.trust.bring_back(target, standing(target))
+            else:
+                self.trust.revoke(target)
 
     def history(self) -> list[history.Entry]:
         """The changes that can be undone, newest first."""
