@@ -298,12 +298,14 @@ class Demo:
         os.makedirs(scripts)
         with open(os.path.join(scripts, "upload.py"), "w", encoding="utf-8") as file:
             file.write("print('up')\n")
-        for path in SKILLS:
-            if path.startswith(".agents/") or path == "skills/code-review":
-                self.run("trust", path, "--yes")
-        # A past to tell of: a model was offered the skills and loaded one.
-        past = "from satchel import Satchel; s = Satchel.for_project('.'); s.catalogue(); "
-        self._python("-c", past + "s.tools().call('Skill', {'name': 'fix-yaml'})")
+        # Some are trusted and some are not, and there is a past to tell of: a model was offered the
+        # skills and loaded one.
+        past = (
+            "from satchel import Satchel; s = Satchel.for_project('.', trust='ask'); "
+            "s.library.trust.trust('.agents', 'skills/code-review'); s.catalogue(); "
+            "s.tools().call('Skill', {'name': 'fix-yaml'})"
+        )
+        self._python("-c", past)
 
     def a_zip_arrives(self) -> None:
         """A skill with one program, packed."""
@@ -350,7 +352,8 @@ class Demo:
             )
 
     def a_program_is_curious(self) -> None:
-        """A tool skill that reaches for more than it declares."""
+        """A tool skill that reaches for more than it declares, in a folder that is trusted now."""
+        self.run("trust", "--yes")
         self.run("new", "weather", "--kind", "python")
         folder = os.path.join(self.project, ".agents/skills/weather")
         with open(os.path.join(folder, "skill.yaml"), "w", encoding="utf-8") as file:
@@ -411,7 +414,7 @@ class Demo:
             os.makedirs(os.path.dirname(full), exist_ok=True)
             with open(full, "w", encoding="utf-8") as file:
                 file.write(text)
-        self.run("trust", "release-notes", "--always", "--yes")
+        self.run("trust", "--yes")
 
         def script(request: Request) -> Reply:
             if request.step == 0:
