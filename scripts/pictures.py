@@ -350,7 +350,8 @@ class Demo:
             )
 
     def a_program_is_curious(self) -> None:
-        """A tool skill that reaches for more than it declares."""
+        """A tool skill that reaches for more than it declares, in a folder that is trusted now."""
+        self.run("trust", "--yes")
         self.run("new", "weather", "--kind", "python")
         folder = os.path.join(self.project, ".agents/skills/weather")
         with open(os.path.join(folder, "skill.yaml"), "w", encoding="utf-8") as file:

@@ -159,8 +159,8 @@ def _settings() -> Iterator[str]:
 
     yield "Arguments in code win over the environment, the environment over the project's file"
     yield "(`satchel.toml`, or `[tool.satchel]` in `pyproject.toml`), that over your own"
-    yield "`config.toml`, and that over the default. A project may not set everything: trust is"
-    yield "yours alone to give."
+    yield "`config.toml`, and that over the default. A project may not set everything, and"
+    yield "may only make `trust` stricter."
     yield ""
     yield "A key of a file that does not exist or has a wrong value is ignored, and no other key:"
     yield "every command warns of it, and it is an error of `satchel doctor`. In `include`,"

@@ -52,7 +52,7 @@ def test_the_page_says_which_locations_are_there_by_default(tmp_path):
 
 @pytest.mark.req("C8")
 def test_the_page_says_who_is_trusted(tmp_path):
-    locations = default_locations(load_settings(str(tmp_path), env={}))
+    locations = default_locations(load_settings(str(tmp_path), env={}, trust="ask"))
     trusted = {item.name: item.trusted is True for item in locations if not item.single}
     for row in rows():
         place = row["place"].strip("`")
