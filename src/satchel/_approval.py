@@ -101,7 +101,7 @@ def refuse_locked(settings: Settings) -> None:
     Raises:
         Refused: the setting `trust` is `locked`.
     """
-    if settings.trust == "locked":
+    if settings.trust == "locked" and not settings.asks:
         raise Refused(
             Message("The setting `trust` is `locked`: only what a lockfile pins is offered"),
             Message("Import a skill from its source, which locks it, or change the setting"),

@@ -74,7 +74,7 @@ def diagnose(
     else:
         for skill in skills:
             found += skill.problems
-    found += _not_offered(skills, settings, tools.refused)
+    found += _not_offered(skills, library, tools.refused)
     return found
 
 
@@ -183,7 +183,7 @@ def _author_problems(skills: Iterable[Skill]) -> Iterator[Problem]:
 
 
 def _not_offered(
-    skills: Iterable[Skill], settings: Settings, said: Mapping[str, object]
+    skills: Iterable[Skill], library: Library, said: Mapping[str, object]
 ) -> Iterator[Problem]:
     """Shadowed, untrusted and blocked skills that nothing was said of yet."""
     skills = list(skills)
@@ -197,6 +197,6 @@ def _not_offered(
             code = "served-shadowed" if skill.origin.remote else "shadowed"
             yield Problem(code, skill.path, values=values)
         elif skill.state in ("untrusted", "blocked") and skill.ref not in said:
-            code = "unpinned" if settings.trust == "locked" else "untrusted"
+            code = "unpinned" if library.is_unpinned(skill) else "untrusted"
             code = "blocked" if skill.state == "blocked" else code
             yield Problem(code, skill.path, values={"name": skill.typed})

@@ -474,7 +474,7 @@ class Satchel:
             snapshot,
             account,
             self.trace,
-            policy=self.settings.trust,
+            policy="ask" if self.settings.asks else self.settings.trust,
             strays=self.library.strays,
             seals=self.library.seals,
             tools=tools,

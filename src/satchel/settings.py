@@ -181,6 +181,9 @@ class Settings(NamedTuple):
     tool_memory: int = 512
     packaged: bool = True
     tool_language: str = "en"
+    asks: bool = False
+    """Only skills of trusted folders are offered. A project that chooses `locked` does not end that:
+    it brings its own lockfile."""
     project_locations: tuple[str, ...] = ()
     """Folders inside the project that its own file names: as untrusted as the project."""
     remarks: tuple[tuple[str, str, str], ...] = ()
@@ -300,14 +303,18 @@ def load_settings(
         text = env.get(setting.env)
         if text is not None and text.strip():
             values[setting.name] = _convert(setting, text, setting.env)
+    asks = "ask" in (values["trust"], wanted)
     values["trust"] = _stricter(values["trust"], wanted, project, remarks)
     for name, value in given.items():
         if name not in _BY_NAME:
             raise _no_setting(name)
         values[name] = _convert(_BY_NAME[name], value, name)
+    if "trust" in given:
+        asks = values["trust"] == "ask"
     return Settings(
         project=project,
         paths=paths,
+        asks=asks,
         project_locations=tuple(inside),
         remarks=tuple(remarks),
         **values,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from satchel import Satchel
+from satchel.cli.opening import open_project
 from satchel.errors import SatchelError
 from satchel.library.lockfile import Locked, Place, lock_path, render_lock
 from satchel.skill.tree import FolderTree, seal
@@ -40,7 +41,8 @@ def world(tmp_path, monkeypatch):
 
 
 def opened(folder: Path) -> Satchel:
-    return Satchel.for_project(folder, trust="ask")
+    """As the commands open a folder."""
+    return open_project(str(folder), {}, {})
 
 
 def evil(folder: Path, skill_id: str = "evil", description: str = "Does evil.") -> str:
@@ -185,6 +187,14 @@ for _path in (
 def _a_lockfile_that_came_along(world):
     evil(world / "cloned/.agents/skills")
     locked(world / "cloned/.agents/skills")
+    return world / "cloned"
+
+
+@attack
+def _a_lockfile_that_came_along_with_the_setting_locked(world):
+    evil(world / "cloned/.agents/skills")
+    locked(world / "cloned/.agents/skills")
+    (world / "cloned/satchel.toml").write_text('trust = "locked"\n')
     return world / "cloned"
 
 

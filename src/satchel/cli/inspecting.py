@@ -65,7 +65,7 @@ def _why_not(session: Session, name: str) -> SatchelError | None:
     if skill is None:
         return _nothing_to_load(session, name)
     shown = one_line(skill.name)
-    if skill.state == "untrusted" and satchel.settings.trust == "locked":
+    if skill.state == "untrusted" and satchel.library.is_unpinned(skill):
         problem = Problem("unpinned", values={"name": shown})
         return Refused(problem.message, problem.fix)
     if skill.state == "excluded":

@@ -74,7 +74,7 @@ def show_list(
         _table(Screen(sys.stdout, colour), skills, shown, marks)
     sys.stdout.flush()
     seen = (offered, hidden, problems)
-    policy = satchel.settings.trust
+    policy = "ask" if satchel.settings.asks else satchel.settings.trust
     tail = _summary(seen, len(broken), len(modified), everything=everything, policy=policy)
     screen = Screen(sys.stderr, colour)
     screen.line(tail)

@@ -94,7 +94,7 @@ def offer_trust(session: Session, *, note: bool) -> None:
         note: Print how many are not trusted where nothing is asked.
     """
     satchel = session.satchel
-    waiting = len(satchel.library.waiting()) if satchel.settings.trust == "ask" else 0
+    waiting = len(satchel.library.waiting()) if satchel.settings.asks else 0
     if not waiting:
         return
     book, folder = satchel.library.trust, satchel.settings.project

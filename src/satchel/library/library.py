@@ -245,6 +245,13 @@ class Library:
         """Those that are not trusted yet."""
         return [skill for skill in self.every() if skill.state == "untrusted"]
 
+    def is_unpinned(self, skill: Skill) -> bool:
+        """Whether an untrusted skill lies in a trusted folder, and only no lockfile pins it."""
+        if not self.trust.locked:
+            return False
+        location = next((one for one in self.locations if one.origin == skill.origin), None)
+        return location is None or location.trusted is True or self.trust.trusts(skill.base_dir)
+
     def by_ref(self, ref: str) -> Skill | None:
         """The very skill of a ref as of the last look, offered or not, one with tools alone too.
 

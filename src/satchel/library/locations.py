@@ -179,4 +179,4 @@ def _of_project(settings: Settings) -> Iterator[Location]:
 
 def policy(settings: Settings) -> bool | None:
     """Whether the skills of a project's own folders are offered, by the setting `trust`."""
-    return None if settings.trust == "ask" else True
+    return None if settings.asks else True

@@ -55,7 +55,7 @@ def put_right(
         called = _called(goal_text, look)
         names = {skill.name.casefold() for skill in called}
         left = [note for note in notes if _missing(note).casefold() not in names]
-        locked = settings.trust == "locked"
+        locked = settings.trust == "locked" and not settings.asks
         notes = (*(_note(skill, locked=locked) for skill in called), *left)
     missing = (one for one in never if isinstance(one, str) and not look.find(one))
     notes += tuple(Note("never-missing", name=name) for name in missing)
