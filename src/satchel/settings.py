@@ -303,7 +303,7 @@ def load_settings(
         text = env.get(setting.env)
         if text is not None and text.strip():
             values[setting.name] = _convert(setting, text, setting.env)
-    asks = "ask" in (values["trust"], wanted)
+    asks = values["trust"] == "ask" or (values["trust"], wanted) == ("all", "ask")
     values["trust"] = _stricter(values["trust"], wanted, project, remarks)
     for name, value in given.items():
         if name not in _BY_NAME:

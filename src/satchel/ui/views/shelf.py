@@ -225,7 +225,7 @@ _waits: WeakKeyDictionary[Snapshot, int] = WeakKeyDictionary()
 
 def waiting_in(satchel: Satchel, look: Snapshot) -> int:
     """Skills whose folder is not trusted yet; counted once per snapshot."""
-    if satchel.settings.trust == "locked":
+    if satchel.settings.trust == "locked" and not satchel.settings.asks:
         return 0
     count = _waits.get(look)
     if count is None:
@@ -258,7 +258,7 @@ def shelf_of(satchel: Satchel) -> Shelf:
         with _making:  # a second reader waits for the first instead of doing the same
             kept = _shelves.get(satchel)
             if kept is None or any(a is not b for a, b in zip(kept.seen, seen, strict=True)):
-                locked = satchel.settings.trust == "locked"
+                locked = satchel.settings.trust == "locked" and not satchel.settings.asks
                 kept = _shelves[satchel] = Shelf(seen, library.locations, locked=locked)
     return kept
 
