@@ -143,7 +143,7 @@ class Satchel:
         """A skill's body, read now; None when no skill of that name is offered.
 
         Raises:
-            Changed: it is not what was locked or approved.
+            SatchelError: it may not be used as it is.
         """
         return self.load_content(name) if self.get_skill(name) is not None else None
 

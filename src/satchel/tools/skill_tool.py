@@ -119,7 +119,7 @@ class SkillTool:
         """The text of the skill that a call names, read once for the call.
 
         Raises:
-            SatchelError: it cannot be read, is no skill any more, or not what was approved.
+            SatchelError: it cannot be read, is no skill any more, or may not be used as it is.
         """
         assert found.skill is not None  # noqa: S101 - the caller has checked
         if found.source is None:
