@@ -15,7 +15,8 @@ from typing import NamedTuple
 import pytest
 
 from satchel import Satchel
-from satchel.cli.session import Session, for_command
+from satchel.cli.opening import open_project
+from satchel.cli.session import Session
 from satchel.library import TrustBook
 from warm_start import warm_start
 
@@ -176,7 +177,7 @@ class _Inside(Session):
 
     def __init__(self, detector) -> None:
         super().__init__()
-        made = for_command(".")
+        made = open_project(".", {}, {})
         self._made = Satchel(made.library, made.settings, detector=detector)
 
     @property
