@@ -74,7 +74,7 @@ def review_folder(
             continue
         if report.inventory.programs or library.tools().of(skill) is not None:
             programs.append(skill)
-        if report.verdict == "blocked":
+        if report.verdict == "blocked" and not library.seals.is_accepted(skill):
             blocked.append(skill)
     if progress is not None:
         progress(len(waiting), len(waiting))

@@ -33,7 +33,6 @@ class Notices:
         for skill in snapshot.hidden:  # by state: another state needs a sentence in `_sentence`
             name = f"{skill.name} ({skill.winner})" if skill.state == "shadowed" else skill.name
             found.setdefault(skill.state, []).append(name)
-        found["modified"] = self._modified(snapshot)
         broken = find_broken(snapshot.problems, self._library.locations)
         found["broken"] = [one.problem.path for one in broken]
         found["settings"] = [
@@ -46,19 +45,6 @@ class Notices:
             if self._logged.get(kind, ()) != tuple(names):
                 self._logged[kind] = tuple(names)
                 _warn(kind, names)
-
-    def _modified(self, snapshot: Snapshot) -> list[str]:
-        """Installed skills that were edited; only what a lockfile has is read."""
-        from satchel.errors import LockBroken
-
-        found: list[str] = []
-        for skill in snapshot.skills:
-            try:
-                if self._library.seals.modified(skill):
-                    found.append(skill.name)
-            except LockBroken:
-                continue  # one of the problems of the library
-        return found
 
 
 def warn_unmatched(library: Library, patterns: Sequence[str]) -> None:
@@ -79,7 +65,6 @@ def _sentence(kind: str, names: str) -> str:
     return {
         "untrusted": say("Skills not offered, since they are not trusted: {names}", names=names),
         "blocked": say("Skills not offered, since the scan blocks them: {names}", names=names),
-        "modified": say("Installed skills that were edited: {names}", names=names),
         "shadowed": say("Skills hidden by others of the same name: {names}", names=names),
         "broken": say("Files that cannot be used as skills: {names}", names=names),
         "settings": say("Settings ignored: {names}", names=names),

@@ -574,7 +574,10 @@ class Satchel:
             scope = scope_of(self.settings, "global" if skill.source == "global" else "project")
         name = os.path.basename(skill.base_dir)
         try:
-            return scan_tree(tree_of(skill), name=name, allow=self._allowances(scope))
+            report = scan_tree(tree_of(skill), name=name, allow=self._allowances(scope))
+            if report.verdict == "blocked":
+                self.library.seals.scan(skill)  # remembered for every door
+            return report
         except OSError as exc:
             from satchel.errors import Refused
 

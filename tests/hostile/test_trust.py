@@ -16,9 +16,16 @@ import pytest
 from satchel import Satchel
 from satchel.cli.opening import open_project
 from satchel.errors import SatchelError
-from satchel.library.lockfile import Locked, Place, lock_path, render_lock
+from satchel.library.lockfile import (
+    Locked,
+    Place,
+    Verdict,
+    lock_path,
+    read_lock,
+    render_lock,
+)
 from satchel.skill.tree import FolderTree, seal
-from satchel.testing import make_skill
+from satchel.testing import make_skill, make_tool_skill
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -247,6 +254,20 @@ def _a_skill_at_the_top_of_the_clone(world):
 
 
 @attack
+def _a_clone_below_the_trusted_folder(world):
+    evil(world / "mine/cloned/skills")
+    (world / "mine/cloned/.git").mkdir()
+    return world / "mine/cloned"
+
+
+@attack
+def _a_tool_skill_without_instructions(world):
+    make_tool_skill(world / "cloned/skills", "evil")
+    (world / "cloned/skills/evil/notes.md").write_text(SECRET)
+    return world / "cloned"
+
+
+@attack
 def _the_clone_as_a_link_in_the_trusted_folder(world):
     evil(world / "cloned/skills")
     os.symlink(world / "cloned", world / "mine/vendor")
@@ -293,8 +314,9 @@ def told(satchel: Satchel) -> str:
     for name in sorted(names):
         texts.append(tools("Skill", {"name": name}).text)
         texts.append(tools("SkillSearch", {"query": name}).text)
-    for skill in satchel.list_skills(hidden=True):
+    for skill in satchel.library.every():
         texts.append(tools("ReadFile", {"path": skill.path}).text)
+        texts.append(tools("ReadFile", {"path": f"{skill.base_dir}/notes.md"}).text)
         try:
             texts.append(satchel.load_content(skill.name))
         except SatchelError as exc:
@@ -391,6 +413,19 @@ def test_a_blocked_skill_cannot_vouch_for_itself(world):
     for trust in ("ask", "all"):
         satchel = Satchel.for_project(world / "mine", trust=trust)
         assert "curl" not in told(satchel)
+
+
+def test_a_lockfile_accepts_no_risk_for_the_user(world):
+    make_skill(world / "mine/.agents/skills", "evil", body=EVIL)
+    locked(world / "mine/.agents/skills")
+    lock = world / "mine/.agents/satchel.lock"
+    entry = read_lock(str(lock))["evil"]
+    verdict = Verdict("blocked", ("hides-from-user",), "", "2026-01-01: fine")
+    lock.write_bytes(render_lock({"evil": entry._replace(scan=verdict)}))
+    store = opened(world / "mine").store()
+    with store.plan_rename("evil", "other") as plan:
+        store.carry_out(plan)
+    assert "curl" not in told(opened(world / "mine"))
 
 
 @pytest.mark.timeout(10)

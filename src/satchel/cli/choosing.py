@@ -268,7 +268,7 @@ def _steps(session: Session, answer: Answer, goal: str) -> Iterable[str]:
     waiting = sum(
         skill.state == "untrusted" and not skill.origin.remote for skill in snapshot.hidden
     )
-    if waiting and satchel.settings.trust == "ask":
+    if waiting and satchel.settings.asks:
         yield say(
             "Look through what came with this project and is not trusted yet ({count}): "
             "`satchel trust`",

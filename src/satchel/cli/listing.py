@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
 
+_FEW = 500
+"""Skills up to which a plain list compares what is installed with the lockfile."""
+
 
 def show_list(
     satchel: Satchel, *, everything: bool = False, as_json: bool = False, colour: bool | None = None
@@ -57,7 +60,8 @@ def show_list(
         screen.line(one_line(problem.fix), "", "→ ")
     broken = find_broken(problems, satchel.library.locations)
     shown = broken if everything else []
-    modified = _modified(satchel.library.seals, offered)
+    few = everything or len(offered) <= _FEW
+    modified = _modified(satchel.library.seals, offered) if few else set[str]()
     if as_json:
         from satchel.cli.output import write_json
 

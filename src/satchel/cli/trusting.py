@@ -69,7 +69,9 @@ def trust(
         return _accept(session, name, accept_risk, as_json=as_json)
     settings = session.satchel.settings
     refuse_locked(settings)
-    yes = yes or session.satchel.library.trust.trusts(settings.project)  # decided before
+    yes = yes or session.satchel.library.trust.trusts(
+        settings.project, settings.project
+    )  # decided before
     review = review_with_progress(session)
     if not as_json:
         show_review(session, review)
@@ -121,11 +123,16 @@ def review_with_progress(session: Session) -> FolderReview:
 
 
 def _accept(session: Session, name: str, reason: str, *, as_json: bool) -> int:
-    skill = session.satchel.accept_risk(session.find(name)[0], reason)
+    found = session.find(name)
+    blocked = [one for one in found if one.state == "blocked"]
+    skill = session.satchel.accept_risk((blocked or found)[0], reason)
     if as_json:
         write_json({"accepted": skill.ref, "reason": reason})
     else:
         words = say("`{name}` is used as it is now", name=one_line(skill.name))
+        if skill.state == "untrusted":
+            words = say("Accepted. `{name}` is used once its folder is trusted: `satchel trust`",
+                        name=one_line(skill.name))  # fmt: skip
         session.err.line(words, "green")
     return 0
 

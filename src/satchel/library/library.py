@@ -243,14 +243,22 @@ class Library:
 
     def waiting(self) -> list[Skill]:
         """Those that are not trusted yet."""
-        return [skill for skill in self.every() if skill.state == "untrusted"]
+        return [
+            skill
+            for skill in self.every()
+            if skill.state == "untrusted" and not self.is_unpinned(skill)
+        ]
 
     def is_unpinned(self, skill: Skill) -> bool:
         """Whether an untrusted skill lies in a trusted folder, and only no lockfile pins it."""
         if not self.trust.locked:
             return False
         location = next((one for one in self.locations if one.origin == skill.origin), None)
-        return location is None or location.trusted is True or self.trust.trusts(skill.base_dir)
+        return (
+            location is None
+            or location.trusted is True
+            or self.trust.trusts(skill.base_dir, location.boundary)
+        )
 
     def by_ref(self, ref: str) -> Skill | None:
         """The very skill of a ref as of the last look, offered or not, one with tools alone too.
@@ -525,7 +533,10 @@ class Library:
     def _trust_in(self, shelf: Shelf) -> LocationTrust:
         """How the skills of a location stand."""
         return self.trust.of_location(
-            shelf.location.path, shelf.followed, own=shelf.location.trusted
+            shelf.location.path,
+            shelf.followed,
+            own=shelf.location.trusted,
+            project=shelf.location.boundary,
         )
 
     def _usable_again(self, blocked: Mapping[str, str]) -> bool:

@@ -94,6 +94,10 @@ class NarrowedLibrary(Library):
     def _keeps(self, skill: Skill) -> bool:
         return self._sieve is None or self._sieve.keeps(skill.head)
 
+    def _hide(self, skill: Skill) -> Skill:
+        """A skill that is not offered; excluded, too, where the filter leaves out its name."""
+        return skill if self._keeps(skill) else skill._replace(state="excluded")
+
     def _take(self, look: Snapshot) -> Snapshot:
         if self._part is None or self._part[0] is not look:
             kept = tuple(skill for skill in look.skills if self._keeps(skill))
@@ -101,7 +105,7 @@ class NarrowedLibrary(Library):
                 skill._replace(state="excluded") for skill in look.skills if not self._keeps(skill)
             )
             by_name = {skill.name: skill for skill in kept}
-            hidden = (*look.hidden, *left)
+            hidden = (*map(self._hide, look.hidden), *left)
             part = Snapshot(kept, by_name, hidden, look.problems)
             self._part = (look, part)
         return self._part[1]
@@ -114,5 +118,6 @@ class NarrowedLibrary(Library):
             if not self._keeps(one.skill)
         ]
         tools = {name: pair for name, pair in look.tools.items() if self._keeps(pair[0].skill)}
-        hidden = [*look.hidden, *left]
+        known = [one._replace(skill=self._hide(one.skill)) for one in look.hidden]
+        hidden = [*known, *left]
         return ToolSnapshot(kept, hidden, look.problems, tools, look.refused)

@@ -150,7 +150,9 @@ class Seals:
     def _check_trust(self, skill: Skill) -> None:
         """Decide again on the path as it is now: a link may have been turned since the look."""
         place = self._places.get(skill.origin)
-        if place is not None and place.trusted is None and not self._trust.trusts(skill.base_dir):
+        if place is None or place.trusted is True:
+            return
+        if place.trusted is False or not self._trust.trusts(skill.base_dir, place.boundary):
             raise Refused(
                 Message("The skill `{name}` is not trusted yet", name=skill.name),
                 Message("Run `satchel trust` in the project"),
@@ -255,6 +257,8 @@ class Seals:
         if self._trust.accepts(digest):
             return False
         try:
+            if skill.origin.remote:
+                return self._supply(skill).mark(skill) == digest
             return self._seal(skill, self._entry(skill), clean=False)[0].seal.digest == digest
         except (OSError, SatchelError):
             return True

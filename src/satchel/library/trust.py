@@ -95,9 +95,15 @@ class TrustBook:
             self._stamp = None if young else stamp
         return self._record
 
-    def trusts(self, path: str) -> bool:
-        """Whether a folder, with links resolved, lies in a trusted folder."""
-        folders = self.read().folders
+    def trusts(self, path: str, project: str = "") -> bool:
+        """Whether a folder, with links resolved, lies in a trusted folder.
+
+        Args:
+            path: The folder.
+            project: Its project: trust in a folder around that does not count, since a clone may
+                lie in a folder of the user's own.
+        """
+        folders = _within(self.read().folders, project)
         return bool(folders) and _is_below(os.path.realpath(path), folders)
 
     def trust(self, *paths: str) -> None:
@@ -189,7 +195,7 @@ class TrustBook:
         return digest in self.read().accepted
 
     def of_location(
-        self, root: str, links: Mapping[str, str], *, own: bool | None = None
+        self, root: str, links: Mapping[str, str], *, own: bool | None = None, project: str = ""
     ) -> LocationTrust:
         """How the skills of a location stand.
 
@@ -197,8 +203,11 @@ class TrustBook:
             root: The location's folder.
             links: Followed links below it: real target -> id of the link.
             own: Trust or distrust all of it, whatever was decided; None asks what was decided.
+            project: The project that the location belongs to, as for `trusts`.
         """
-        return LocationTrust(os.path.realpath(root), self.read(), links, own=own)
+        record = self.read()
+        record = record._replace(folders=_within(record.folders, project))
+        return LocationTrust(os.path.realpath(root), record, links, own=own)
 
     def _change(self, change: Callable[[TrustRecord], TrustRecord]) -> None:
         if self._path is None:
@@ -259,6 +268,14 @@ class LocationTrust:
                 return (target + skill_id[len(link) :]).replace("/", os.sep)
             link = link.rpartition("/")[0]
         return os.path.join(self._root, skill_id.replace("/", os.sep)) if skill_id else self._root
+
+
+def _within(folders: Mapping[str, str], project: str) -> Mapping[str, str]:
+    """The trusted folders that count for a project: it, and those below it."""
+    if not project or not folders:
+        return folders
+    real = os.path.realpath(project)
+    return {folder: since for folder, since in folders.items() if is_inside(folder, real)}
 
 
 def _is_below(real: str, folders: Iterable[str]) -> bool:

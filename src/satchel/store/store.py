@@ -441,17 +441,25 @@ class Store:
             receipt.trouble,
             receipt.notes,
         )
-        return self._complete(done, lambda: self._decide(plan.op, steps))
+        return self._complete(
+            done, lambda: self._decide(plan.op, steps, accepted=bool(accept_risk))
+        )
 
-    def _decide(self, op: str, steps: Sequence[Step]) -> None:
-        """Trust what was put here by the user, and no more what went."""
+    def _decide(self, op: str, steps: Sequence[Step], *, accepted: bool) -> None:
+        """Trust what was put here by the user, and no more what went.
+
+        Args:
+            op: Which operation.
+            steps: What was done.
+            accepted: The user accepted the risk of blocked steps now, whatever a lockfile says.
+        """
         gone = [step for step in steps if step.kind == "remove"]
         was_trusted = any(self.trust.trusts(self.scope.target(step.id)) for step in gone)
         for step in gone:
             self.trust.set_aside(self.scope.target(step.id), step.was)
         put = [step for step in steps if step.kind != "remove"]
         for step in put:
-            if step.seal is not None and step.after is not None and step.after.scan.accepted:
+            if accepted and step.blocked and step.seal is not None and step.after is not None:
                 self.trust.accept(step.seal.digest, step.after.scan.accepted)
         if op in _PUTS or (op == "rename" and was_trusted):
             self.trust.trust(*(self.scope.target(step.id) for step in put))

@@ -484,7 +484,9 @@ class ReadFileTool:
         """
         seals = self._library.seals
         digest = ""
-        for skill in self._library.holders(real):
+        tools = (one.skill for one in self._library.tools().only())
+        around = (one for one in tools if is_inside(real, os.path.realpath(one.base_dir)))
+        for skill in (*self._library.holders(real), *around):
             try:
                 sealed = seals.check(skill)
             except SatchelError as exc:

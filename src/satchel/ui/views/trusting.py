@@ -68,14 +68,15 @@ def show_folder(satchel: Satchel, job: Job[FolderReview], skills: int) -> Folder
 
 def _is_undecided(satchel: Satchel) -> bool:
     settings = satchel.settings
-    return settings.trust == "ask" and not satchel.library.trust.trusts(settings.project)
+    trusted = satchel.library.trust.trusts(settings.project, settings.project)
+    return settings.asks and not trusted
 
 
 def can_revoke(satchel: Satchel) -> bool:
     """Whether the user trusted this very folder, and that decides what is offered."""
     folders = satchel.library.trust.read().folders
     project = os.path.realpath(satchel.settings.project)
-    return satchel.settings.trust == "ask" and project in folders
+    return satchel.settings.asks and project in folders
 
 
 def show_trust(satchel: Satchel, skill: Skill, state: str) -> TrustShown | None:
