@@ -59,7 +59,7 @@ def script(request):
     if "read" in said and request.step == 0:
         return Reply(calls=[("ReadFile", {"path": "notes.md"})])
     if "read" in said:
-        return Reply("It says: " + request.results[0].text[:60])
+        return Reply("It says: " + request.results[0].text[:120])
     return Reply(f"# Title\n\nYou said **{said}** and `more`.")
 
 
