@@ -68,7 +68,7 @@ def test_from_a_folder_below_the_root_is_found(terminal):
     below.mkdir(parents=True)
     there = terminal.at(below)
     assert there.run("list").out == terminal.run("list").out
-    assert f"Project: {terminal.project}\n" in there.run("doctor").err
+    assert f"Project: {terminal.project}\n" in there.run("doctor", COLUMNS="200").err
     assert "code-review" not in there.run("--project", ".", "list").out
     assert there.run("--project", "nowhere", "list").status == 3
 

@@ -24,7 +24,7 @@ def settings(tmp_path, **given):
         {"locations": ["more"]},
         {"builtin": True},
         {"ecosystem": False},
-        {"trust": "all"},
+        {"trust": "ask"},
         {"max_depth": 2},
     ],
     ids=str,

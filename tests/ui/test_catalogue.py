@@ -55,10 +55,10 @@ def test_a_move_shows_exactly_what_the_catalogue_makes(many):
 
 
 def test_what_is_left_out_is_named_and_leads_to_its_skill(many):
-    text = many.part("/catalogue?budget=1100").text
+    text = many.part("/catalogue?budget=400").text
     assert 'data-fold="unlisted"' in text
     assert "/skill?ref=.agents%2Fskills%2Fskill-39" in text
-    assert "budget = 1100" in text
+    assert "budget = 400" in text
 
 
 def test_nothing_is_recorded_as_offered(many):

@@ -87,7 +87,7 @@ def test_problems_are_grouped_by_kind_and_lead_to_their_skills(visit, project, s
 def test_what_a_model_does_not_see_is_no_good_health(project, skill):
     for at in range(5):
         skill(f"skill-{at}", f"Sorts shells of kind {at} by size. Use when shells lie about. " * 5)
-    satchel = Satchel.for_project(project, trust="all", budget=700)
+    satchel = Satchel.for_project(project, trust="all", budget=120)
     found = diagnosis(satchel, satchel.problems(deep=True))
     assert found.mood == "warn"
     assert {one.link for one in found.unseen} == {"/catalogue"}
