@@ -60,7 +60,8 @@ def script(request: Any) -> Any:
     """Load a skill, or look where there are none, then answer."""
     if request.results:
         return "Done."
-    called = ("Skill", {"name": "skill-0001"}) if "Skill" in request.tools else ("look", {})
+    name, given = ("Skill", "skill-0001") if "Skill" in request.tools else ("look", "")
+    called = (name, {"name": given} if given else {})
     return Reply(calls=[called])
 
 
@@ -115,12 +116,14 @@ def main() -> None:
         satchel.prepare()
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with subprocess.Popen([sys.executable, __file__, "--serve"], **pipes) as server:
+            assert server.stdout is not None
             os.environ.update(json.loads(server.stdout.readline()))
             agents = [
                 Agent(MODEL, tools=[look]),
                 Agent(MODEL, tools=[look], capabilities=[Skills(satchel)]),
             ]
             plain, ours = asyncio.run(series(agents, given.runs))
+            assert server.stdin is not None
             server.stdin.close()
         satchel.close()
     print(f"{'':24}{'CPU ms':>10}{'wall ms':>10}{'stall ms':>10}")

@@ -197,6 +197,7 @@ _REACHES_FAR = frozenset(("include", "exclude", "tags", "builtin", "budget"))
 """Settings of a project that hold for the user's own skills too: allowed, and reported."""
 _STRICT = frozenset(("include", "exclude", "tags", "trust"))
 """Settings that keep skills from being offered: one that cannot be understood is an error."""
+_SKILL_FILES = ("SKILL.md", "skill.yaml")
 _ROOT_MARKS = ("satchel.toml", ".agents", "satchel.lock", ".git")
 _SIMILAR = 0.75
 """How similar an unknown name and a setting's are for a suggestion."""
@@ -223,10 +224,13 @@ def find_project(folder: str = ".") -> str:
 
     It is the nearest folder, `folder` itself or above, with a `satchel.toml`, `.agents`,
     `satchel.lock` or `.git` that belongs to the user or to the owner of `folder`; else `folder`.
-    Nothing above the home folder is considered, and the home folder only by its `satchel.toml`:
+    A folder with skills of its own in `skills` or `.skills`, such as a part of a larger repository,
+    is a root itself. Nothing above the home folder is considered, and the home folder only by its `satchel.toml`:
     its `.agents` holds the user's own skills, and its `.git` only keeps configuration files.
     """
     start = here = os.path.abspath(os.path.expanduser(folder))
+    if _has_skills(start):
+        return start
     home = os.path.realpath(os.path.expanduser("~"))
     owners = {_owner(start), os.geteuid() if hasattr(os, "geteuid") else None}
     while True:
@@ -238,6 +242,19 @@ def find_project(folder: str = ".") -> str:
         if at_home or above == here:
             return start
         here = above
+
+
+def _has_skills(folder: str) -> bool:
+    """Whether a folder has `skills` or `.skills` with a skill right in it."""
+    for name in ("skills", ".skills"):
+        try:
+            with os.scandir(os.path.join(folder, name)) as entries:
+                paths = [entry.path for entry in entries]
+        except OSError:
+            continue
+        if any(os.path.exists(f"{path}/{file}") for path in paths for file in _SKILL_FILES):
+            return True
+    return False
 
 
 def _owner(path: str) -> int | None:

@@ -179,10 +179,8 @@ def test_the_trace_shows_which_skills_were_used(explore):
 
 
 @pytest.mark.req("D5")
-@pytest.mark.parametrize("there", [True, False])
-def test_it_starts_without_any_skills(explore, tmp_path, there):
-    if there:
-        (tmp_path / "bare").mkdir()
+def test_it_starts_without_any_skills(explore, tmp_path):
+    (tmp_path / "bare").mkdir()
 
     def script(request):
         assert "Skill" not in request.tools
@@ -315,7 +313,7 @@ def read_pages(explore, site_of, *numbers):
 def test_a_page_cannot_pose_as_the_system_nor_leave_its_frame(explore):
     (said,), _ = read_pages(explore, NewsSite(front_page("{site}/pages/hostile.html")), 4200)
     assert "two gigabytes a second" in said
-    nonce = re.search(r'<tool-output [^>]*nonce="(\w+)">', said)[1]
+    (nonce,) = re.findall(r'<tool-output [^>]*nonce="(\w+)">', said)[:1]
     assert said.count(nonce) == 2
     assert said.rstrip().endswith(f'</tool-output nonce="{nonce}">')
     assert said.startswith("Written by strangers")

@@ -355,6 +355,7 @@ def test_what_is_swapped_after_the_look_is_not_used(world, swap):
     evil(world / "cloned/skills", "good")
     satchel = opened(world / "mine")
     skill = satchel.get_skill("good")
+    assert skill is not None
     session = satchel.session()
     assert session.call("Skill", {"name": "good"}).status == "success"
     old, new = {

@@ -25,13 +25,13 @@ satchel.session().definitions("anthropic")
 
 def test_a_wrong_option_is_refused_when_the_adapter_is_made(satchel):
     with pytest.raises(TypeError, match="aprove"):
-        Skills(satchel, aprove=True)
+        Skills(satchel, aprove=True)  # pyright: ignore[reportCallIssue]
     with pytest.raises(InvalidInput, match="`changes` is"):
-        Skills(satchel, changes="later")
+        Skills(satchel, changes="later")  # pyright: ignore[reportArgumentType]
     with pytest.raises(InvalidInput, match="options of a session"):
         Skills(satchel.session(), approve=True)
     with pytest.raises(TypeError, match="includes"):
-        Skills(satchel).child(includes=["a"])
+        Skills(satchel).child(includes=["a"])  # pyright: ignore[reportCallIssue]
 
 
 def test_a_misspelt_provider_is_refused_with_the_right_one(satchel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +18,9 @@ from satchel.library.marks import MEMORY, RECORD, own_key, seal_of
 from satchel.library.seal import generated
 from satchel.skill.tree import FolderTree, seal
 from satchel.testing import make_skill
+
+if TYPE_CHECKING:
+    from satchel import Skill
 
 SETTLED = RACY_NS / 1e9 + 0.03
 
@@ -44,6 +48,12 @@ def lock(folder, *names: str) -> None:
 def locked_library(folder, *names: str) -> Library:
     lock(folder, *names)
     return Library([str(folder)], trust=TrustBook(None, locked=True))
+
+
+def found(library: Library, name: str = "one") -> Skill:
+    skill = library.get_skill(name)
+    assert skill is not None
+    return skill
 
 
 def check(library: Library, name: str = "one"):
@@ -106,7 +116,7 @@ def test_every_change_is_refused(folder, change, wait):
     library = locked_library(folder)
     time.sleep(wait)
     check(library)
-    skill = library.get_skill("one")
+    skill = found(library)
     change(folder / "one")
     for _ in range(2):
         with pytest.raises(Refused) as caught:
@@ -135,7 +145,7 @@ def test_an_old_time_hides_no_change(folder):
 
 def test_the_bytes_that_are_shown_are_the_bytes_that_were_checked(folder):
     library = locked_library(folder)
-    skill = library.get_skill("one")
+    skill = found(library)
     sealed = library.seals.check(skill)
     assert library.seals.document(skill, sealed).body.strip() == "Do the thing."
     _edit_body(folder / "one")
@@ -160,10 +170,10 @@ def test_a_skill_file_behind_a_link_is_compared_with_what_it_leads_to(folder):
 def test_a_skill_inside_a_locked_one_is_bound_by_it(folder):
     make_skill(folder, "one/inner", "Inside.")
     library = locked_library(folder)
-    inner = library.get_skill("inner")
+    inner = found(library, "inner")
     assert library.load_content("inner")
     make_skill(folder, "one/inner", "Inside.", body="Something else.\n")
-    for skill in (inner, library.get_skill("one")):
+    for skill in (inner, found(library)):
         with pytest.raises(Changed):
             library.seals.check(skill)
 
@@ -171,9 +181,9 @@ def test_a_skill_inside_a_locked_one_is_bound_by_it(folder):
 def test_without_the_setting_an_edit_is_modified_and_used(folder):
     lock(folder)
     library = Library([str(folder)])
-    assert library.seals.modified(library.get_skill("one")) == ()
+    assert library.seals.modified(found(library)) == ()
     _edit(folder / "one")
-    assert library.seals.modified(library.get_skill("one")) == ("references/a.md",)
+    assert library.seals.modified(found(library)) == ("references/a.md",)
     assert check(library)
 
 
@@ -274,7 +284,7 @@ def test_what_a_desktop_writes_is_no_change(folder, name):
 
 def test_no_link_leads_the_deleting_elsewhere(folder, tmp_path):
     library = locked_library(folder)
-    skill = library.get_skill("one")
+    skill = found(library)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/helper.cpython-311.pyc").write_bytes(b"mine")
     for target in (tmp_path / "elsewhere", "../references"):

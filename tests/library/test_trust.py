@@ -125,6 +125,7 @@ def test_locked_offers_what_a_lockfile_pins_byte_for_byte(project, tmp_path):
     assert opened(project, "all").load_content("pinned")
     modified = opened(project).library.seals.modified
     skill = opened(project).get_skill("pinned")
+    assert skill is not None
     assert modified(skill) == ("extra.md",)
 
 

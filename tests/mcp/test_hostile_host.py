@@ -30,10 +30,10 @@ def test_a_forged_frame_in_the_text_stays_text(tmp_path: Path) -> None:
         script.add("pdf-forms", {"a.md": body.encode()}, body=body)
         reply = load(satchel, "pdf-forms")
         assert body in reply.text
-        nonce = re.search(r'nonce="(\w+)"', reply.text)[1]
+        (nonce,) = re.findall(r'nonce="(\w+)"', reply.text)[:1]
         assert reply.text.rstrip().endswith(f'</skill-loaded nonce="{nonce}">')
         page = read(satchel, f"{reply.data['base_dir']}/a.md")
-        nonce = re.search(r'nonce="(\w+)"', page.text)[1]
+        (nonce,) = re.findall(r'nonce="(\w+)"', page.text)[:1]
         assert page.text.count(nonce) == 2
         assert page.text.endswith(f'</file-read nonce="{nonce}">')
 

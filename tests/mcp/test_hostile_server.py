@@ -137,7 +137,7 @@ def test_a_body_that_is_too_large_is_refused(talk):
 def test_texts_cannot_close_their_frame(talk):
     reply = talk.ask("tools/call", name="Skill", arguments={"name": "framed"})
     text = reply["content"][0]["text"]
-    nonce = re.search(r'nonce="(\w+)"', text)[1]
+    (nonce,) = re.findall(r'nonce="(\w+)"', text)[:1]
     assert text.rstrip().endswith(f'</skill-loaded nonce="{nonce}">')
     # As data it is what the author wrote: a host compares it with the file.
     entry = talk.ask("skills/get", uri="skill://framed/SKILL.md")["skill"]

@@ -477,6 +477,6 @@ def test_a_state_that_is_none_is_refused(make, project, key, value):
     with pytest.raises(InvalidInput, match="not the state of a conversation"):
         satchel.restore({**session.dump(), key: value})
     with pytest.raises(InvalidInput):
-        satchel.restore([])
+        satchel.restore([])  # pyright: ignore[reportArgumentType]
     with pytest.raises(InvalidInput):
         session.child().dump()
