@@ -89,8 +89,10 @@ def _rules_version() -> str:
 
     from satchel.security import scan as security
 
-    rows: list[str] = []
+    version = 0
     for here, folders, files in os.walk(os.path.dirname(os.path.abspath(security.__file__))):
         folders[:] = sorted(set(folders) - {"__pycache__"})
-        rows += [f"{name} {os.stat(os.path.join(here, name)).st_size}" for name in sorted(files)]
-    return f"{crc32(chr(10).join(rows).encode()):08x}"
+        for name in sorted(files):
+            with open(os.path.join(here, name), "rb") as stream:
+                version = crc32(stream.read(), version)
+    return f"{version:08x}"

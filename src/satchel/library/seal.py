@@ -33,7 +33,7 @@ from satchel.skill.problems import Problem
 from satchel.skill.tree import FolderTree, MemoryTree, Seal, digest_of, seal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from satchel.library.locations import Location
     from satchel.library.lockfile import Lock, Locked
@@ -70,6 +70,29 @@ class _Passed(NamedTuple):
     record: TrustRecord
     head: Head
     sealed: Sealed
+
+
+class _SealedTree(FolderTree):
+    """The files that were hashed; what is read of one is compared with its digest."""
+
+    def __init__(self, sealed: Sealed) -> None:
+        super().__init__(sealed.path, only=sealed.only)
+        known = sealed.seal.files
+        self.files = tuple(file for file in self.files if file.path in known)
+        self._sealed = sealed
+        self.differs = len(self.files) != len(known)
+        """A file went or changed since."""
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """The content of a file, whole."""
+        from hashlib import sha256
+
+        data = b""
+        try:
+            data = b"".join(super().chunks(path))
+        finally:  # also when it cannot be read
+            self.differs |= not self._sealed.has(path, sha256(data).hexdigest())
+        yield data
 
 
 class Seals:
@@ -239,10 +262,9 @@ class Seals:
                 sealed, _ = self._seal(skill, self._entry(skill), clean=False)
             except OSError as exc:
                 raise _unreadable(skill, exc) from exc
-        tree = FolderTree(sealed.path, only=sealed.only)
+        tree = _SealedTree(sealed)
         report = self._scans.scan(tree, os.path.basename(skill.base_dir))
-        after, _ = self._seal(skill, self._entry(skill), clean=False)
-        if after.seal.digest != sealed.seal.digest:
+        if tree.differs:
             raise _changing(skill)
         self._note(skill.base_dir, sealed.seal.digest, report)
         return report
