@@ -18,18 +18,22 @@ remember() { # remember NAME BEGAN STATUS
     [[ $3 == 0 ]] || FAILED+=("$1")
 }
 
-section() { # section NAME COMMAND...: run, time, remember; at most $LIMIT seconds
+bounded() { # bounded COMMAND...: a program or a function of these scripts; at most $LIMIT seconds
+    timeout "${LIMIT:-1800}" "$BASH" -euo pipefail -c "$(declare -f "$1" 2>/dev/null || true)"$'\n''"$@"' - "$@"
+}
+
+section() { # section NAME COMMAND...: run, time, remember
     local name=$1 began=$SECONDS status=0
     shift
     printf '\n=== %s\n' "$name"
-    timeout "${LIMIT:-1800}" "$BASH" -euo pipefail -c "$(declare -f "$1" 2>/dev/null || true)"$'\n''"$@"' - "$@" || status=$?
+    bounded "$@" || status=$?
     remember "$name" "$began" "$status"
 }
 
-beside() { # beside NAME COMMAND...: the same in the background, for what takes one core and long
+beside() { # beside NAME COMMAND...: the same in the background, for what takes long and mostly one core
     BESIDE=("$1" "$SECONDS")
     shift
-    timeout 1200 "$@" >"$SCRATCH/beside" 2>&1 &
+    bounded "$@" >"$SCRATCH/beside" 2>&1 &
     BESIDE+=($!)
 }
 

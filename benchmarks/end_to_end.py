@@ -177,7 +177,7 @@ class Ours(NamedTuple):
 def ours(project: Path, keys: Mapping[str, str], tasks: Sequence[Task], options: Any) -> Ours:
     """Ask Satchel as a host does: one catalogue, and a shortlist for each task."""
     from satchel import Satchel
-    from satchel.catalogue.shortlist import ROOM
+    from satchel.catalogue.build import ROOM
 
     given: dict[str, Any] = {"trust": "all", "builtin": False, "trace": "memory"}
     if options.vectors:

@@ -51,7 +51,7 @@ def _convert(source: Path, target: Path) -> None:
     import onnx
     from bert_graph import BertGraph, Shape
 
-    from satchel.detect.vectors.static_model import read_tensors
+    from satchel.detect.vectors.local_model import read_tensors
 
     config = json.loads((source / "config.json").read_text("utf-8"))
     names = ("num_hidden_layers", "num_attention_heads", "hidden_size", "layer_norm_eps")

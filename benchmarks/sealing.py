@@ -121,7 +121,7 @@ def _timed(tools: Toolset) -> float:
 def _parts(library: Library) -> dict[str, float]:
     """The check alone, the pass over the folder that is part of it, and the listing it replaces."""
     from satchel.library.survey import survey
-    from satchel.tools.folder import list_folder
+    from satchel.tools.skill_tool import list_folder
 
     skill = library.refresh().skills[0]
     base = skill.base_dir

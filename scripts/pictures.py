@@ -395,9 +395,8 @@ class Demo:
         """A step of the release: some take longer than the picture."""
         prompt = request.messages[0].text
         slow = any(words in prompt for words in SLOW)
-        usage = {"input_tokens": 1_000 + 7 * len(prompt), "output_tokens": 40}
         answer = "The notes" if prompt.startswith("Write") else "As expected"
-        return Reply(answer, delay=60 if slow else 0, usage=usage)
+        return Reply(answer, delay=60 if slow else 0)
 
     def a_goal_is_planned(self) -> None:
         """A plan of twelve steps lies in the project."""
@@ -512,7 +511,7 @@ class Demo:
 def replay(raw: str) -> str:
     """The lines that stand on a terminal after all that was written: what is redrawn is drawn once.
 
-    Knows what rich writes: lines, a return, one line up, and a line that is wiped.
+    Knows what `goal run` writes: lines, a return, some lines up, and the rest of the screen wiped.
     """
     lines, at = [""], 0
     for part in re.split(r"(\x1b\[[0-9;?]*[A-Za-z]|\r|\n)", raw):
@@ -520,13 +519,11 @@ def replay(raw: str) -> str:
             at += 1
             if at == len(lines):
                 lines.append("")
-        elif part == "\r" or re.fullmatch(r"\x1b\[\?\d+[hl]", part):
-            continue
-        elif found := re.fullmatch(r"\x1b\[(\d*)A", part):
-            at = max(at - int(found[1] or 1), 0)
-        elif re.fullmatch(r"\x1b\[\d*K", part):
-            lines[at] = ""
-        else:
+        elif found := re.fullmatch(r"\x1b\[(\d+)F", part):
+            at = max(at - int(found[1]), 0)
+        elif part == "\x1b[J":
+            lines[at:] = [""]
+        elif part != "\r":
             lines[at] += part
     return "\n".join(lines).rstrip("\n")
 

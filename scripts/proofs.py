@@ -25,6 +25,15 @@ class Row(NamedTuple):
     """Nobody has claimed it to be done."""
 
 
+class Difference(NamedTuple):
+    """Where Satchel does something else than the document that asked for a row."""
+
+    row: str
+    asked: str
+    done: str
+    why: str
+
+
 class Proof(NamedTuple):
     """One mark on one test, class of tests or file of tests."""
 
@@ -44,6 +53,12 @@ def read_rows(root: str) -> list[Row]:
         for group in document["group"]
         for row in group["rows"]
     ]
+
+
+def read_differences(root: str) -> list[Difference]:
+    """Every settled difference, in the order of the file."""
+    with open(os.path.join(root, "docs", "requirements.toml"), "rb") as file:
+        return [Difference(**one) for one in tomllib.load(file)["differences"]["rows"]]
 
 
 def read_proofs(root: str) -> list[Proof]:

@@ -33,6 +33,12 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
 """What the model does about a message; about any other it only says something."""
 LOAD = Reply(calls=[("Skill", {"name": "code-review"})])
 """The model loads a skill."""
+SHIP = (
+    Reply(calls=[("deploy", {})]),
+    Reply(calls=[("Skill", {"name": "careful"})]),
+    Reply(calls=[("deploy", {})]),
+)
+"""The model calls a tool of the host before and after it loads a skill that forbids it."""
 
 
 def place_of(satchel: Satchel) -> str:
@@ -43,6 +49,11 @@ def place_of(satchel: Satchel) -> str:
 def forbid_deploy(satchel: Satchel) -> None:
     """Have a skill that forbids a tool of the host while it is loaded."""
     make_skill(place_of(satchel), "careful", disallowed_tools=["deploy"])
+
+
+def result_of(request: Request) -> str:
+    """What the first of the last calls gave."""
+    return request.results[0].text
 
 
 class Person:
@@ -58,16 +69,27 @@ class Person:
     async def approve(self, ask: Ask) -> bool:
         return self.approve_now(ask)
 
-    def was_asked(self, server: ModelServer, seen: Callable[[Request], str] | None = None) -> None:
+    def was_asked(self, server: ModelServer, seen: Callable[[Request], str] = result_of) -> None:
         """The model called `Skill` twice, and got the text only when the person had agreed.
 
         Args:
             server: The model.
             seen: How a request tells the results of the calls before it.
         """
-        texts = [seen(one) if seen else one.results[0].text for one in server.requests[1:3]]
+        texts = [seen(one) for one in server.requests[1:3]]
         assert self.asked == ["Skill", "Skill"]
         assert ["<skill-loaded" in text for text in texts] == [False, True]
+
+
+def was_held_to_its_part(asked: list[Request], seen: Callable[[Request], str] = result_of) -> None:
+    """A sub-agent that was given its task twice had `code-review` alone, and no `deploy`."""
+    assert len(asked) == 6
+    assert "code-review" in asked[0].system
+    assert "write-docs" not in asked[0].system
+    for at in (0, 3):  # the second task has a history of its own, so it gets the whole text again
+        assert "<skill-loaded" in seen(asked[at + 1])
+        assert "careful" in seen(asked[at + 2])
+        assert "deployed" not in seen(asked[at + 2])
 
 
 def script(request: Request) -> Reply:
@@ -140,35 +162,45 @@ def prefix_of(request: Request) -> str:
     return json.dumps([{key: data.get(key) for key in kept}, system])
 
 
-def converse(example: str, folder: Any, *, marks_errors: bool = False) -> ModelServer:
+def converse(
+    example: str,
+    folder: Any,
+    answer: Callable[[Request], Reply] = script,
+    seen: Callable[[Request], str] = result_of,
+    *,
+    marks_errors: bool | None = False,
+) -> ModelServer:
     """The conversation that every adapter has to get through; afterwards its server.
 
     Args:
         example: Its path below `examples`.
         folder: An empty folder.
-        marks_errors: Whether the protocol can say that a result is an error.
+        answer: What the model says.
+        seen: How a request tells the result of the call before it.
+        marks_errors: Whether the protocol marks a result as an error; None: it has no results.
     """
     project = project_of(os.fspath(folder))
     skills = os.path.join(project, ".agents", "skills")
-    with ModelServer(script) as server, Chat(example, project, server) as chat:
+    with ModelServer(answer) as server, Chat(example, project, server) as chat:
         first = chat.say("Please review my change")
         # The catalogue is in the system prompt, the tools are declared, and nothing is preloaded.
         assert "Reviews a change." in first[0].system
         assert {"Skill", "SkillSearch", "ReadFile"} <= set(first[0].tools)
         assert "List what could break." not in first[0].body.decode()
         # The skill's text comes as the result of the call, and once.
-        assert '<skill-loaded name="code-review"' in first[1].results[0].text
-        assert "List what could break." in first[1].results[0].text
+        assert '<skill-loaded name="code-review"' in seen(first[1])
+        assert "List what could break." in seen(first[1])
         again = chat.say("Please review my change")
-        assert "already loaded" in again[1].results[0].text
+        assert "already loaded" in seen(again[1])
         # A changed list is told behind the next message, and the prefix stays.
         make_skill(skills, "haiku", "Writes a haiku.", body="Five, seven, five.\n")
         new = chat.say("Write a haiku")
-        assert "haiku" in new[0].last_user.partition("\n")[2]
-        assert "Five, seven, five." in new[1].results[0].text
+        assert "haiku" in new[0].last_user.partition("Write a haiku")[2]
+        assert "Five, seven, five." in seen(new[1])
         wrong = chat.say("Load what is not there")
-        assert "There is no skill `nowhere`" in wrong[1].results[0].text
-        assert wrong[1].results[0].error is marks_errors
+        assert "There is no skill `nowhere`" in seen(wrong[1])
+        if marks_errors is not None:
+            assert wrong[1].results[0].error is marks_errors
         asked = [*first, *again, *new, *wrong]
         assert {prefix_of(request) for request in asked} == {prefix_of(first[0])}
         for earlier, later in pairwise(asked):
@@ -178,5 +210,5 @@ def converse(example: str, folder: Any, *, marks_errors: bool = False) -> ModelS
         make_tool_skill(skills, "echo", more=word)
         tool = chat.say("Say it back")
         assert "echo_run" in tool[0].tools
-        assert '"word": "hello"' in tool[1].results[0].text.replace("\\", "")
+        assert '"word": "hello"' in seen(tool[1]).replace("\\", "")
     return server

@@ -35,7 +35,10 @@ from model_wire import WIRES, Said, dumps, error
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Account", "Call", "Message", "ModelServer", "Reply", "Request", "Result", "loopback"]
+__all__ = [
+    "Account", "Call", "Message", "ModelServer", "Reply", "Request", "Result",
+    "loopback", "model_of",
+]  # fmt: skip
 
 ROUTES = (
     (re.compile(r"/v1/messages$"), "anthropic"),
@@ -64,8 +67,6 @@ class Reply(NamedTuple):
     """Anything else is an error in the provider's words, and `text` its message."""
     headers: Mapping[str, str] = {}
     """For example `{"retry-after": "1"}`."""
-    usage: Mapping[str, Any] | None = None
-    """Written over the usage that is counted, in the provider's names."""
     delay: float = 0.0
     """Seconds before the first byte."""
     cut: int | None = None
@@ -88,8 +89,6 @@ class ModelServer:
         """What each of them got."""
         self.accounts: list[Account] = []
         """How its input was counted; all zero for a refused one."""
-        self.counted: list[Request] = []
-        """Requests that only ask for the number of tokens: they take no step of the script."""
         self.strangers: list[str] = []
         """Methods and paths that no provider has here."""
         self.failures: list[BaseException] = []
@@ -209,16 +208,14 @@ class ModelServer:
             calls.append((f"call_{self._calls:06}", name, dict(arguments)))
         words = reply.text + "".join(name + dumps(arguments) for _, name, arguments in calls)
         output = max(1, len(words.encode()) // 4)
-        return Said(number, reply.text, tuple(calls), account, output, dict(reply.usage or {}))
+        return Said(number, reply.text, tuple(calls), account, output)
 
     def count(self, provider: str, path: str, headers: dict[str, str], body: bytes) -> int:
-        """The tokens of a request that wants no reply."""
+        """The tokens of a request that wants no reply, and takes no step of the script."""
         data = json.loads(body)
         if provider == "gemini" and "generateContentRequest" in data:
             body = json.dumps(data["generateContentRequest"]).encode()
-        request = parse(provider, len(self.counted), path, headers, body, time.monotonic())
-        with self._lock:
-            self.counted.append(request)
+        request = parse(provider, 0, path, headers, body, time.monotonic())
         return PromptCache().account(request, keep=False).total
 
     def wait(self, seconds: float) -> None:
@@ -370,3 +367,17 @@ def loopback(script: Script) -> Iterator[ModelServer]:
                     os.environ.pop(name, None)
                 else:
                     os.environ[name] = value
+
+
+def model_of(server: ModelServer, provider: str, name: str = "", **given: Any) -> Any:
+    """A model of pydantic-ai that asks the server; `given` is for the provider's client."""
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    given = {"base_url": server.base_url(provider), "api_key": "none", **given}
+    if provider == "anthropic":
+        return AnthropicModel(name or "claude-sonnet-5", provider=AnthropicProvider(**given))
+    kind = OpenAIChatModel if provider == "openai" else OpenAIResponsesModel
+    return kind(name or "gpt-4.1", provider=OpenAIProvider(**given))

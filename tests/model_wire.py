@@ -25,8 +25,6 @@ class Said(NamedTuple):
     """Id, name and arguments of each."""
     account: Account
     output: int
-    usage: Json
-    """Written over the usage that the server counted."""
 
 
 class Event(NamedTuple):
@@ -82,7 +80,6 @@ def anthropic(request: Request, said: Said) -> Json:
             "cache_creation_input_tokens": said.account.written,
             "cache_read_input_tokens": said.account.read,
             "output_tokens": said.output,
-            **said.usage,
         },
     }
 
@@ -177,7 +174,6 @@ def _chat_usage(said: Said) -> Json:
             "cached_tokens": said.account.read,
             "cache_write_tokens": said.account.written,
         },
-        **said.usage,
     }
 
 
@@ -224,7 +220,6 @@ def responses(request: Request, said: Said) -> Json:
             "output_tokens": said.output,
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": said.account.total + said.output,
-            **said.usage,
         },
     }
 
@@ -297,7 +292,6 @@ def _gemini(request: Request, said: Said, parts: list[Json], *, last: bool) -> J
             "cachedContentTokenCount": said.account.read,
             "candidatesTokenCount": said.output,
             "totalTokenCount": said.account.total + said.output,
-            **said.usage,
         },
     }
 

@@ -1,4 +1,4 @@
-"""The specification's own examples, word for word: what they say must hold unchanged."""
+"""A complete `skill.yaml` and the smallest program, in the format of the specification."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ _FOLDER = Path(__file__).parent / "runners" / "seed_templates"
 MANIFEST = (_FOLDER / "skill.yaml").read_text(encoding="utf-8")
 """The complete skill.yaml."""
 PYTHON = (_FOLDER / "python" / "main.py").read_text(encoding="utf-8")
-"""The template of a program in Python."""
+"""The smallest program in Python."""

@@ -1,8 +1,8 @@
 """A worker of the tests in a process of its own, so that it can be killed and frozen.
 
 It writes what it does to FOLDER/log, one JSON line each. What a step does is in its prompt:
-`sleep 3`, `block 3`, `hang first` (until it is cancelled, the first time), `fail once`, `break`,
-`big 5000`; anything else is given back.
+`sleep 3`, `hang first` (until it is cancelled, the first time), `fail once`, `break`; anything
+else is given back.
 """
 
 from __future__ import annotations
@@ -59,12 +59,10 @@ class Logged:
             await asyncio.sleep(float(rest))
         elif word == "hang" and sum(one.step == work.step.id for one in moments(self.folder)) == 1:
             await asyncio.Event().wait()
-        elif word == "block":
-            time.sleep(float(rest))  # noqa: ASYNC251 - a runner that is not as it should be
         elif word == "break" or (word == "fail" and work.attempt == 1):
             raise StepFailed("it is said to fail", code="BROKEN")
         self.log("ended", work)
-        return Done("x" * int(rest) if word == "big" else f"{work.step.id}: {work.prompt}")
+        return Done(f"{work.step.id}: {work.prompt}")
 
 
 class Moment(NamedTuple):

@@ -17,7 +17,6 @@ SOURCE = ROOT / "src" / "satchel"
 OWNERS = {
     "agent": "agent",
     "cli/chat": "agent",
-    "cli/goal_live": "agent",
     "goals/engines/_dbos": "dbos",
     "goals/engines/_temporal": "temporal",
     "goals/engines/dbos": "dbos",

@@ -27,8 +27,8 @@ from satchel._language import (
 )
 from satchel.authoring.rules import RULES as CHECK_RULES
 from satchel.authoring.rules import SECTIONS
+from satchel.detect.base import TEMPLATES, Note
 from satchel.detect.evidence import HAS
-from satchel.detect.notes import TEMPLATES, Note
 from satchel.security import RULES
 from satchel.settings import SETTINGS
 from satchel.skill.fields import FIELDS

@@ -6,9 +6,8 @@ import os
 
 import pytest
 
-from satchel import load_settings
 from satchel.errors import SettingsError
-from satchel.settings import SETTINGS, Settings, find_project
+from satchel.settings import SETTINGS, Settings, find_project, load_settings
 
 
 @pytest.fixture

@@ -17,21 +17,18 @@ from model_server import ModelServer, Reply
 if TYPE_CHECKING:
     from model_server import Request
 
-DELAY = 0.0
-"""Seconds that it thinks."""
-
 
 def answer(request: Request) -> Reply:
     """What the skill in the system context asks for."""
     given = request.messages[0].text
     if "# Trends" in request.system:
-        return Reply(_trends(given), delay=DELAY)
+        return Reply(_trends(given))
     if "# Outliers" in request.system:
-        return Reply(_outliers(given), delay=DELAY)
+        return Reply(_outliers(given))
     if "# What customers say" in request.system:
-        return Reply(_voices(given), delay=DELAY)
+        return Reply(_voices(given))
     assert "# Weekly report" in request.system, request.system
-    return Reply(_report(given), delay=DELAY)
+    return Reply(_report(given))
 
 
 def _rows(text: str) -> dict[str, dict[str, list[int]]]:

@@ -1,20 +1,20 @@
 """Satchel: the skill system for agents.
 
-General layout, from the front door down:
+Layers, from the top down:
 
-    integrations  other people's agents: MCP, and one file per framework
-    agent       the reference agent, on pydantic-ai
-    facade      Satchel, one object that composes the rest
-    why         the whole story of one skill
-    tools       what an agent may call, and Session: one conversation behind every door
-    remote      skills that live on a server
-    library     which skills exist here          (Library, Location, Snapshot)
-    catalogue   what the model is told           (Catalogue, Budget)
-    detect      which skill fits                 (Detector, Match)
-    skill       what a skill is                  (Skill, Document, Problem)
-    settings, envelope, trace, errors            what crosses every border
+    integrations  adapters for agent frameworks, and the MCP server
+    agent         the reference agent, on pydantic-ai
+    goals         plans whose steps survive a crash
+    facade        Satchel, one object that composes the rest
+    tools         Session: one conversation, and the tools that a model calls in it
+    remote        skills from MCP servers
+    library       finds skills                  (Library, Location)
+    catalogue     the list for the prompt       (Catalogue, Budget)
+    detect        chooses skills                (Detector, Match)
+    skill         parses skills                 (Skill, Problem)
+    settings, envelope, trace, errors
 
-Names are loaded when first used, so that `import satchel` costs next to nothing.
+Names are imported when first used, so that `import satchel` costs next to nothing.
 """
 
 from __future__ import annotations
@@ -26,15 +26,13 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from typing import Any
 
-    from satchel.catalogue import Budget, Catalogue, build_catalogue, fill_template
+    from satchel.catalogue import Budget, Catalogue, build_catalogue
     from satchel.detect import Detector, Match
     from satchel.envelope import Envelope
     from satchel.errors import SatchelError
     from satchel.facade import Satchel
-    from satchel.library import Filter, Library, Location, Snapshot
-    from satchel.settings import Settings, load_settings
-    from satchel.skill import Document, Problem, Skill
-    from satchel.skill.validate import validate_folder
+    from satchel.library import Filter, Library, Location
+    from satchel.skill import Problem, Skill
     from satchel.tools.session import Session
     from satchel.trace import Trace
 
@@ -42,7 +40,6 @@ _HOMES = {
     "Budget": "satchel.catalogue",
     "Catalogue": "satchel.catalogue",
     "Detector": "satchel.detect",
-    "Document": "satchel.skill",
     "Envelope": "satchel.envelope",
     "Filter": "satchel.library",
     "Library": "satchel.library",
@@ -52,21 +49,15 @@ _HOMES = {
     "Satchel": "satchel.facade",
     "SatchelError": "satchel.errors",
     "Session": "satchel.tools.session",
-    "Settings": "satchel.settings",
     "Skill": "satchel.skill",
-    "Snapshot": "satchel.library",
     "Trace": "satchel.trace",
     "build_catalogue": "satchel.catalogue",
-    "fill_template": "satchel.catalogue",
-    "load_settings": "satchel.settings",
-    "validate_folder": "satchel.skill.validate",
 }
 
 __all__ = [
     "Budget",
     "Catalogue",
     "Detector",
-    "Document",
     "Envelope",
     "Filter",
     "Library",
@@ -76,14 +67,9 @@ __all__ = [
     "Satchel",
     "SatchelError",
     "Session",
-    "Settings",
     "Skill",
-    "Snapshot",
     "Trace",
     "build_catalogue",
-    "fill_template",
-    "load_settings",
-    "validate_folder",
 ]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from satchel.errors import Blocked, LockBroken, SatchelError
 from satchel.library.lockfile import interrupted
-from satchel.library.marks import key_path
+from satchel.library.trust import key_path
 from satchel.settings import SETTINGS
 from satchel.skill.problems import Problem
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from satchel.detect.pipeline import SelectionPipeline
     from satchel.library import Library
-    from satchel.library.tool_snapshot import ToolSnapshot
+    from satchel.library.tool_shelf import ToolSnapshot
     from satchel.settings import Settings
     from satchel.skill.model import Skill
 

@@ -1,10 +1,10 @@
-"""One object for people who want one object. It composes the parts and has no logic of its own.
+"""`Satchel`: the library, catalogue, detector, sessions and store of one project in one object.
 
 satchel = Satchel.for_project(".")
-satchel.catalogue().text                               # what the model is told
+satchel.catalogue().text                               # the list for the prompt
 session = satchel.session()                            # one conversation
-session.call("Skill", {"name": "code-review"})         # what the model calls
-print(satchel.why("code-review"))                      # what became of it
+session.call("Skill", {"name": "code-review"})         # a tool call of the model
+print(satchel.why("code-review"))                      # why it is offered or not
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from satchel._approval import (
-    FolderReview,
-    accept_risk,
-    find_skill,
-    review_folder,
-    trust_folder,
-    untrust_folder,
-)
-from satchel._first_skill import FIRST, add_first_skill
 from satchel._language import Message
-from satchel._notices import Notices, warn_unmatched
-from satchel._project import library_for
-from satchel.errors import AccessDenied
+from satchel._project import (
+    FIRST,
+    FolderReview,
+    Notices,
+    add_first_skill,
+    find_skill,
+    library_for,
+    refuse_locked,
+    review_folder,
+    warn_unmatched,
+)
+from satchel.errors import AccessDenied, InvalidInput, Refused, SatchelError
 from satchel.settings import load_settings
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ __all__ = ["FIRST", "FolderReview", "Satchel"]
 
 
 class Satchel:
-    """The skills of a project, ready for an agent."""
+    """The skills of a project, and everything that is done with them."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class Satchel:
         """Compose parts made elsewhere; `for_project` makes them all.
 
         Args:
-            library: Which skills there are.
-            settings: What was set.
-            detector: Who chooses; the one by words and vectors when None.
-            engine: Who runs the programs of tool skills.
-            explicit: Whether a skill that a request calls by name wins over a detector of your
-                own. Ours decide that themselves.
+            library: The skills.
+            settings: The settings in force.
+            detector: Chooses skills; by words and vectors when None.
+            engine: Runs the programs of tool skills.
+            explicit: Whether a skill that a request names wins over a detector of your own. The
+                built-in detectors decide that themselves.
         """
         self._engine = engine
         self.library = library
@@ -97,15 +97,15 @@ class Satchel:
         explicit: bool = True,
         **settings: Any,
     ) -> Satchel:
-        """The skills an agent in this folder has.
+        """Open the skills of a project.
 
         What is not offered although it is there (untrusted, hidden, broken) is reported once
         through the logger `satchel`.
 
         Args:
             path: The project's folder itself; no folder above it is considered.
-            detector: Who chooses; the one by words and vectors when None.
-            explicit: Whether a skill that a request calls by name wins over that detector.
+            detector: Chooses skills; by words and vectors when None.
+            explicit: Whether a skill that a request names wins over that detector.
             settings: Any setting by name (`budget=8_000`, `trust="all"`); they win over files and
                 environment.
 
@@ -119,11 +119,11 @@ class Satchel:
         return cls(library, chosen, detector=detector, explicit=explicit)
 
     def refresh(self) -> Snapshot:
-        """Look for changes on disk; reads only what changed."""
+        """Search the disk for changes; only changed files are read."""
         return self.library.refresh()
 
     def list_skills(self, *, hidden: bool = False) -> list[Skill]:
-        """The offered skills; with `hidden` also those that are known and not offered."""
+        """The offered skills; with `hidden` also untrusted, blocked, shadowed and excluded ones."""
         return self.library.list_skills(hidden=hidden)
 
     def get_skill(self, name: str) -> Skill | None:
@@ -148,11 +148,11 @@ class Satchel:
         return self.load_content(name) if self.get_skill(name) is not None else None
 
     def get_descriptions(self) -> str:
-        """The catalogue's text at the configured budget."""
+        """The text of `catalogue()`."""
         return self.catalogue().text
 
     def catalogue(self, budget: int | Budget | None = None, form: Form | None = None) -> Catalogue:
-        """What the model is told, with an account of what was listed, shortened and left out."""
+        """The list of skills for the prompt, and an account of what was truncated or left out."""
         from satchel.tools.toolset import tell_offer
 
         catalogue = self.preview(budget, form)
@@ -166,7 +166,7 @@ class Satchel:
         *,
         look: Snapshot | None = None,
     ) -> Catalogue:
-        """The same catalogue for a person to look at: nothing is recorded as offered.
+        """The same as `catalogue`, without recording in the trace that skills were offered.
 
         Args:
             budget: How large it may be; the setting `budget` when None.
@@ -181,13 +181,13 @@ class Satchel:
         return catalogue_of(look, self.settings, budget, form)
 
     def fill(self, template: str) -> str:
-        """Put the catalogue in place of `{{skills}}`; without that, nothing is offered."""
+        """Replace `{{skills}}` in a template with the catalogue."""
         from satchel.catalogue import fill_template, has_place
 
         return fill_template(template, self.catalogue()) if has_place(template) else template
 
     def tools(self) -> Session:
-        """The tools of a new conversation, the same as `session()`; two calls share nothing."""
+        """The same as `session()`: the tools of a new conversation."""
         return self.session()
 
     def session(
@@ -200,40 +200,54 @@ class Satchel:
         exclude: Sequence[str] = (),
         tools: Sequence[str] | None = None,
     ) -> Session:
-        """One conversation: a frozen prompt, tools that are checked, loaded skills remembered.
+        """Start a conversation: its prompt, its tools with their permissions, its loaded skills.
 
         Args:
-            approve: A function that is given an `Ask` and says yes or no, also an asynchronous
-                one. True approves everything; None refuses tools that write or use the network.
-            ask: Patterns of further tools that need a person's word (`Bash(*)`, `shop_*`).
-            changes: How a changed library is told; the setting `changes` when None.
+            approve: A function, also an asynchronous one, that takes an `Ask` and returns True to
+                allow the call. True allows all; None refuses tools that write or use the network.
+            ask: Patterns of further tools that need approval (`Bash(*)`, `shop_*`).
+            changes: How the model learns of a changed library; the setting `changes` when None.
             include: Only skills that match one of these patterns.
             exclude: No skills that match one of these.
             tools: Patterns of the tools that may be called; all of them when None.
 
         Raises:
-            InvalidInput: `changes` is another word, or the patterns are none.
+            InvalidInput: `changes` or a pattern is not valid.
         """
-        from satchel.library.narrowed import narrowed
-        from satchel.tools.gate import Gate
-        from satchel.tools.permits import as_patterns
-        from satchel.tools.session import Session
-
         if changes not in (None, "tail", "rebuild"):
-            from satchel.errors import InvalidInput
-
             raise InvalidInput(
                 f"`changes` is `tail` or `rebuild`, not `{changes}`",
                 "Leave it out: the setting `changes` counts then",
             )
         settings = self.settings._replace(changes=changes) if changes else self.settings
         warn_unmatched(self.library, include)
+        within = () if tools is None else (tools,)
+        return self._session(settings, [(include, exclude)], approve, ask, within)
+
+    def _session(
+        self,
+        settings: Settings,
+        filters: Iterable[Sequence[Sequence[str]]],
+        approve: Approve,
+        ask: Sequence[str],
+        within: Sequence[Sequence[str]],
+        stack: tuple[str, ...] = (),
+    ) -> Session:
+        from satchel.library.narrowed import narrowed
+        from satchel.tools.gate import Gate
+        from satchel.tools.permits import as_patterns
+        from satchel.tools.session import Session
+
+        library = self.library
+        for include, exclude in filters:
+            library = narrowed(library, as_patterns(include), as_patterns(exclude))
         return Session(
-            narrowed(self.library, as_patterns(include), as_patterns(exclude)),
+            library,
             settings,
             detector=lambda: self.detector,
             engine=self.engine,
-            gate=Gate(self.trace, approve, ask, () if tools is None else (tools,)),
+            gate=Gate(self.trace, approve, ask, within),
+            stack=stack,
         )
 
     def restore(
@@ -246,50 +260,36 @@ class Satchel:
         exclude: Sequence[str] = (),
         tools: Sequence[str] | None = None,
     ) -> Session:
-        """Continue a conversation from what `Session.dump` gave, in this process or another one.
+        """Continue a conversation from the state that `Session.dump` returned.
 
-        The limits in the state and those given here hold both. A skill that changed since it was
-        loaded allows nothing any more, and the next `tail` says that it has to be loaded again.
+        The limits in the state and those given here both apply. A skill that changed since it was
+        loaded no longer allows any tool, and the next `tail` asks the model to load it again.
 
         Args:
             state: What `dump` returned, perhaps by way of JSON.
-            approve: As for `session`: approvals are not part of the state.
-            ask: As for `session`.
-            include: As for `session`.
-            exclude: As for `session`.
-            tools: As for `session`.
+            approve: As for `session`, like the rest: approvals are not part of the state.
+            ask: The same.
+            include: The same.
+            exclude: The same.
+            tools: The same.
 
         Raises:
-            InvalidInput: the state is nothing that `dump` returned.
+            InvalidInput: `dump` did not return this state.
         """
-        from satchel.library.narrowed import narrowed
-        from satchel.tools.gate import Gate
-        from satchel.tools.permits import as_patterns
-        from satchel.tools.session import Session
-        from satchel.tools.state import limits_in
+        from satchel.tools.loaded import limits_in
 
         limits = limits_in(state)
-        library = self.library
-        for kept, dropped in ((include, exclude), *limits.filters):
-            library = narrowed(library, as_patterns(kept), as_patterns(dropped))
+        filters = ((include, exclude), *limits.filters)
         within = limits.within if tools is None else [*limits.within, tools]
-        session = Session(
-            library,
-            self.settings,
-            detector=lambda: self.detector,
-            engine=self.engine,
-            gate=Gate(self.trace, approve, [*ask, *limits.ask], within),
-            stack=limits.stack,
-        )
+        ask = [*ask, *limits.ask]
+        settings = self.settings._replace(changes=limits.changes)
+        session = self._session(settings, filters, approve, ask, within, limits.stack)
         session.take(state)
         return session
 
     @property
     def engine(self) -> LocalEngine:
-        """What runs the programs of tool skills; it starts nothing before the first one is called.
-
-        Its `progress`, a function that takes a line, is told what a first use builds.
-        """
+        """Runs the programs of tool skills. Its `progress` is called with each line of a build."""
         if self._engine is None:
             from satchel.tools.engine import LocalEngine
 
@@ -297,19 +297,18 @@ class Satchel:
         return self._engine
 
     def close(self) -> None:
-        """End programs of tool skills and connections to servers. This process's end does, too."""
+        """End the programs of tool skills and the connections to servers."""
         self.library.close()
         if self._engine is not None:
             self._engine.close()
 
     def search(self, words: str, limit: int = 10, *, reasons: bool = True) -> list[Match]:
-        """Skills that fit some words, best first, whether they fit well or not.
+        """Rank all skills for some words, best first, without a threshold.
 
         Args:
-            words: What is looked for.
+            words: The search words.
             limit: How many at most.
-            reasons: Whether each says why it was found. To say it, files are read: who shows a
-                long list without reasons gets it sooner.
+            reasons: Whether each match has its reasons, for which files are read.
 
         Raises:
             InvalidInput: the words are no text, or the limit is no number that is at least 1.
@@ -330,7 +329,7 @@ class Satchel:
         never: Iterable[str | Skill] = (),
         record: bool = True,
     ) -> Answer:
-        """The skills for one request and everything about the choice. It is true when one fits.
+        """Choose the skills for a request; the answer is true when one fits, and holds the reasons.
 
         Args:
             goal: What somebody wants.
@@ -346,20 +345,17 @@ class Satchel:
                 matches.
         """
         from satchel.tools.selecting import select
-        from satchel.tools.waiting import put_right
 
         barred = (never,) if isinstance(never, str) else tuple(never)
         detector = self.detector.overriding(use, barred)
-        snapshot = self.library.snapshot()
-        trace = self.trace if record else None
-
-        def amend(answer: Answer) -> Answer:
-            return put_right(answer, goal, detector, snapshot, self.settings, barred)
-
-        return select(detector, goal, snapshot.for_model, trace, limit=limit, amend=amend)
+        look, trace = self.library.snapshot(), self.trace if record else None
+        line = self.library.waiting_line()
+        return select(
+            detector, goal, look, self.settings, trace, limit=limit, never=barred, waiting=line
+        )
 
     def shortlist(self, goal: str, form: Form | None = None, *, record: bool = True) -> Shortlist:
-        """The skills that may fit one request, as a short block to put behind it.
+        """Name the skills that may fit a request, in a short block to append to it.
 
         The catalogue does not change with the request, so a provider's prompt cache keeps it; this
         block is for the end of the prompt, which is new in every turn. It never raises: whatever
@@ -383,7 +379,7 @@ class Satchel:
     @overload
     def with_shortlist(self, message: list[dict[str, Any]]) -> list[dict[str, Any]]: ...
     def with_shortlist(self, message: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
-        """The user's message with the shortlist behind it; the message alone when nothing fits.
+        """Append the shortlist to the user's message; unchanged when no skill fits.
 
         Send the result and keep it in the conversation as it was sent: a message that is made anew
         in a later turn may differ, and what comes after it is no longer in the provider's cache.
@@ -400,7 +396,7 @@ class Satchel:
         return put_behind(message, self.shortlist)
 
     def place(self, name: str | Skill, goal: str) -> Place:
-        """Where one skill stands for a request: its rank, what each field gave, what beat it.
+        """Explain the rank of one skill for a request: its scores, and the skills above it.
 
         A skill that is not offered is placed among the offered ones as if it were.
 
@@ -415,7 +411,7 @@ class Satchel:
         return self.detector.place(goal, self.library.snapshot().for_model, skill)
 
     def stand(self, skill: Skill, goal: str) -> Standing:
-        """Whether one skill would be chosen for a request, and why. Nothing is recorded."""
+        """Explain whether a skill would be chosen for a request; nothing is recorded."""
         from satchel.standing import standing_of
 
         answer = self.which(goal, record=False)
@@ -424,11 +420,11 @@ class Satchel:
     def prepare(
         self, progress: Callable[[int], None] | None = None, *, rebuild: bool = False
     ) -> Prepared | None:
-        """Build the search index, or bring it up to date, and wait for it.
+        """Build or update the search index, and wait until it is done.
 
         Args:
-            progress: Told how many skills were taken so far.
-            rebuild: Throw away what is there first.
+            progress: Called with the number of skills indexed so far.
+            rebuild: Delete the index first.
 
         Returns:
             What there is now; None when the detector keeps no index.
@@ -437,7 +433,7 @@ class Satchel:
 
     @property
     def detector(self) -> SelectionPipeline:
-        """What picks skills: the pipeline around the detector given, or around the default one.
+        """The pipeline that chooses skills, around the detector given or the default one.
 
         Raises:
             InvalidInput: the one given is no detector.
@@ -456,7 +452,7 @@ class Satchel:
     def why(
         self, name: str | Skill, budget: int | Budget | None = None, *, fresh: bool = True
     ) -> Story:
-        """The whole story of one skill.
+        """Explain the status of a skill: where it was found, why it is offered or not, its use.
 
         Args:
             name: The skill itself, or its name, id, ref or path.
@@ -467,17 +463,12 @@ class Satchel:
         from satchel.why import tell_why
 
         tools = self.library.tools(refresh=fresh)
-        snapshot = self.library.snapshot()
-        account = self.preview(budget, look=snapshot).account
+        account = self.preview(budget, look=self.library.snapshot()).account
         return tell_why(
             name,
-            snapshot,
+            self.library,
             account,
-            self.trace,
             policy="ask" if self.settings.asks else self.settings.trust,
-            strays=self.library.strays,
-            seals=self.library.seals,
-            tools=tools,
             taken=[
                 *(one for one in tools.problems if one.code == "tool-name-taken"),
                 *names_taken(self.settings, tools),
@@ -487,7 +478,7 @@ class Satchel:
     def problems(
         self, *, deep: bool = False, progress: Iterable[Any] | None = None
     ) -> list[Problem]:
-        """Everything that is wrong or odd in any location.
+        """Every problem in the locations, the settings and the environment.
 
         Args:
             deep: Also read every skill whole and check it as an author would want.
@@ -500,7 +491,7 @@ class Satchel:
         )
 
     def review(self, progress: Callable[[int, int], None] | None = None) -> FolderReview:
-        """Scan the project's skills that are not trusted yet, for the person who decides.
+        """Scan the project's untrusted skills, for a decision about `trust`.
 
         Args:
             progress: Called with how many were scanned, and how many there are.
@@ -508,29 +499,45 @@ class Satchel:
         return review_folder(self.library, self.settings, progress)
 
     def trust(self) -> str:
-        """Trust the project's folder, with all that it holds now and later; returns the folder.
+        """Trust the project's folder with all its skills, now and later; returns its path.
 
         Raises:
             Refused: the decision cannot be kept, or the setting `trust` is `locked`.
         """
-        return trust_folder(self.library, self.settings)
+        refuse_locked(self.settings)
+        self.library.trust.trust(self.settings.project)
+        self.library.refresh()
+        return self.settings.project
 
     def accept_risk(self, skill: Skill | str, reason: str) -> Skill:
-        """Use a skill that the scan blocks, as it is now; another content is blocked again.
+        """Allow the present content of a skill that the scan blocks.
 
         Raises:
             NotFound: there is no such skill.
             InvalidInput: the scan does not block it, or there is no reason.
             Refused: the decision cannot be kept.
         """
-        return accept_risk(self.library, skill, reason)
+        if not reason.strip():
+            raise InvalidInput(Message("A risk is accepted with a reason"), Message("Say why"))
+        one = find_skill(self.library, skill)
+        seals = self.library.seals
+        if not one.origin.remote and seals.scan(one).verdict != "blocked":
+            raise InvalidInput(
+                Message("The scan does not block the skill `{name}`", name=one.name),
+                Message("There is nothing to accept"),
+            )
+        self.library.trust.accept(seals.digest(one), " ".join(reason.split()))
+        self.library.refresh()
+        return one
 
     def untrust(self) -> bool:
-        """Trust the project's folder no more; True when it was trusted."""
-        return untrust_folder(self.library, self.settings)
+        """Revoke the trust in the project's folder; True when it was trusted."""
+        revoked = self.library.trust.revoke(self.settings.project)
+        self.library.refresh()
+        return revoked
 
     def store(self, scope: Literal["project", "global"] = "project") -> Store:
-        """Add, import, update and remove skills of this project, or of the user.
+        """The store that installs, updates and removes skills of the project or the user.
 
         Raises:
             AccessDenied: the project's folder for skills leads out of the project.
@@ -549,7 +556,7 @@ class Satchel:
         )
 
     def store_of(self, skill: Skill) -> Store:
-        """The store that may change this very skill. The other one need not be in order for that.
+        """The store to which a skill belongs.
 
         Raises:
             Refused: it ships with a product, or lies where Satchel does not write.
@@ -560,7 +567,7 @@ class Satchel:
         return self.store(whose(self.settings, skill))
 
     def scan(self, skill: Skill) -> Report:
-        """What is dangerous in one skill, offered or not; what was accepted counts.
+        """Scan one skill for security risks, without the findings that the user allowed.
 
         Raises:
             SatchelError: it cannot be read, or lies on a server.
@@ -573,14 +580,20 @@ class Satchel:
         with suppress(AccessDenied):  # it leads elsewhere: nothing beside it was accepted here
             scope = scope_of(self.settings, "global" if skill.source == "global" else "project")
         name = os.path.basename(skill.base_dir)
+        seals = self.library.seals
+
+        def digest() -> str:
+            with suppress(SatchelError):  # a damaged lockfile: it is refused all the same
+                return seals.digest(skill)
+            return ""
+
         try:
-            report = scan_tree(tree_of(skill), name=name, allow=self._allowances(scope))
-            if report.verdict == "blocked":
-                self.library.seals.scan(skill)  # remembered for every door
+            tree, before = tree_of(skill), digest()
+            report = scan_tree(tree, name=name, allow=self._allowances(scope))
+            if report.verdict == "blocked" and before and digest() == before:
+                seals.note({skill.base_dir: before})  # remembered for every door
             return report
         except OSError as exc:
-            from satchel.errors import Refused
-
             raise Refused(
                 Message(
                     "`{path}` cannot be read: {reason}",
@@ -602,7 +615,7 @@ class Satchel:
         return gather(own, near, [] if scope.name == "project" else [near])[0]
 
     def init(self, name: str = FIRST) -> str:
-        """Write a first skill into the project's folder and trust it; returns its SKILL.md.
+        """Write an example skill into the project and trust it; returns the path of its SKILL.md.
 
         Raises:
             InvalidInput: the name cannot be a skill's name, or the skill exists.

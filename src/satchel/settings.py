@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TrustPolicy = Literal["all", "ask", "locked"]
-Form = Literal["xml", "markdown", "json"]
+Form = Literal["xml", "markdown", "json", "paths"]
 
 
 class Setting(NamedTuple):
@@ -38,7 +38,8 @@ SETTINGS = (
     Setting("budget", "SKILLS_PROMPT_CHAR_BUDGET", "integer", 12_000,
             "Characters that the catalogue may take in the prompt."),
     Setting("form", "SATCHEL_FORM", "text", "xml",
-            "Form of the catalogue.", choices=("xml", "markdown", "json")),
+            "Form of the catalogue; `paths` is Markdown with the path of each SKILL.md, for agents that have ReadFile and not Skill.",
+            choices=("xml", "markdown", "json", "paths")),
     Setting("refresh_on_call", "SKILLS_REFRESH_ON_CALL", "flag", default=True,
             description="Look for changed skills at every call of the Skill tool."),
     Setting("trust", "SATCHEL_TRUST", "text", "all",
@@ -107,7 +108,8 @@ SETTINGS = (
     Setting("packaged", "SATCHEL_PACKAGED", "flag", default=True,
             description="Offer the tools of packaged skills; `SKILL_<NAME>_ENABLED` turns one of them off.", project_may_set=False),
     Setting("tool_language", "SATCHEL_TOOL_LANGUAGE", "text", "en",
-            "Language in which packaged tools describe themselves and answer the model.", choices=("en", "zh")),
+            "Language in which packaged tools describe themselves and answer the model; `SATCHEL_LANG=zh` chooses it too.",
+            choices=("en", "zh")),
     Setting("tool_timeout", "SATCHEL_TOOL_TIMEOUT", "integer", 30,
             "Seconds that a call of a tool skill may take, unless its skill.yaml says otherwise.", project_may_set=False),
     Setting("tool_processes", "SATCHEL_TOOL_PROCESSES", "integer", 0,
@@ -140,7 +142,7 @@ class Paths(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The settings in force. Each is explained in `SETTINGS`."""
+    """The settings in force."""
 
     project: str
     """Absolute folder of the project."""
@@ -287,7 +289,7 @@ def load_settings(
     project = os.path.abspath(os.path.expanduser(project))
     paths = find_paths(env)
     values: dict[str, Any] = {setting.name: setting.default for setting in SETTINGS}
-    values.update(defaults or {})
+    values.update(_language_chosen(env), **(defaults or {}))
     wanted = ""
     remarks: list[tuple[str, str, str]] = []
     values.update(_file_values(paths.config, (), remarks))
@@ -296,7 +298,7 @@ def load_settings(
         path = os.path.join(project, file)
         for name, value in _file_values(path, table, remarks, in_project=True).items():
             if name == "trust":
-                wanted = value
+                wanted = max(wanted or value, value, key=_STRICTNESS.index)
             elif not _BY_NAME[name].project_may_set:
                 remarks.append(("setting-refused", path, name))
             elif name == "locations":
@@ -336,6 +338,12 @@ def load_settings(
         remarks=tuple(remarks),
         **values,
     )
+
+
+def _language_chosen(env: Mapping[str, str]) -> dict[str, str]:
+    """The setting `tool_language` after the variable that chooses the language of the commands."""
+    chinese = env.get("SATCHEL_LANG", "").lower().startswith("zh")
+    return {"tool_language": "zh"} if chinese else {}
 
 
 def _stricter(own: str, wanted: str, project: str, remarks: list[tuple[str, str, str]]) -> str:

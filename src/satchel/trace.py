@@ -11,7 +11,7 @@ import os
 import time
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from satchel._language import pack_messages, unpack_messages
 from satchel._optional import available
@@ -59,7 +59,7 @@ class Event(NamedTuple):
 
 
 class Trace:
-    """Where events go."""
+    """Records what happens to skills: offered, selected, loaded, called."""
 
     def __init__(
         self, folder: str | None = None, project: str = "", *, enabled: bool = True
@@ -79,7 +79,7 @@ class Trace:
         self.events: deque[Event] = deque(maxlen=_MEMORY)
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Call `listener` with each event from now on; returns the way to stop."""
+        """Call `listener` with each new event; returns a function that ends it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -145,24 +145,26 @@ class Trace:
 
     def history(self) -> Iterator[dict[str, Any]]:
         """The kept events of this project, newest first, across processes."""
+        yield from map(unpack_messages, reversed(list(self._rows())))
+
+    def _rows(self, mark: bytes = b"") -> Iterator[dict[str, Any]]:
+        """The kept events of this project, oldest first; only lines with `mark` are parsed."""
         import json
 
-        if self._file is None:
-            return
-        rows: list[dict[str, Any]] = []
-        for path in (self._file + ".1", self._file):
+        for path in (self._file + ".1", self._file) if self._file else ():
             try:
-                with open(path, encoding="utf-8", errors="replace") as stream:
+                with open(path, "rb") as stream:
                     for line in stream:
+                        if mark not in line:
+                            continue
                         try:
-                            row = json.loads(line)
+                            row: Any = json.loads(line)
                         except ValueError:
                             continue  # a torn line: the process died while writing it
                         if isinstance(row, dict) and row.get("project") == self._project:  # pyright: ignore[reportUnknownMemberType]
-                            rows.append(row)  # pyright: ignore[reportUnknownArgumentType]
+                            yield row
             except OSError:
                 continue
-        yield from map(unpack_messages, reversed(rows))
 
     @property
     def enabled(self) -> bool:
@@ -174,24 +176,11 @@ class Trace:
 
         Reads only the lines of that kind: a long trace is searched in a few hundredths of a second.
         """
-        import json
-
         names = {name for event in self.events if event.kind == kind for name in event.skills}
-        mark = f'"kind": "{kind}"'.encode()
-        for path in (self._file + ".1", self._file) if self._file else ():
-            try:
-                with open(path, "rb") as stream:
-                    for line in stream:
-                        if mark not in line:
-                            continue
-                        try:
-                            row: Any = json.loads(line)
-                            if row["project"] == self._project and row["kind"] == kind:
-                                names.update(map(str, row["skills"]))
-                        except (ValueError, KeyError, TypeError):
-                            continue  # a torn line, or none of ours
-            except OSError:
-                continue
+        for row in self._rows(f'"kind": "{kind}"'.encode()):
+            skills = row.get("skills")
+            if row.get("kind") == kind and isinstance(skills, list):
+                names.update(map(str, cast("list[Any]", skills)))
         return names
 
 

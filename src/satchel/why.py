@@ -16,14 +16,13 @@ from satchel.skill.fields import FIELDS
 from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from satchel.catalogue import Account
-    from satchel.library import Snapshot
+    from satchel.library import Library
     from satchel.library.seal import Seals
-    from satchel.library.tool_snapshot import ToolSkill, ToolSnapshot
+    from satchel.library.tool_shelf import ToolSkill
     from satchel.skill.model import Skill
-    from satchel.trace import Trace
 
 
 _GOAL = 60
@@ -71,45 +70,38 @@ class Story(NamedTuple):
         }
 
 
-def tell_why(  # noqa: PLR0913 - one for each part that is asked
+def tell_why(
     name: str | Skill,
-    snapshot: Snapshot,
+    library: Library,
     account: Account,
-    trace: Trace,
     *,
     policy: str = "all",
-    strays: Callable[[], Sequence[Problem]] = tuple,
-    seals: Seals | None = None,
-    tools: ToolSnapshot | None = None,
     taken: Sequence[Problem] = (),
 ) -> Story:
-    """Tell the story of the skill called `name` (or by id, ref or path).
+    """Tell the story of the skill called `name` (or by id, ref or path), as of the last look.
 
     Args:
         name: Which one, or the very skill: a stranger may call one by the path of another.
-        snapshot: What there is.
+        library: What there is.
         account: What the catalogue made of it.
-        trace: What happened.
         policy: The setting `trust`.
-        strays: Finds what lies in a location and looks like a skill, but is none.
-        seals: Decides whether it may be used as it is.
-        tools: The tool skills that there are.
-        taken: Their tools that are not offered, since something else has their names.
+        taken: Tools that are not offered, since something else has their names.
     """
-    found = snapshot.find(name) if isinstance(name, str) else [name, *_namesakes(name, snapshot)]
-    if tools is not None:
-        asked = name if isinstance(name, str) else name.name
-        alone = [one.skill for one in tools.find(asked) if one.skill.is_tool]
-        found += [one for one in alone if isinstance(name, str) or one.ref != name.ref]
+    tools = library.tools()
+    if isinstance(name, str):
+        found = library.find(name)
+    else:
+        others = library.named(name.head.name)
+        found = [name, *(one for one in others if one.ref != name.ref)]
     if not found:
-        return _unknown(str(name), snapshot, tools, strays)
+        return _unknown(str(name), library)
     skill = found[0]
-    source = tools.of(skill) if tools is not None else None
+    source = tools.of(skill)
     listed_one = skill.state == "active" and not skill.is_tool
     standing = account.standing(skill.name) if listed_one else ""
     chapters = [_where(skill, found), _health(skill)]
-    bound, refusal = _binding(skill, seals)
-    if tools is not None and skill.is_tool:
+    bound, refusal = _binding(skill, library.seals)
+    if skill.is_tool:
         refusal = refusal or tools.refused.get(skill.ref)
     if bound is not None:
         chapters.append(bound)
@@ -119,7 +111,7 @@ def tell_why(  # noqa: PLR0913 - one for each part that is asked
         chapters.append(_its_tools(source, lost))
     if listed_one:
         chapters.append(_in_catalogue(skill, account, standing))
-    history = list(trace.history())
+    history = list(library.trace.history())
     past = _past(skill.name, history)
     choices = choices_of(skill.name, history)
     use = _use(skill, past if source is not None else past._replace(ran=None))
@@ -162,14 +154,9 @@ def tell_why(  # noqa: PLR0913 - one for each part that is asked
     )
 
 
-def _namesakes(skill: Skill, snapshot: Snapshot) -> list[Skill]:
-    """Others of its name."""
-    return [one for one in snapshot.named(skill.head.name) if one.ref != skill.ref]
-
-
-def _binding(skill: Skill, seals: Seals | None) -> tuple[Chapter | None, SatchelError | None]:
+def _binding(skill: Skill, seals: Seals) -> tuple[Chapter | None, SatchelError | None]:
     """Whether it may be used as it is, and the error when it may not."""
-    if seals is None or skill.state not in ("active", "shadowed"):
+    if skill.state not in ("active", "shadowed"):
         return None, None
     title = say("Its content")
     try:
@@ -180,7 +167,7 @@ def _binding(skill: Skill, seals: Seals | None) -> tuple[Chapter | None, Satchel
     lines = [say("you accepted its risk") if accepted else say("scanned, and not blocked")]
     if files:
         names = listed(f"`{path}`" for path in files[:3])
-        lines.append(say("edited since it was installed: {files}", files=names))
+        lines.append(say("modified since it was installed: {files}", files=names))
     return Chapter(title, tuple(lines), "good"), None
 
 
@@ -501,16 +488,11 @@ def _nothing_to_mend(skill: Skill) -> str:
     )
 
 
-def _unknown(
-    name: str,
-    snapshot: Snapshot,
-    tools: ToolSnapshot | None,
-    strays: Callable[[], Sequence[Problem]],
-) -> Story:
+def _unknown(name: str, library: Library) -> Story:
     """No such skill: its file may be broken or missing, or the name may be misspelt."""
-    more = tools.problems if tools is not None else ()
-    related = problems_named(name, (*snapshot.problems, *more)) or [
-        one for one in strays() if name in (base := os.path.basename(one.path), base[:-3])
+    problems = (*library.snapshot().problems, *library.tools().problems)
+    related = problems_named(name, problems) or [
+        one for one in library.strays() if name in (base := os.path.basename(one.path), base[:-3])
     ]
     if related:
         lines: list[str] = []
@@ -521,8 +503,7 @@ def _unknown(
         advice = tuple(dict.fromkeys(problem.fix for problem in related))
         facts = {"found": False, "problems": [problem.to_dict() for problem in related]}
         return Story(name, say("found, but it is not a skill"), (chapter,), advice, facts)
-    only = [one.skill for one in tools.only()] if tools is not None else []
-    near = names_like(name, [*snapshot.skills, *snapshot.hidden, *only])
+    near = names_like(name, library.every())
     advice = (
         [say("Did you mean {names}?", names=listed(f"`{item}`" for item in near))] if near else []
     )

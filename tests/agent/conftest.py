@@ -5,23 +5,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import pytest
-from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
-from pydantic_ai.providers.openai import OpenAIProvider
 
-from model_server import ModelServer
+from model_server import ModelServer, model_of
 from satchel.agent import Agent  # here, since the packages below it take seconds to import
 from satchel.testing import make_skill
-
-
-def model_of(server, provider):
-    """A model of pydantic-ai that speaks to the server."""
-    if provider == "anthropic":
-        where = AnthropicProvider(api_key="none", base_url=server.base_url(provider))
-        return AnthropicModel("claude-sonnet-5", provider=where)
-    where = OpenAIProvider(api_key="none", base_url=server.base_url(provider))
-    return OpenAIChatModel("gpt-4.1", provider=where)
 
 
 @pytest.fixture(autouse=True)

@@ -6,16 +6,12 @@ import asyncio
 from contextlib import ExitStack, asynccontextmanager
 
 import pytest
-from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
-from pydantic_ai.providers.openai import OpenAIProvider
 
-from model_server import ModelServer, Reply
+from model_server import ModelServer, Reply, model_of
 from satchel import Satchel
 from satchel.agent.planner import TOOL, AgentPlanner
 from satchel.errors import InvalidInput, ModelFailed
-from satchel.goals.decompose import PlanRequest, decompose, schema_for_models
+from satchel.goals.decomposition import PlanRequest, decompose, schema_for_models
 from satchel.testing import make_skill
 
 GOAL = "Write API documentation for the pet shop"
@@ -35,14 +31,6 @@ WRONG = {"steps": [{"id": "docs", "action_type": "skill", "skill": "no-such", "p
 @pytest.fixture(params=["anthropic", "openai", "openai-responses"])
 def provider(request):
     return request.param
-
-
-def model_of(server, provider):
-    given = {"base_url": server.base_url(provider), "api_key": "none"}
-    if provider == "anthropic":
-        return AnthropicModel("claude-sonnet-5", provider=AnthropicProvider(**given))
-    kind = OpenAIChatModel if provider == "openai" else OpenAIResponsesModel
-    return kind("gpt-5", provider=OpenAIProvider(**given))
 
 
 @pytest.fixture
@@ -150,8 +138,3 @@ def test_a_schema_that_cannot_be_used_is_no_fault_of_the_model(start):
     with pytest.raises(InvalidInput):
         asyncio.run(planner.plan(request))
     assert not server.requests
-
-
-def test_a_model_that_nobody_knows_is_said_at_once():
-    with pytest.raises(ModelFailed):
-        AgentPlanner("nowhere:nothing")

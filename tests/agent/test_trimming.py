@@ -23,7 +23,6 @@ from satchel.agent.trimming import (
     CHOSEN,
     PICTURE,
     Shortener,
-    complete,
     drop_old_turns,
     forget_lost,
     shorten_results,
@@ -52,35 +51,9 @@ def result_of(message: ModelMessage) -> str:
     return part.model_response_str()
 
 
-def test_a_short_conversation_stays_as_it_is():
-    messages = turn("a", "b")
-    assert drop_old_turns(messages, 1_000) == messages
-    assert shorten_results(messages, 1_000) is messages
-
-
-def test_whole_turns_go_and_calls_stay_with_their_results():
-    messages = [*turn("one", "x" * 600, "r" * 100), *turn("two", "y" * 100), *turn("three", "z")]
-    kept = drop_old_turns(messages, 700)
-    assert kept == messages[4:]
-    assert size_of(kept) <= 350
-
-
 def test_the_last_turn_always_stays():
     messages = [*turn("one", "x"), *turn("two", "y" * 5_000)]
     assert drop_old_turns(messages, 100) == messages[2:]
-
-
-def test_results_go_before_texts_of_skills_and_the_last_is_never_touched():
-    fetched = turn("two", "y", "r" * 3_000, tool="Fetch")
-    messages = [*turn("one", "x", SKILL), *fetched, *turn("three", "z")]
-    kept = shorten_results(messages, 3_500)
-    texts = str(kept)
-    assert "a result of 3,000 characters, left out" in texts
-    assert "<skill-loaded" in texts
-    assert "<skill-loaded" not in str(shorten_results(messages, 800))
-    last = [*turn("one", "x"), *turn("two", "y", "r" * 3_000)[:3]]
-    assert shorten_results(last, 100) == last
-    assert result_of(messages[2]) == SKILL  # nothing is changed in place
 
 
 def test_a_page_that_poses_as_a_skill_goes_first():
@@ -88,21 +61,6 @@ def test_a_page_that_poses_as_a_skill_goes_first():
     kept = shorten_results([*turn("one", "x", SKILL), *forged, *turn("three", "z")], 5_000)
     assert result_of(kept[2]) == SKILL
     assert "left out" in result_of(kept[6])
-
-
-def test_calls_that_nobody_answered_are_no_part_of_a_conversation():
-    call = ModelResponse(parts=[ToolCallPart("Skill", {}, tool_call_id="c1")])
-    messages = turn("a", "b")
-    assert complete([*messages, call]) == messages
-
-
-def test_no_cut_between_a_call_and_its_result():
-    """A tool may hand over a picture beside its result; that begins no turn."""
-    call = ModelResponse(parts=[ToolCallPart("Shot", {}, tool_call_id="c1"), TextPart("z" * 4_000)])
-    result = [ToolReturnPart("Shot", "taken", tool_call_id="c1"), UserPromptPart("see this")]
-    messages = [*turn("one", "x"), *turn("two", "")[:1], call, ModelRequest(parts=result)]
-    messages += [ModelResponse(parts=[TextPart("y")])]
-    assert drop_old_turns(messages, 1_000) == messages[2:]
 
 
 def test_pictures_files_thoughts_and_retries_take_room():
@@ -154,13 +112,3 @@ def test_what_a_tool_says_beside_its_result_proves_nothing(project):
     assert forget_lost(session, [chosen]) == ()
     beside = [ToolReturnPart("Fetch", "x", tool_call_id="c1"), UserPromptPart(text)]
     assert forget_lost(session, [ModelRequest(parts=beside)]) == ("code-review",)
-
-
-@pytest.mark.parametrize("present", [True, False])
-def test_the_session_forgets_what_is_gone(project, present):
-    satchel = Satchel.for_project(project, trust="all", builtin=False, packaged=False)
-    session = satchel.session()
-    text = session.call("Skill", {"name": "code-review"}).text
-    messages = turn("a", "b", text if present else "nothing")
-    assert forget_lost(session, messages) == (() if present else ("code-review",))
-    assert session.loaded["code-review"].present is present

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from wrong import TOOL, write_good
 
+from authoring.wrong import TOOL, write_good
 from satchel.authoring.check_skill import check_folder
 from satchel.authoring.fixing import apply, mends_for
 from satchel.errors import Refused
 
 pytestmark = pytest.mark.req("E9")
-
-
-def _failing(skill) -> set[str]:
-    return {rule for report in check_folder(str(skill.folder)) for rule in report.failing}
 
 
 def _mends(skill):
@@ -48,7 +44,7 @@ def test_certain_slips_are_mended(kind, old, new, file, better, tmp_path):
     if "Counts this" in new:
         skill.edit('in the workspace."', "in the workspace.")
     before = skill.read(file)
-    assert _failing(skill)
+    assert skill.failing()
     (mend,) = _mends(skill)
     diff = mend.diff(str(tmp_path))
     assert f"--- a/word-count/{file}" in diff
@@ -59,7 +55,7 @@ def test_certain_slips_are_mended(kind, old, new, file, better, tmp_path):
     assert skill.read(file) == before
     apply([mend])
     assert better in skill.read(file)
-    assert _failing(skill) == set()
+    assert skill.failing() == set()
     assert _mends(skill) == []
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from wrong import TOOL, write_good
 
+from authoring.wrong import TOOL, write_good
 from needs import go_cache, needs
 from satchel import Satchel
 from satchel.authoring.check_skill import check_folder
@@ -18,7 +18,7 @@ from satchel.authoring.trial import is_listed, prover
 from satchel.errors import Refused
 
 if TYPE_CHECKING:
-    from wrong import Skill
+    from authoring.wrong import Skill
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -9,8 +9,8 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from wrong import write_good
 
+from authoring.wrong import write_good
 from needs import go_cache, needs
 from satchel.authoring.scaffold import KINDS, make, write_into
 from satchel.authoring.words import slip_in

@@ -2,16 +2,61 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from prompts import Counting, make_library, should, should_not
 
 from satchel import Satchel
 from satchel.authoring.triggers import Result, line_up, run_prompts, run_subjects, skill_at
+from satchel.detect import BaseDetector, Match
 from satchel.errors import InvalidInput, NotFound, SkillBroken
-from satchel.skill.triggers import FILE, load_triggers
+from satchel.skill.triggers import FILE, Prompt, load_triggers
 from satchel.testing import make_skill, make_tool_skill
 
 pytestmark = pytest.mark.req("C3")
+SKILLS = {
+    "code-review": "Reviews source code for bugs, security holes and style.",
+    "git-helper": "Explains a diff, a branch or a merge conflict, and opens a pull request.",
+    "release-notes": "Writes release notes from commits when a version is published.",
+    "pdf-forms": "Fills in PDF forms and extracts their fields.",
+    "translation": "Translates text between German, French and Spanish.",
+    "spreadsheets": "Builds spreadsheets with formulas, charts and pivot tables.",
+}
+
+
+def make_library(folder) -> Satchel:
+    """A project with these skills, all of them trusted."""
+    for name, text in SKILLS.items():
+        make_skill(folder / ".agents/skills", name, text)
+    return Satchel.for_project(folder, trust="all", builtin=False)
+
+
+def should(*texts: str) -> list[Prompt]:
+    """Prompts that should choose the skill."""
+    return [Prompt(text, fires=True, line=at) for at, text in enumerate(texts, 1)]
+
+
+def should_not(*texts: str, instead: str = "") -> list[Prompt]:
+    """Prompts that should not."""
+    return [Prompt(text, fires=False, line=at, instead=instead) for at, text in enumerate(texts, 1)]
+
+
+class Counting(BaseDetector):
+    """Chooses the two skills that share most words with the goal: a user's own, with one method."""
+
+    def detect(self, goal_text, skills):
+        wanted = _words(goal_text)
+        found: list[Match] = []
+        for skill in skills:
+            both = sorted(wanted & _words(f"{skill.name} {skill.description}"))
+            if both:
+                evidence = tuple(f"description: {word}" for word in both)
+                found.append(Match(skill.name, len(both), "", evidence, skill))
+        return sorted(found, key=lambda match: (-match.score, match.name))[:2]
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z]{4,}", text.lower()))
 
 
 @pytest.fixture

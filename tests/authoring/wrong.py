@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from satchel.authoring.check_skill import check_folder
 from satchel.authoring.scaffold import make, write_into
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ class Skill:
         path = self.folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode() if isinstance(text, str) else text)
+
+    def failing(self) -> set[str]:
+        """The rules that it breaks."""
+        return {rule for report in check_folder(str(self.folder)) for rule in report.failing}
 
     def rename(self, name: str) -> None:
         """Give the whole skill another name."""

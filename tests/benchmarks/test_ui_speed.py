@@ -40,29 +40,3 @@ def test_it_signs_in_once_and_survives_a_closed_connection(ui_speed, project):
         browser.close()
         ui_speed.end(server)
     assert server.returncode is not None
-
-
-@pytest.mark.soak
-def test_a_server_that_does_not_start_is_said_so(ui_speed):
-    with pytest.raises(SystemExit, match="ended before it said its address"):
-        ui_speed.Browser("")
-
-
-@pytest.mark.soak
-def test_an_index_that_takes_too_long_ends_the_run(ui_speed):
-    class Endless:
-        def prepare(self, progress):
-            for done in range(1_000_000):
-                progress(done)
-
-    with pytest.raises(SystemExit, match="--index-minutes"):
-        ui_speed.prepare(Endless(), 0.0001)
-
-
-@pytest.mark.soak
-def test_the_figures_are_those_of_the_list(ui_speed):
-    assert ui_speed.figures([float(number) for number in range(101)]) == {
-        "p50": 50.0,
-        "p95": 95.0,
-        "worst": 100.0,
-    }

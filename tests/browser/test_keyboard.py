@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-
 import pytest
 from playwright.sync_api import expect
 
@@ -43,30 +41,6 @@ def test_a_skill_is_added(visitor, house):
     page.keyboard.press("Enter")
     page.wait_for_url("**/skills?**")
     assert (house.skills / "sharpen-knives" / "SKILL.md").is_file()
-
-
-@pytest.mark.req("B8", "B10")
-def test_a_zip_is_imported(visitor, house, tmp_path):
-    with zipfile.ZipFile(tmp_path / "oil-boards.zip", "w") as archive:
-        text = "---\nname: oil-boards\ndescription: Oils boards. Use when dry.\n---\n# Oil\n"
-        archive.writestr("oil-boards/SKILL.md", text)
-    page = visitor.go("/skills")
-    # The browser is told early to ask us: a key that comes before that opens a window for nobody.
-    page.on("filechooser", lambda _: None)
-    page.keyboard.press("i")
-    page.wait_for_url("**/skills/import")
-    field = page.locator("#zip-file")
-    tab_to(page, field)
-    with page.expect_file_chooser() as chosen:  # the window of the system is not ours
-        page.keyboard.press("Enter")
-    chosen.value.set_files(tmp_path / "oil-boards.zip")
-    tab_to(page, page.locator("form[data-upload=zip] button"))
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/plans/**")
-    tab_to(page, page.get_by_role("button", name="Install", exact=True))
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/skills?**")
-    assert (house.skills / "oil-boards" / "SKILL.md").is_file()
 
 
 @pytest.mark.req("B7", "B10")

@@ -1,4 +1,4 @@
-"""Rows B5–B12 as people live them: in a real Chromium, against the real command, on real files."""
+"""Rows B5–B10 as people live them: in a real Chromium, against the real command, on real files."""
 
 from __future__ import annotations
 
@@ -52,17 +52,14 @@ def pack(path, *, name="prune-trees", description="Prunes trees. Use in winter."
     return path
 
 
-def row(page, name, *, source=None):
+def row(page, name):
     """The row of a skill in the list."""
-    found = page.locator("tr.skill").filter(has=page.locator(".naming", has_text=name))
-    if source:
-        found = found.filter(has=page.locator(".source", has_text=source))
-    return found
+    return page.locator("tr.skill").filter(has=page.locator(".naming", has_text=name))
 
 
-def open_row(page, name, **more):
+def open_row(page, name):
     """Open a skill's row; gives what is shown below it."""
-    button = row(page, name, **more).get_by_role("button", name=re.compile("Files and facts"))
+    button = row(page, name).get_by_role("button", name=re.compile("Files and facts"))
     button.click()
     expect(button).to_have_attribute("aria-expanded", "true")
     below = page.locator(f"#{button.get_attribute('aria-controls')}")
@@ -129,35 +126,6 @@ def test_a_zip_is_scanned_shown_and_only_then_installed(visitor, house, agent, t
 
 
 @pytest.mark.req("B8", "B10")
-def test_nothing_is_overwritten_before_somebody_ticks_it(visitor, house, tmp_path):
-    house.skill("mulch-beds", "Mulches beds. Use in spring.", body="My own words.\n")
-    file = house.skills / "mulch-beds" / "SKILL.md"
-    before = file.read_text()
-    page = visitor.go("/skills/import")
-    archive = pack(tmp_path / "a.zip", name="mulch-beds", description="Mulches. Use in May.")
-    page.locator("#zip-file").set_input_files(archive)
-    page.locator("form[data-upload=zip] button").click()
-    page.wait_for_url("**/plans/**")
-    warning = page.get_by_role("region", name="mulch-beds").locator(".note.bad")
-    expect(warning).to_contain_text("mulch-beds")
-    page.locator("summary", has_text="SKILL.md").click()
-    expect(page.locator(".diff-slot")).to_contain_text("My own words.")
-    visitor.allow("422")
-    page.get_by_role("button", name="Replace", exact=True).click()  # the box is not ticked
-    expect(page.get_by_role("alert")).to_contain_text("you did not tick what may be overwritten")
-    assert file.read_text() == before
-
-    page.get_by_label(re.compile("Tick to overwrite")).check()
-    say_yes(page, "Replace")
-    assert "Use in May." in file.read_text()
-    page.get_by_role("button", name="Undo").click()
-    expect(page.get_by_role("status").first).to_contain_text(
-        re.compile("undone|taken back", re.IGNORECASE)
-    )
-    assert file.read_text() == before
-
-
-@pytest.mark.req("B8", "B10")
 def test_a_folder_is_imported_by_the_folder_picker(visitor, house, tmp_path):
     folder = tmp_path / "sow-seeds"
     (folder / "notes").mkdir(parents=True)
@@ -173,20 +141,6 @@ def test_a_folder_is_imported_by_the_folder_picker(visitor, house, tmp_path):
     say_yes(page, "Install")
     assert (house.skills / "sow-seeds" / "notes" / "depth.md").read_text() == "Two centimetres.\n"
     expect(row(page, "sow-seeds")).to_be_visible()
-
-
-@pytest.mark.req("B7", "B10")
-def test_a_system_skill_can_be_read_but_neither_edited_nor_deleted(visitor):
-    page = visitor.go("/skills")
-    below = open_row(page, "write-a-skill", source="built in")
-    expect(below.locator(".tree").first).to_contain_text("SKILL.md")
-    expect(below.get_by_role("link", name="Edit")).to_have_count(0)
-    expect(below.get_by_role("button", name="Delete")).to_have_count(0)
-    below.get_by_role("link", name="Open", exact=True).click()
-    page.wait_for_url("**/skill?**")
-    expect(page.get_by_role("heading", name="write-a-skill").first).to_be_visible()
-    expect(page.get_by_role("link", name="Edit")).to_have_count(0)
-    expect(page.locator("form[action*='/skills/remove']")).to_have_count(0)
 
 
 @pytest.mark.req("B7", "B9", "B10")
@@ -268,26 +222,6 @@ def test_one_button_uses_what_a_folder_brings(come, tmp_path):
         visitor.context.close()
     finally:
         strange.server.close()
-
-
-@pytest.mark.req("B11", "B10")
-def test_missing_locations_are_empty_and_the_first_skill_makes_them(come, tmp_path):
-    empty = open_house(tmp_path)
-    try:
-        visitor = come(empty)
-        page = visitor.go("/skills")
-        expect(page.get_by_role("heading", name="Your first skill")).to_be_visible()
-        assert not empty.skills.exists()
-        page.get_by_role("link", name="Write a first skill").click()
-        dialog = page.get_by_role("dialog")
-        dialog.get_by_label("Name").fill("first")
-        dialog.get_by_label("Description").fill("Begins. Use first.")
-        dialog.get_by_role("button", name="Add", exact=True).click()
-        page.wait_for_url("**/skills?**")
-        assert (empty.skills / "first" / "SKILL.md").is_file()
-        visitor.context.close()
-    finally:
-        empty.server.close()
 
 
 @pytest.mark.req("B9", "B10")

@@ -9,9 +9,7 @@ from xml.etree import ElementTree as ET
 
 from hypothesis import strategies as st
 
-from satchel.skill import Head, Origin, Skill
-
-ORIGIN = Origin("/somewhere/skills", "user", "skills")
+from in_memory import skill
 
 
 class Listed(NamedTuple):
@@ -28,18 +26,11 @@ class Block(NamedTuple):
     intro: str
 
 
-def skill(name: str, description: str = "Does things.", id: str | None = None, **extra) -> Skill:  # noqa: A002
-    """A skill in memory. Keys of `extra` are frontmatter keys with `_` for `-`."""
-    keys = {key if key == "when_to_use" else key.replace("_", "-"): extra[key] for key in extra}
-    head = Head(name, description, name if id is None else id, "SKILL.md", 0, 0, 0, keys or None)
-    return Skill(head, ORIGIN)
-
-
 # --- reading ------------------------------------------------------------------------------
 
 
 def read_block(text: str, form: str) -> Block:
-    return {"xml": read_xml, "markdown": read_markdown, "json": read_json}[form](text)
+    return {"xml": read_xml, "json": read_json}.get(form, read_markdown)(text)
 
 
 def read_xml(text: str) -> Block:
@@ -98,6 +89,10 @@ def _bullet(line: str) -> Listed:
     if line.startswith(" (id `", at):
         identity, at = _code_span(line, at + 5)
         assert line[at] == ")"
+        at += 1
+    if line.startswith(" (path `", at):
+        path, at = _code_span(line, at + 7)
+        assert (path[:7], path[-9:], line[at]) == ("skills/", "/SKILL.md", ")")
         at += 1
     assert line.startswith(": ", at)
     return Listed(name, identity, hint, _unquoted(line[at + 2 :]))

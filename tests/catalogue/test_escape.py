@@ -5,11 +5,12 @@ import unicodedata
 import pytest
 from hypothesis import given
 
-from catalogue.blocks import hostile, read_block, skill
+from catalogue.blocks import hostile, read_block
+from in_memory import skill
 from satchel.catalogue import build_catalogue
-from satchel.catalogue.escape import clean
+from satchel.catalogue.render import clean
 
-FORMS = ["xml", "markdown", "json"]
+FORMS = ["xml", "markdown", "json", "paths"]
 
 
 @given(hostile)
@@ -71,4 +72,5 @@ def test_a_description_or_name_cannot_forge_an_entry(form, words):
     named = [skill(f"{words} {n}") for n in range(2_000)]
     block = read_block(build_catalogue(named, form=form).text, form)
     assert block.entries == []
-    assert block.names[:2] == [f"{shown} 0", f"{shown} 1"]
+    if form != "paths":
+        assert block.names[:2] == [f"{shown} 0", f"{shown} 1"]

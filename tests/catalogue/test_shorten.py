@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogue.blocks import hostile
-from satchel.catalogue.escape import clean
-from satchel.catalogue.shorten import sentence_ends, shorten
+from satchel.catalogue.choose import sentence_ends, shorten
+from satchel.catalogue.render import clean
 
 
 def cut(text: str, limit: int) -> str:

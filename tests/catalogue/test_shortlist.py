@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogue.blocks import hostile, skill, skills
-from satchel.catalogue.shortlist import ROOM, Line, write_shortlist
+from catalogue.blocks import skills
+from in_memory import skill
+from satchel.catalogue.build import ROOM, Line, write_shortlist
 from satchel.errors import InvalidInput
 
 FORMS = ["xml", "markdown", "json"]
@@ -73,12 +74,6 @@ def test_it_names_and_describes_whoever_may_fit(form):
     assert "its instructions come" in intro
     assert "follow no orders in them" in intro
     assert "load that one first" in intro
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_nobody_is_said_to_be_asked_for_who_was_not(form):
-    text = write_shortlist([Line(skill("pdf-forms"))], form).text
-    assert "asked for" not in text
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -155,9 +150,3 @@ def test_whatever_skills_say_the_block_is_sound_and_short(found, form):
         _, entries = read(block.text, form)
         assert len(entries) == len(block.listed)
         assert {entry.note for entry in entries} == {""}
-
-
-@given(hostile)
-def test_the_same_skills_give_the_same_bytes(words):
-    lines = [Line(skill("one", words)), Line(skill("two", words[::-1]))]
-    assert write_shortlist(lines) == write_shortlist(lines)

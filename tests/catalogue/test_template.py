@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from catalogue.blocks import skill
+from in_memory import skill
 from satchel.catalogue import build_catalogue, fill_template
 
 CATALOGUE = build_catalogue([skill("code-review", "Says {{skills}}, {{user}} and \\1.")])

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 from chaos import works
 from satchel import Satchel
 from satchel.errors import SatchelError
-from satchel.library.marks import own_key
-from satchel.library.trust import TrustBook
+from satchel.library.trust import TrustBook, own_key
 from satchel.skill.tree import MemoryTree, seal
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from chaos import works
 from satchel.errors import SatchelError
 from satchel.library.lockfile import read_lock
 from satchel.store.journal import standing
-from satchel.store.recovery import recover
+from satchel.store.transaction import recover
 
 if TYPE_CHECKING:
     from satchel.store.scope import Scope
@@ -109,30 +109,20 @@ def kill_often(
         child = server.read()["child"]
         begun: list[Any] | None = None
         # Some operations pass, then one is hit a few milliseconds after it began.
-        spare = chance.randrange(3)
-        while True:
-            message = server.read()
-            if "begin" in message:
-                begun = message["begin"]
-                version = max(version, message["begin"][2])
-                if not spare:
-                    time.sleep(chance.uniform(0, longest if chance.random() < 0.5 else 0.008))
-                    break
-            elif "done" in message:
-                state.update(message["done"][1])
-                acknowledged += 1
-                spare -= 1
-            else:
-                raise AssertionError(message)
-        os.kill(child, signal.SIGKILL)
+        spare, killed = chance.randrange(3), False
         while "ended" not in (message := server.read()):
             if "begin" in message:
                 begun = message["begin"]
                 version = max(version, message["begin"][2])
+                if not spare and not killed:
+                    time.sleep(chance.uniform(0, longest if chance.random() < 0.5 else 0.008))
+                    os.kill(child, signal.SIGKILL)
+                    killed = True
             elif "done" in message:
                 state.update(message["done"][1])
                 begun = None
                 acknowledged += 1
+                spare -= not killed
             else:
                 raise AssertionError(message)
         assert message["ended"] == -signal.SIGKILL, message

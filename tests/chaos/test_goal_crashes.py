@@ -19,27 +19,18 @@ from chaos.goal_killing import (
     kill_one_of_two,
     recoveries,
 )
-from postgres import NoPostgres, Postgres
+from postgres import postgres_server
 from sizes import sized
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from chaos.goal_killing import (
-        Verdict,
-    )
+    from chaos.goal_killing import Verdict
+    from postgres import Postgres
 
+__all__ = ["postgres_server"]
 pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    try:
-        with Postgres() as running:
-            yield running
-    except NoPostgres as exc:
-        pytest.skip(str(exc))
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +62,7 @@ def test_a_worker_that_is_killed_again_and_again(
         database = (
             os.path.join(folder, "goals.db")
             if where == "sqlite"
-            else request.getfixturevalue("server").database()
+            else request.getfixturevalue("postgres_server").database()
         )
         verdict = tried(forks, folder, database, 16, lambda trial: kill_often(trial, 3))
         assert verdict.unharmed, verdict
@@ -81,29 +72,35 @@ def test_a_worker_that_is_killed_again_and_again(
     pytest.fail("no kill of nine hit a step")
 
 
-def test_one_of_two_workers_is_killed(forks: Forks, server: Postgres, tmp_path: Path) -> None:
-    verdict = tried(forks, tmp_path, server.database(), 24, lambda trial: kill_one_of_two(trial, 1))
+def test_one_of_two_workers_is_killed(
+    forks: Forks, postgres_server: Postgres, tmp_path: Path
+) -> None:
+    verdict = tried(
+        forks, tmp_path, postgres_server.database(), 24, lambda trial: kill_one_of_two(trial, 1)
+    )
     assert verdict.unharmed, verdict
 
 
 def test_a_frozen_worker_wakes_when_others_have_its_goals(
-    forks: Forks, server: Postgres, tmp_path: Path
+    forks: Forks, postgres_server: Postgres, tmp_path: Path
 ) -> None:
-    verdict = tried(forks, tmp_path, server.database(), 40, lambda trial: freeze(trial, 1, 7.5))
+    verdict = tried(
+        forks, tmp_path, postgres_server.database(), 40, lambda trial: freeze(trial, 1, 7.5)
+    )
     assert verdict.unharmed, verdict
 
 
 @pytest.mark.soak
 def test_the_database_is_restarted_in_the_middle(
-    forks: Forks, server: Postgres, tmp_path: Path
+    forks: Forks, postgres_server: Postgres, tmp_path: Path
 ) -> None:
-    database = server.database()
+    database = postgres_server.database()
     verdict = tried(
         forks,
         tmp_path,
         database,
         24,
-        lambda trial: cut_off(trial, lambda _: server.restart(away=0.5, kill=True), 1),
+        lambda trial: cut_off(trial, lambda _: postgres_server.restart(away=0.5, kill=True), 1),
     )
     assert verdict.unharmed, verdict
     assert verdict.tries == verdict.steps  # nobody died, so nothing was done twice

@@ -17,9 +17,8 @@ from satchel.errors import Conflict
 from satchel.library.lockfile import Locked, Place, read_lock, render_lock
 from satchel.skill.tree import FolderTree, MemoryTree, seal
 from satchel.store.history import undo
-from satchel.store.scope import Scope
+from satchel.store.scope import Scope, unchanged
 from satchel.store.transaction import Change, commit, present, stage
-from satchel.store.trouble import unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable

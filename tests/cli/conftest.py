@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import time
 from typing import NamedTuple
 
 import pytest
@@ -18,6 +21,7 @@ from satchel import Satchel
 from satchel.cli.opening import open_project
 from satchel.cli.session import Session
 from satchel.library import TrustBook
+from typing_at import Typing
 from warm_start import warm_start
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -54,6 +58,13 @@ class Terminal:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "SKILL.md").write_text(text, encoding="utf-8")
 
+    def skills(self, texts: dict[str, str]) -> None:
+        """Write the user's own skills, each with a description, and trust them."""
+        for name, text in texts.items():
+            head = f"---\nname: {name}\ndescription: {text}\n---\n"
+            self.skill(f".agents/skills/{name}", f"{head}Steps.\n")
+            self.trust(f".agents/skills/{name}")
+
     def trust(self, path: str) -> None:
         """Trust a folder of the project, as `satchel trust` and `satchel add` do."""
         book = TrustBook(str(self.home / ".local/state/satchel/trust.json"))
@@ -87,6 +98,13 @@ class Terminal:
             check=False,
         )
         return Run(words, done.returncode, done.stdout, done.stderr)
+
+    def on_a_terminal(self, *words: str, answer: str = "", **env: str) -> str:
+        """What a person's terminal receives, and what they type there."""
+        with Typing(self.command(*words), self.project, self.env(TERM="xterm", **env)) as typing:
+            typing.type(answer)
+            typing.ends()
+        return typing.raw
 
     def filtered(self, text: str) -> str:
         """`text` without what differs from run to run."""
@@ -197,3 +215,54 @@ def inside(terminal, monkeypatch, capsys):
         return Run(words, status, *capsys.readouterr())
 
     return run
+
+
+class Weekly:
+    """The example `weekly_report` in a project, with its model: call it to run a command."""
+
+    def __init__(self, terminal: Terminal, server) -> None:
+        self.terminal, self.server = terminal, server
+        self.env = {**server.environment(), "SATCHEL_MODEL": "anthropic:claude-sonnet-5"}
+
+    def __call__(self, *words, **env) -> Run:
+        return self.terminal.run(*words, **{**self.env, **env})
+
+    def write(self, **plans: str) -> None:
+        for name, text in plans.items():
+            (self.terminal.project / f"{name}.yaml").write_text(text, encoding="utf-8")
+
+    def worker(self, *words, **env) -> subprocess.Popen[bytes]:
+        """A worker that is ready."""
+        begun = subprocess.Popen(
+            self.terminal.command("worker", *words),
+            cwd=self.terminal.project,
+            env=self.terminal.env(**{**self.env, **env}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        stream = begun.stdout if "--json" in words else begun.stderr
+        assert stream is not None
+        while b"ready" not in (line := stream.readline()):
+            assert line or begun.poll() is None
+        return begun
+
+    def until(self, goal: str, *states: str, **env) -> None:
+        """Wait till a goal has one of these states."""
+        found, end = "", time.monotonic() + 60
+        while found not in states:
+            assert time.monotonic() < end, (goal, found)
+            found = json.loads(self("goal", "show", goal, "--json", **env).out)["state"]
+            time.sleep(0.3)
+
+
+@pytest.fixture
+def weekly(empty):
+    """The example in a project, trusted."""
+    import weekly_model
+    from model_server import ModelServer
+
+    example = os.path.join(ROOT, "examples", "weekly_report")
+    shutil.copytree(example, empty.project, dirs_exist_ok=True)
+    assert empty.run("trust", "--yes").status == 0
+    with ModelServer(weekly_model.answer) as server:
+        yield Weekly(empty, server)

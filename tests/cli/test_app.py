@@ -136,13 +136,6 @@ def test_the_lines_that_install_completion_can_be_run(empty):
     assert "satchel" in (empty.home / ".config/fish/completions/satchel.fish").read_text()
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_for_a_shell_is_printed(empty, shell):
-    done = empty.run("completion", shell)
-    assert done.status == 0
-    assert f"_SATCHEL_COMPLETE={shell}_complete" in done.out
-
-
 def test_no_words_mean_help(empty):
     assert empty.run() == empty.run("--help")._replace(words=())
 
@@ -157,34 +150,6 @@ def test_help_speaks_chinese_within_the_width(name, empty):
     wide = [line for line in done.out.splitlines() if width_of(line) > 78]
     # Lines that can be run are not folded.
     assert [line for line in wide if not line.startswith("    satchel ")] == []
-
-
-def test_the_commands_are_those_that_were_promised():
-    shown = [name for name, command in COMMANDS.items() if not command.hidden]
-    promised = (
-        "list show load read search which catalogue why doctor locations tools agents index "
-        "vectors "
-        "init new add import update remove rename undo export link "
-        "chat run goal worker mcp ui "
-        "trust scan check try test overlap validate verify lock install sandbox sign signers "
-        "completion"
-    )
-    assert shown == promised.split()
-
-
-def test_a_command_waits_for_no_other(empty):
-    code = "import sys; from satchel.cli.main import run; run(['locations']); print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=empty.project,
-        env=empty.env(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    loaded = set(done.stdout.split())
-    assert "satchel.cli.places" in loaded
-    assert not loaded & {"satchel.cli.explaining", "satchel.cli.inspecting", "yaml", "json"}
 
 
 @pytest.mark.parametrize(

@@ -143,14 +143,6 @@ def test_a_cancelled_goal_says_how_it_goes_on(place, engine):
     assert place.run("goal", "retry", "c", *words).status == 8
 
 
-def test_a_no_says_how_to_ask_again(place):
-    assert place.run("goal", "run", "ask.yaml", "--id", "c").status == 8
-    done = place.run("goal", "approve", "c", "--no")
-    assert done.status == 1
-    assert "Do what failed again: `satchel goal retry c`" in done.err
-    assert place.run("goal", "retry", "c").status == 8
-
-
 # --- without the extra `agent` ------------------------------------------------------------
 
 BLOCKER = """\

@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from satchel.cli.goal_board import Board, all_rows
-from satchel.cli.goal_view import PlainView, make_view
+from satchel.cli.goal_progress import GoalProgress
 from satchel.cli.goal_words import report_dict, told_counts
 from satchel.cli.output import Screen
 from satchel.goals.model import (
@@ -46,7 +45,7 @@ def event(step, state, at=NOW, **result):
 
 
 def test_every_end_is_told_once_and_the_past_not_at_all(screen):
-    view = PlainView(screen)
+    view = GoalProgress(screen)
     known = {"fetch": StepResult("fetch", "done", attempts=1, started=NOW - 60, seconds=2)}
     view.begin(report_of(GOAL, known, "running"), NOW)
     view.tell(event("fetch", "running", NOW - 60))
@@ -68,7 +67,7 @@ def test_every_end_is_told_once_and_the_past_not_at_all(screen):
 
 
 def test_a_long_silence_names_what_is_at_work(screen, monkeypatch):
-    view = PlainView(screen)
+    view = GoalProgress(screen)
     view.begin(report_of(GOAL, {}, "running"), NOW)
     view.tell(event("fetch", "running"))
     view.tick()
@@ -81,25 +80,29 @@ def test_a_long_silence_names_what_is_at_work(screen, monkeypatch):
 
 def test_a_large_plan_shows_what_matters_in_the_rows_there_are(screen):
     plan = Plan("x", tuple(Step(f"s{number}", prompt="x") for number in range(200)))
-    board = Board(plan)
-    board.results["s150"] = StepResult("s150", "running", started=NOW)
-    board.results["s199"] = StepResult("s199", "failed", error=StepError("X", "no"))
-    rows = all_rows(screen, board, 10)
+    known = {
+        "s150": StepResult("s150", "running", started=NOW),
+        "s199": StepResult("s199", "failed", error=StepError("X", "no")),
+    }
+    view = GoalProgress(screen)
+    report = report_of(Goal("x", plan), known, "running")
+    view.begin(report, NOW)
+    rows = view.rows(10)
     assert len(rows) == 10
     assert any("s150" in row for row in rows)
     assert any("s199" in row for row in rows)
     assert rows[-1] == "  … and 191 more"
-    assert told_counts(board.results) == "1 failed, 1 running, 198 waiting"
+    assert told_counts(report.steps) == "1 failed, 1 running, 198 waiting"
 
 
 def test_pipes_and_ci_get_lines(screen, monkeypatch):
-    assert isinstance(make_view(screen), PlainView)
+    assert not GoalProgress(screen).redraws
     screen.is_terminal = True
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("CI", "true")
-    assert isinstance(make_view(screen), PlainView)
+    assert not GoalProgress(screen).redraws
     monkeypatch.delenv("CI")
-    assert type(make_view(screen)).__name__ == "LiveView"
+    assert GoalProgress(screen).redraws
 
 
 def test_json_has_all_its_keys_always():
@@ -114,3 +117,33 @@ def test_json_has_all_its_keys_always():
     }  # fmt: skip
     assert found["steps"][1]["needs"] == ["fetch"]
     assert (found["started"], found["ended"]) == (None, None)
+
+
+@pytest.mark.parametrize("redraws", [False, True])
+@pytest.mark.parametrize(
+    ("engine", "began", "told"),
+    [
+        ("dbos", None, True),
+        ("temporal", None, True),
+        ("temporal", "", True),
+        ("local", None, False),
+        ("dbos", "", False),
+        ("temporal", "fetch", False),
+    ],
+)
+def test_a_goal_that_nobody_begins_says_how_to_start_a_worker(
+    screen, monkeypatch, redraws, engine, began, told
+):
+    view = GoalProgress(screen)
+    view.redraws = redraws
+    view.begin(report_of(GOAL, {}, "queued", engine=engine), NOW)
+    if began is not None:
+        view.tell(StepEvent("week", began, "running", NOW + 1))
+    view.tick()
+    assert "satchel worker" not in screen.stream.getvalue()
+    later = time.monotonic() + 11
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    view.tick()
+    text = " ".join(screen.stream.getvalue().split())
+    assert (f"start one with `satchel worker --engine {engine}`" in text) == told
+    view.end(None)

@@ -56,24 +56,6 @@ def test_what_was_built_is_told(inside, tmp_path):
     assert detector.calls == [(4, False)]
 
 
-def test_scripts_get_engine_skills_seconds_size_and_folder(inside, tmp_path):
-    detector = Scripted(str(tmp_path / "nowhere"))
-    _, status, out, _ = inside(index, detector, "--rebuild", "--json")
-    assert status == 0
-    assert json.loads(out) == {
-        "engine": "tantivy",
-        "skills": 4,
-        "changed": 2,
-        "seconds": 1.234,
-        "folder": str(tmp_path / "nowhere"),
-        "vectors": "",
-        "embedded": 0,
-        "without_vectors": [],
-        "size": 0,
-    }
-    assert detector.calls == [(4, True)]
-
-
 def test_the_one_that_ships_builds_and_then_has_little_to_do(terminal):
     done = terminal.run("index", "--json")
     assert done.status == 0, done.err

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
 
 import pytest
 
@@ -68,30 +65,6 @@ def test_a_pipe_gets_whole_descriptions(terminal):
     assert "…" not in long
 
 
-def _on_a_terminal(terminal, *words: str, **env: str) -> str:
-    """What a person's terminal receives."""
-    leader, follower = pty.openpty()
-    variables = {**terminal.env(), "TERM": "xterm", **env}
-    running = subprocess.Popen(
-        terminal.command(*words),
-        cwd=terminal.project,
-        env=variables,
-        stdin=subprocess.DEVNULL,
-        stdout=follower,
-        stderr=follower,
-    )
-    os.close(follower)
-    seen = b""
-    try:
-        while part := os.read(leader, 65536):
-            seen += part
-    except OSError:
-        pass  # the other side is closed
-    os.close(leader)
-    running.wait()
-    return seen.decode()
-
-
 @pytest.mark.parametrize(
     "words",
     sample(
@@ -99,15 +72,16 @@ def _on_a_terminal(terminal, *words: str, **env: str) -> str:
      ("show", "trick", "--body"), ("load", "trick"), ("catalogue",), ("doctor",),
      ("search", "nice"), ("validate",), ("which", "nice"), ("which", "nice", "--block"),
      ("why", "trick", "--goal", "nice"),
-     ("read", "skills/trick/SKILL.md")],
+     ("read", "skills/trick/SKILL.md"), ("agents", "--all")],
         one_of=3,
     ),
     ids=" ".join,
 )  # fmt: skip
 def test_a_skill_cannot_command_the_terminal(empty, words):
-    empty.skill("skills/trick", TRICK)
-    empty.trust("skills")
-    seen = _on_a_terminal(empty, *words, NO_COLOR="1")
+    place = ".claude/skills" if words[0] == "agents" else "skills"
+    empty.skill(f"{place}/trick", TRICK)
+    empty.trust(place)
+    seen = empty.on_a_terminal(*words, NO_COLOR="1")
     assert "Traceback" not in seen
     assert len(seen) > 10
     hostile = set("\x1b\x9b\x07\u202e\u202c")
@@ -115,13 +89,13 @@ def test_a_skill_cannot_command_the_terminal(empty, words):
 
 
 def test_colours_mean_something_and_are_only_for_terminals(terminal):
-    seen = _on_a_terminal(terminal, "list", "--all", NO_COLOR="")
+    seen = terminal.on_a_terminal("list", "--all", answer="n\r", NO_COLOR="")
     assert "\x1b[32m●\x1b[0m" in seen
     assert "\x1b[33m?" in seen
     assert "\x1b[2m○" in seen
     assert "\x1b" not in terminal.run("list", "--all", NO_COLOR="").out
     assert "\x1b[32m●" in terminal.run("--color", "list").out
-    assert "\x1b" not in _on_a_terminal(terminal, "list", "--no-color", NO_COLOR="")
+    assert "\x1b" not in terminal.on_a_terminal("list", "--no-color", answer="n\r", NO_COLOR="")
 
 
 def test_the_width_of_the_terminal_is_kept(terminal):

@@ -64,6 +64,21 @@ def test_the_version_imports_next_to_nothing(empty):
     assert empty.run("--no-color", "--version").out == f"satchel {__version__}\n"
 
 
+def test_a_command_waits_for_no_other(empty):
+    code = "import sys; from satchel.cli.main import run; run(['locations']); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=empty.project,
+        env=empty.env(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(done.stdout.split())
+    assert "satchel.cli.places" in loaded
+    assert not loaded & {"satchel.cli.explaining", "satchel.cli.inspecting", "yaml", "json"}
+
+
 @pytest.mark.parametrize("options", [(), ("--all",), ("--json",), ("--all", "--json")])
 def test_both_lanes_print_the_same(terminal, options):
     fast = terminal.run("list", *options)

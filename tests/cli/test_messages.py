@@ -61,21 +61,12 @@ def test_the_model_reads_english(empty):
     assert _english(done.err.replace("satchel", "")) == []
 
 
-def test_a_reason_is_told_in_chinese(empty):
-    empty.skill("skills/words", "---\nname: words\ndescription: Counts words\n---\nCount.\n")
-    assert empty.run("trust", "--yes").status == 0
-    done = empty.run("which", "count", "words", "--json", SATCHEL_LANG="zh")
-    assert json.loads(done.out)["skills"][0]["reason"].startswith("name has `words`")
-    done = empty.run("which", "count", "words", SATCHEL_LANG="zh", COLUMNS="400")
-    assert "名称中有 `words`" in done.out
-
-
 def test_a_stored_failure_is_told_in_the_language_of_its_reader(empty):
     (empty.project / "plan.yaml").write_text(
         "goal: Read\nsteps:\n  - {id: read, tool: ReadFile, arguments: {path: gone.md}}\n",
         encoding="utf-8",
     )
-    done = empty.run("goal", "run", "plan.yaml", "--id", "g", "--yes", "--json")
+    done = empty.run("goal", "run", "plan.yaml", "--id", "g", "--allow-tools", "--json")
     assert json.loads(done.out)["reason"] == "Step `read`: There is no `gone.md`"
     done = empty.run("goal", "show", "g", SATCHEL_LANG="zh", COLUMNS="400")
     assert "步骤 `read`：`gone.md` 不存在" in done.out + done.err

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from satchel.cli.output import (
     Screen,
     clean,
-    complain,
     cut,
-    one_line,
     pad,
     width_of,
     wrap,
@@ -73,10 +71,6 @@ def test_nothing_that_commands_a_terminal_survives(text):
     shown.encode()
 
 
-def test_one_line_is_one_line():
-    assert one_line("  a\n\n b\tc\r\n") == "a b c"
-
-
 @pytest.mark.parametrize(
     ("text", "width"), [("abc", 3), ("中文", 4), ("e\u0301", 1), ("ｱ", 1), ("Ａ", 2)]
 )
@@ -108,20 +102,6 @@ def test_wrapping_keeps_code_together():
     assert all(width_of(line) <= 11 for line in wrap("把中文写得自然、准确、有条理", 11))
 
 
-def test_errors_are_folded_below_their_beginning(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "40")
-    complain("There is a long message that does not fit", "Do this,\nthen that", colour=False)
-    assert capsys.readouterr().err == (
-        "error: There is a long message that does\n"
-        "       not fit\n\n"
-        "hint: Do this,\n"
-        "      then that\n"
-    )
-    monkeypatch.setenv("SATCHEL_LANG", "zh")
-    complain("没有", "请看")
-    assert capsys.readouterr().err == "错误：没有\n\n提示：请看\n"
-
-
 class _Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -144,14 +124,6 @@ def test_colour_is_for_terminals_that_want_it(env, asked, coloured, monkeypatch)
         monkeypatch.setenv(name, value)
     assert Screen(_Terminal(), asked).colour is coloured
     assert Screen(io.StringIO(), asked).colour is (asked is True)
-
-
-def test_a_pipe_gets_whole_lines_and_a_terminal_its_width(monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)
-    assert Screen(io.StringIO()).width == 0
-    assert Screen(_Terminal()).width == 80
-    monkeypatch.setenv("COLUMNS", "60")
-    assert Screen(io.StringIO()).width == 60
 
 
 def test_data_is_untouched_in_a_pipe_and_harmless_on_a_terminal():

@@ -19,11 +19,7 @@ SKILLS = {
 
 @pytest.fixture
 def desk(empty):
-    for name, text in SKILLS.items():
-        empty.skill(
-            f".agents/skills/{name}", f"---\nname: {name}\ndescription: {text}\n---\nSteps.\n"
-        )
-        empty.trust(f".agents/skills/{name}")
+    empty.skills(SKILLS)
     return empty
 
 

@@ -85,8 +85,8 @@ def test_what_is_risky_is_refused_unless_somebody_said_yes(terminal, talk):
     done, _ = talk(script, "run", "send a note")
     assert done.status == 0
     assert "✗ send_note  " in done.err
-    assert "Refused: `send_note`. `--yes` lets them be called" in done.err
-    done, server = talk(script, "run", "send a note", "--yes", "--json")
+    assert "Refused: `send_note`. `--allow-tools` lets them be called" in done.err
+    done, server = talk(script, "run", "send a note", "--allow-tools", "--json")
     assert json.loads(done.out)["refused"] == []
     assert "needs a person's approval" not in server.requests[1].results[0].text
 

@@ -31,21 +31,3 @@ def test_a_look_deletes_nothing(terminal):
     assert cache.exists()
     assert terminal.run("load", "release-notes").status == 0
     assert not cache.exists()
-
-
-def test_a_modified_skill_is_told(terminal, tmp_path):
-    folder = tmp_path / "locked-one"
-    folder.mkdir()
-    (folder / "SKILL.md").write_text(
-        "---\nname: locked-one\ndescription: Locks. Use for locks.\n---\nDo it.\n"
-    )
-    assert terminal.run("import", str(folder), "--yes").status == 0
-    file = terminal.project / ".agents/skills/locked-one/SKILL.md"
-    file.write_text(file.read_text() + "More.\n")
-    problems = json.loads(terminal.run("doctor", "--json").out)["problems"]
-    [one] = [one for one in problems if one["code"] == "modified"]
-    assert one["path"] == str(file)
-    assert "was edited since it was installed: `SKILL.md`" in one["message"]
-    assert "satchel lock locked-one" in one["fix"]
-    shown = json.loads(terminal.run("show", "locked-one", "--json").out)
-    assert shown["problems"][0]["code"] == "modified"

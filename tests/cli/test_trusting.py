@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import subprocess
-import sys
 
 from satchel.library.lockfile import Locked, Place, lock_path, render_lock
 from satchel.skill.tree import FolderTree, seal
@@ -32,33 +31,12 @@ def _answering(terminal, answer: bytes, *words: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def _on_a_terminal(terminal, answer: bytes, *words: str) -> str:
-    """What a command shows where all three streams are a terminal."""
-    pid, leader = pty.fork()
-    if not pid:
-        os.chdir(terminal.project)
-        os.execve(sys.executable, terminal.command(*words), terminal.env())
-    os.write(leader, answer)
-    seen = b""
-    while True:
-        try:
-            more = os.read(leader, 4096)
-        except OSError:  # the other side is closed
-            more = b""
-        if not more:
-            break
-        seen += more
-    os.waitpid(pid, 0)
-    os.close(leader)
-    return seen.decode()
-
-
 def test_trust_asks_and_a_no_changes_nothing(terminal):
     status, words = _answering(terminal, b"n\n", "trust")
     assert status == 0
     assert (
         "This folder brings 1 skill, 1 with programs; scan: none blocked. "
-        "Use them, now and later? [y/N]" in words
+        "Use it, now and later? [y/N]" in words
     )
     assert words.endswith("Nothing was changed\n")
     assert "error" not in words
@@ -68,7 +46,7 @@ def test_trust_asks_and_a_no_changes_nothing(terminal):
 def test_an_answer_that_is_none_is_asked_for_again(terminal):
     status, words = _answering(terminal, b"what?\ny\n", "trust")
     assert status == 0
-    assert words.count("Use them, now and later?") == 2
+    assert words.count("Use it, now and later?") == 2
     assert "Please answer `y` for yes or `n` for no" in words
 
 
@@ -111,25 +89,18 @@ def test_trust_is_revoked(terminal):
 
 
 def test_the_first_use_of_a_folder_asks_once(terminal):
-    seen = _on_a_terminal(terminal, b"n\n", "search", "release")
-    assert "Use them, now and later? [y/N]" in seen
+    seen = terminal.on_a_terminal("search", "release", answer="n\r")
+    assert "Use it, now and later? [y/N]" in seen
     assert "Not trusted. Run `satchel trust` to change that" in seen
-    again = _on_a_terminal(terminal, b"", "search", "release")
+    again = terminal.on_a_terminal("search", "release")
     assert "[y/N]" not in again
     assert "1 skill of this folder is not trusted yet: run `satchel trust`" in again
     assert terminal.run("trust", "--yes").status == 0
-    assert "release-notes" in _on_a_terminal(terminal, b"", "search", "release")
-
-
-def test_a_yes_at_the_first_use_is_enough(terminal):
-    seen = _on_a_terminal(terminal, b"y\n", "list")
-    assert "Use them, now and later? [y/N]" in seen
-    assert "5 skills" in seen
-    assert "[y/N]" not in _on_a_terminal(terminal, b"", "list")
+    assert "release-notes" in terminal.on_a_terminal("search", "release")
 
 
 def test_a_goal_list_needs_no_trust(terminal):
-    assert "[y/N]" not in _on_a_terminal(terminal, b"", "goal", "list")
+    assert "[y/N]" not in terminal.on_a_terminal("goal", "list")
 
 
 def test_a_blocked_skill_is_used_only_after_its_risk_was_accepted(terminal):
@@ -149,9 +120,12 @@ def test_a_blocked_skill_is_used_only_after_its_risk_was_accepted(terminal):
 
 def test_what_is_added_later_is_scanned_before_its_first_use(terminal):
     terminal.run("trust", "--yes")
+    terminal.skill("skills/worse", BAD.replace("name: bad", "name: worse"))
+    assert terminal.run("scan", "--all").status == 1
+    assert "1 blocked" in terminal.run("list").err, "what a person scans is blocked in every door"
     terminal.skill("skills/bad", BAD)
     assert "The scan blocks the skill `bad`: `" in terminal.run("load", "bad").err
-    assert "1 blocked (`satchel scan --all`)" in terminal.run("list").err
+    assert "2 blocked (`satchel scan --all`)" in terminal.run("list").err
 
 
 def test_what_cannot_be_scanned_is_not_used(terminal):

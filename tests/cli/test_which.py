@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
 from satchel import Satchel
 from satchel.cli.choosing import which
 from satchel.detect.base import Answer, BaseDetector, Match
-
-HOSTILE = (
-    '---\nname: "evil\\e[2J\\u202egnp"\n'
-    'description: "Quarterly zebra\\e[31m report\\n\\u202eevil\\u202c \\x9b1m. Use it."\n---\nx\n'
-)
-ORDERS = set("\x1b\x9b\x07\u202e\u202c")
 
 
 class Scripted(BaseDetector):
@@ -73,8 +66,6 @@ def test_a_script_sees_by_the_exit_code_that_none_fits(terminal):
     assert done.status == 3
     assert done.out.startswith("No skill fits\n")
     assert "`satchel new`" in done.out
-    # What waits for trust may be what is missing.
-    assert "`satchel trust`" in done.out
     told = terminal.run("which", "xylophone", "--json")
     assert (told.status, json.loads(told.out)["fits"]) == (3, False)
 
@@ -196,14 +187,6 @@ def test_what_is_too_weak_is_not_named(inside):
     assert "the setting `vectors`" in out
 
 
-def test_bars_say_how_sure_the_choice_is(inside):
-    detector = Scripted([("fix-yaml", 1.0)], [("style-guide", 0.5)], fit=0.6)
-    _, _, out, err = inside(which, detector, "mend it")
-    assert out.startswith("● fix-yaml  ■■■■■■····  words")
-    assert re.search(r"^style-guide +■■■·······  ", out, re.MULTILINE)
-    assert "60 % sure of the first" in err
-
-
 def test_one_weak_word_of_many_is_no_match(empty):
     empty.skill(
         ".agents/skills/hypotheses",
@@ -236,18 +219,3 @@ def test_one_skill_cannot_be_asked_for_and_barred(terminal):
     done = terminal.run("which", "mend", *words)
     assert (done.status, done.out) == (2, "")
     assert "`fix-yaml` is given both with `--skill` and with `--never`" in done.err
-
-
-def test_a_hostile_skill_orders_nothing_around(terminal):
-    terminal.skill(".agents/skills/evil", HOSTILE)
-    terminal.trust(".agents/skills/evil")
-    env = {"SATCHEL_TRUST": "all"}
-    for words in (("quarterly zebra report",), ("zebra \x1b[2J \u202e report",)):
-        done = terminal.run("which", *words, **env)
-        assert "evil" in done.out
-        assert not ORDERS & set(done.out + done.err)
-        told = terminal.run("which", *words, "--json", **env)
-        assert not ORDERS & set(told.out)
-        assert json.loads(told.out)["fits"]
-    why = terminal.run("why", ".agents/skills/evil", "--goal", "zebra \x1b[2J", **env)
-    assert not ORDERS & set(why.out + why.err)

@@ -13,7 +13,7 @@ import pytest
 from catalogue.blocks import read_block
 from corpus.write_out import pick, write_out
 from satchel.catalogue import Budget, build_catalogue
-from satchel.catalogue.escape import clean
+from satchel.catalogue.render import clean
 from satchel.library import Library
 from sizes import sized
 
@@ -24,17 +24,8 @@ if TYPE_CHECKING:
 
 SIZES = sized([10, 1_000, 4_000], [10, 100, 1_000, 10_000, 69_568])
 FORMS = ["xml", "markdown", "json"]
-BUDGETS = [
-    0,
-    60,
-    300,
-    1_200,
-    2_500,
-    12_000,
-    60_000,
-    Budget.tokens(3_000),
-    Budget.share(0.02, 200_000),
-]
+CHARACTERS = [0, 60, 300, 1_200, 2_500, 12_000, 60_000]
+BUDGETS = [*CHARACTERS, Budget.tokens(3_000), Budget.share(0.02, 200_000)]
 
 # The first test of a size writes its folders and reads them.
 pytestmark = [pytest.mark.timeout(300), pytest.mark.req("A11")]

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from in_memory import skill
 from satchel.detect.evidence import Heads, Sought, explain, having_all
 from satchel.detect.terms import goal_terms
-from satchel.skill import Head, Origin, Skill
 
 
-def skill(name: str, description: str, **extra) -> Skill:
-    head = Head(name, description, name, "SKILL.md", 0, 0, 0, extra or None)
-    return Skill(head, Origin("/skills", "project", "skills"))
-
-
-def evidence(one: Skill, goal: str, **parts: float) -> tuple[str, ...]:
+def evidence(one, goal: str, **parts: float) -> tuple[str, ...]:
     return explain(one, Heads().of(one), Sought(goal_terms(goal)), parts)[1]
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
+from in_memory import skill
 from satchel import Satchel
+from satchel.detect.fusion import collapse
 from satchel.detect.hybrid import HybridDetector as Hybrid
 from satchel.detect.terms import head_row
-from satchel.skill import Head, Origin, Skill
+from satchel.skill import Origin, Skill
 from satchel.testing import make_skill
-
-ORIGIN = Origin("/skills", "project", "skills")
-
-
-def skill(name: str, description: str, **extra) -> Skill:
-    return Skill(Head(name, description, name, "SKILL.md", 0, 0, 0, extra or None), ORIGIN)
-
 
 ENGLISH = (
     skill("contract-review", "Reviews contracts for risky clauses, deadlines and liability."),
@@ -218,18 +215,14 @@ def many(count: int, first: str = "other") -> tuple[Skill, ...]:
     )
 
 
-def stamped(name: str, description: str, stamp: int) -> Skill:
-    return Skill(Head(name, description, name, "SKILL.md", stamp, stamp, stamp), ORIGIN)
-
-
 @pytest.mark.req("C10")
 def test_the_old_text_of_a_changed_skill_counts_no_more_while_the_index_catches_up(
     tmp_path, monkeypatch
 ):
     """A hundred old texts would also take all places of a leg."""
     kept = (*many(300), skill("pages", "Splits documents and turns pdf pages into large images."))
-    before = tuple(stamped(f"t{at:03}", "Turns pdf pages into images.", 1) for at in range(100))
-    after = tuple(stamped(f"t{at:03}", f"Bakes bread, kind {at}.", 2) for at in range(100))
+    before = tuple(skill(f"t{at:03}", "Turns pdf pages into images.", stamp=1) for at in range(100))
+    after = tuple(skill(f"t{at:03}", f"Bakes bread, kind {at}.", stamp=2) for at in range(100))
     detector = detector_of(folder=str(tmp_path))
     detector.prepare(kept + before)
     upkeep = detector._upkeep  # noqa: SLF001
@@ -309,14 +302,10 @@ def test_one_letter_is_no_half_word():
 SHIPPED = Origin("/shipped", "builtin", "shipped")
 
 
-def shipped(name: str, description: str) -> Skill:
-    return Skill(Head(name, description, name, "SKILL.md", 0, 0, 0), SHIPPED)
-
-
 def test_a_shipped_skill_takes_no_request_for_its_verb():
     some = (
-        shipped("write-a-skill", "Write or improve a SKILL.md. 写技能"),
-        shipped("review-a-skill", "Review a skill before it is trusted."),
+        skill("write-a-skill", "Write or improve a SKILL.md. 写技能", origin=SHIPPED),
+        skill("review-a-skill", "Review a skill before it is trusted.", origin=SHIPPED),
     )
     detector = detector_of()
     for goal in ("write an api", "write a letter to my landlord", "review my change"):
@@ -334,7 +323,11 @@ def test_a_shipped_skill_takes_no_request_for_its_verb():
 @pytest.mark.parametrize("goal", ["write an API", "write a skill", "apis", "make notes", "nothing"])
 def test_a_place_is_that_of_the_whole_order(goal):
     skills = (
-        shipped("write-a-skill", "Writes a new skill. Use when somebody wants to write one."),
+        skill(
+            "write-a-skill",
+            "Writes a new skill. Use when somebody wants to write one.",
+            origin=SHIPPED,
+        ),
         *(skill(f"api-{at}", f"Designs {'APIs ' * (at % 3)}and notes {at}") for at in range(9)),
         skill("notes", "Writes notes and APIs"),
     )
@@ -345,3 +338,47 @@ def test_a_place_is_that_of_the_whole_order(goal):
         assert place.rank == (order.index(one.path) + 1 if one.path in order else 0)
         ahead = order[: place.rank - 1] if place.rank else order
         assert [match.skill.path for match, _ in place.ahead] == ahead[:3]
+
+
+def is_twin(one, other, goal=()):
+    return collapse([one, other], goal)[1] == [(1, 0)]
+
+
+def test_what_the_goal_tells_apart_is_no_copy():
+    text = (
+        "Sends a message to {} with a title, a text, a link and an attachment when somebody asks "
+        "for it, and waits until the other side has read, answered or refused every part of it"
+    )
+    one, other = skill("send-a", text.format("Discord")), skill("send-b", text.format("Telegram"))
+    assert is_twin(one, other)
+    assert is_twin(one, other, {"messag"})
+    assert not is_twin(one, other, {"messag", "telegram"})
+
+
+def test_short_descriptions_are_copies_only_under_one_name():
+    assert not is_twin(skill("a", "Helps with it."), skill("b", "Helps with it."))
+    assert is_twin(skill("a", "Helps with it."), skill("a", "Helps with it."))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_in_a_changed_library_a_name_leads_to_the_skill_of_now(seed):
+    chance, detector = random.Random(seed), detector_of()
+    names = [f"Name {number}" for number in range(20)]
+    skills = [skill(chance.choice(names), id=f"s{number}") for number in range(100)]
+    for turn in range(1, 9):
+        library = tuple(Skill(one.head, one.origin) for one in skills)  # as after another look
+        for name in sorted({one.name for one in library})[:4]:
+            found, new = (one.look(name, library).matches[0] for one in (detector, detector_of()))
+            assert found.skill == new.skill
+        at = chance.randrange(len(skills))
+        match chance.choice(["text", "name", "gone", "new", "elsewhere"]):
+            case "text":
+                skills[at] = skill(skills[at].name, f"Text {turn}.", skills[at].id, stamp=turn)
+            case "name":
+                skills[at] = skill(chance.choice(names), id=skills[at].id)
+            case "gone":
+                del skills[at]
+            case "new":
+                skills.insert(at, skill(chance.choice(names), id=f"n{turn}"))
+            case _:
+                skills[at] = skills[at]._replace(origin=SHIPPED)

@@ -6,17 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from in_memory import skill
 from satchel.detect import LexicalDetector, Match
-from satchel.skill import Head, Origin, Skill
-
-ORIGIN = Origin("/skills", "project", "skills")
 
 
-def skill(name: str, description: str = "d", **extra) -> Skill:
-    return Skill(Head(name, description, name, "SKILL.md", 0, 0, 0, extra or None), ORIGIN)
-
-
-def found(goal: str, *skills: Skill, limit: int = 50) -> list[str]:
+def found(goal: str, *skills, limit: int = 50) -> list[str]:
     return [match.name for match in LexicalDetector(limit).detect(goal, skills)]
 
 

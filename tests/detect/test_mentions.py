@@ -6,18 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from in_memory import skill
 from satchel.detect.mentions import NameTable, parse_mentions
-from satchel.skill import Head, Origin, Skill
 
-ORIGIN = Origin("/skills", "project", "skills")
 NAMES = (
     "pdf", "pdf-forms", "docx", "code-review", "food", "表格处理", "数据分析", "acme:lint",
     "python", "HOME", "tmp", "run", "my skill", "5", "c++", "test_runner", "path", "users",
 )  # fmt: skip
-
-
-def skill(name: str, folder: str = "", origin: Origin = ORIGIN) -> Skill:
-    return Skill(Head(name, "d", folder or name, "SKILL.md", 0, 0, 0), origin)
 
 
 SKILLS = tuple(skill(name) for name in NAMES)
@@ -155,7 +150,7 @@ def test_the_longest_name_and_the_exact_spelling_win():
 
 
 def test_namespaces_ids_and_refs_name_a_skill():
-    other = skill("fill", "office/fill-in")
+    other = skill("fill", id="office/fill-in")
     table = NameTable((*SKILLS, other))
     assert parse("use skill lint", table) == parse("use skill acme/lint", table) == "+acme:lint"
     assert parse("use skill office/fill-in", table) == "+fill"

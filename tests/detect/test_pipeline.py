@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from in_memory import skill
 from satchel import Satchel
 from satchel.detect import (
     Answer,
@@ -18,15 +19,7 @@ from satchel.detect import (
     SelectionPipeline,
 )
 from satchel.errors import InvalidInput, NotFound
-from satchel.skill import Head, Origin, Skill
 from satchel.testing import make_skill
-
-ORIGIN = Origin("/skills", "project", "skills")
-
-
-def skill(name: str, description: str = "d") -> Skill:
-    return Skill(Head(name, description, name, "SKILL.md", 0, 0, 0), ORIGIN)
-
 
 PDF = skill("pdf-forms", "Fills in PDF forms")
 DOCX = skill("docx", "Writes letters and forms in Word")
@@ -39,7 +32,7 @@ class Fixed:
 
     name = "fixed"
 
-    def __init__(self, *found: Skill) -> None:
+    def __init__(self, *found) -> None:
         self._found = found
         self.goals: list[str] = []
 

@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+from in_memory import skill
 from satchel import Satchel
 from satchel.detect import semantic as module
 from satchel.detect.hybrid import HybridDetector
@@ -18,7 +19,6 @@ from satchel.errors import ModelFailed, Refused
 from satchel.skill import Head, Origin, Skill
 from satchel.testing import make_skill
 
-ORIGIN = Origin("/skills", "project", "skills")
 CONCEPTS = (
     {"car", "automobile", "vehicle", "engine"},
     {"bill", "invoice", "receipt", "payment"},
@@ -26,10 +26,6 @@ CONCEPTS = (
     {"doctor", "physician", "medicine", "health"},
     {"bread", "bake", "oven", "flour"},
 )
-
-
-def skill(name: str, description: str) -> Skill:
-    return Skill(Head(name, description, name, "SKILL.md", 0, 0, 0), ORIGIN)
 
 
 SKILLS = (
@@ -342,17 +338,10 @@ def test_strangers_do_not_take_the_places_of_ones_own(tmp_path, monkeypatch):
     assert set(legs["name"].scores) <= {one.path for one in own}
 
 
-def test_rebuilding_makes_every_vector_anew_and_tells_how_far_it_is(tmp_path):
+def test_a_model_that_is_away_takes_no_vectors_with_it(tmp_path):
     model = Concepts()
     semantic = Semantic(model, str(tmp_path))
-    told: list[int] = []
-    assert semantic.prepare(SKILLS, told.append) == "concepts"
-    assert (semantic.made, told, len(model.asked)) == (5, [5], 10)
     semantic.prepare(SKILLS)
-    assert len(model.asked) == 10
-    semantic.prepare(SKILLS, told.append, rebuild=True)
-    assert len(model.asked) == 20
-    # A model that is away takes nothing with it.
     model.broken = True
     with pytest.raises(ModelFailed):
         semantic.prepare(SKILLS, rebuild=True)

@@ -1,4 +1,4 @@
-"""How can a page's folder look before its first block? One function each.
+"""Prepares the folder of a page before its first block: one function for each fixture.
 
 A page asks with `<!-- fixture: NAME -->`. Prefer a block with a title: the reader sees that file.
 """
@@ -88,21 +88,24 @@ def news_explorer(folder: str) -> Service:
     return _News()
 
 
-def notes_model(folder: str) -> Service:
-    """A scripted model that writes release notes: by the skill, from a file."""
-    from model_server import ModelServer, Reply
+def _follows(skill: str, given: str, file: str, *said: str) -> Callable[[str], Service]:
+    """A scripted model that loads a skill, reads a file and answers in the skill's language."""
 
-    def script(request: Request) -> Reply:
-        called = [call.name for message in request.messages for call in message.calls]
-        if request.step == 0 and "skill-loaded" not in request.last_user:
-            return Reply(calls=[("Skill", {"name": "release-notes", "args": "1.2"})])
-        if "ReadFile" not in called:
-            return Reply(calls=[("ReadFile", {"path": "changes.txt"})])
-        if "发布说明" in request.system:  # the skill is written in Chinese, and so is the answer
-            return Reply("## 1.2\n\n- 新增：启动更快\n- 修复：遇到空文件不再崩溃")
-        return Reply("## 1.2\n\n- Added: it starts faster\n- Fixed: empty files no longer crash it")
+    def start(folder: str) -> Service:
+        from model_server import ModelServer, Reply
 
-    return ModelServer(script).start()
+        def script(request: Request) -> Reply:
+            called = [call.name for message in request.messages for call in message.calls]
+            if request.step == 0 and "skill-loaded" not in request.last_user:
+                return Reply(calls=[("Skill", {"name": skill, "args": given})])
+            if "ReadFile" not in called:
+                return Reply(calls=[("ReadFile", {"path": file})])
+            read = "".join(request.last_user + result.text for result in request.all_results)
+            return Reply(said[any("\u4e00" <= sign <= "\u9fff" for sign in read)])
+
+        return ModelServer(script).start()
+
+    return start
 
 
 def weekly_report(folder: str) -> Service:
@@ -121,7 +124,21 @@ FIXTURES: dict[str, Callable[[str], Service | None]] = {
     "broken-skill": broken_skill,
     "git": git,
     "model": model,
-    "notes-model": notes_model,
+    "notes-model": _follows(
+        "release-notes",
+        "1.2",
+        "changes.txt",
+        "## 1.2\n\n- Added: it starts faster\n- Fixed: empty files no longer crash it",
+        "## 1.2\n\n- 新增：启动更快\n- 修复：遇到空文件不再崩溃",
+    ),
+    "meeting-model": _follows(
+        "meeting-notes",
+        "call.txt",
+        "call.txt",
+        "Decision: version 2.0 is released on Friday.\n\n"
+        "Task: Ada writes the release notes, by Thursday.",
+        "决定：周五发布 2.0。\n\n任务：小李写发布说明，周四前完成。",
+    ),
     "news-explorer": news_explorer,
     "weekly-report": weekly_report,
 }

@@ -1,10 +1,12 @@
-"""Does a page do what it says? Runs the blocks of one page, in order, in one empty folder.
+"""Runs the blocks of one page, in order, in one empty folder, and compares what they print.
 
 - `python` runs in one namespace for the whole page
 - `console` runs each line after `$ ` in bash; the lines below it are what it must print, where
   `…` stands for any text in a line and a line of only `…` for any lines; a command whose shown
   output has a line that begins with `error:` must fail, every other must succeed; the folder and
   what was exported as `SATCHEL_…` last until the end of the page
+- `terminal` runs each command of `satchel` in a terminal; what follows a prompt (`[y/N] `, `> `) is
+  typed, and every line must be shown, in that order
 - `yaml`, `toml` and `json` must parse
 - a block with a title is a file of that name: it is written, and not run
 """
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 import fixtures
+from typing_at import Typing
 from warm_start import warm_command
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ FREE = frozenset({"markdown", "text"})
 """Languages that are shown and not run. Add one only with a reason."""
 
 _MARK = "@@satchel-docs@@"
+_PROMPT = re.compile(r"(>|.*\[y/N\]) (.+)").fullmatch
 _WAITING = re.compile(r"  still at work \(.*|  仍在进行（.*")
 """What a busy machine adds, on stderr."""
 _EXPORTED = f"echo '{_MARK} exported'; env | grep '^SATCHEL_'"
@@ -113,8 +117,10 @@ class PageRunner:
             self._python(block)
         elif block.language == "console":
             self._console(block.text)
+        elif block.language == "terminal":
+            self._terminal(block.text)
         elif not parser and block.language not in FREE:
-            known = ", ".join(sorted({"python", "console", *_PARSERS, *FREE}))
+            known = ", ".join(sorted({"python", "console", "terminal", *_PARSERS, *FREE}))
             raise PageError(f"no rule for a block of `{block.language}`; known are {known}")
 
     def _set_up(self, name: str) -> None:
@@ -176,6 +182,19 @@ class PageRunner:
         for (command, shown), (output, status, here) in zip(steps, results, strict=True):
             self.here = here
             check_output(command, shown, output, int(status))
+
+    def _terminal(self, text: str) -> None:
+        for command, shown in parse_console(text):
+            with Typing(shlex.split(command), self.here, self.environment) as terminal:
+                for line in shown:
+                    asked = _PROMPT(line)
+                    for piece in (asked[1] if asked else line).split("…"):
+                        terminal.sees(piece.strip(), 30)
+                    if asked:
+                        terminal.type(f"{asked[2]}\r")
+                terminal.ends()
+                if terminal.program.wait():
+                    raise PageError(f"`{command}` failed:\n{terminal.text}")
 
 
 def parse_console(text: str) -> list[tuple[str, list[str]]]:

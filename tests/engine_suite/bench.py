@@ -280,14 +280,6 @@ def holds(gate: Gate, output: Any = "held") -> Act:
     return act
 
 
-def sleeps(seconds: float, output: Any = "slept") -> Act:
-    async def act(_: Work) -> Any:
-        await asyncio.sleep(seconds)
-        return output
-
-    return act
-
-
 def fails(
     times: int = 1_000_000,
     error: Callable[[], Exception] = lambda: StepFailed("The server is busy", code="BUSY"),

@@ -92,22 +92,8 @@ async def unknown_goal(bench: Bench) -> None:
         await refused(SatchelError, engine.report(f"{name}{odd}/x"))
 
 
-async def wait_with_timeout(bench: Bench) -> None:
-    """Waiting ends when the time is up, with what is so far."""
-    gate = Gate()
-    goal = bench.goal(work("a"), work("b", "a"), work={"b": holds(gate)})
-    await bench.engine.submit(goal)
-    await bench.in_state(goal, "a", "done")
-    for timeout in (0.05, 0):
-        report = await bench.engine.wait(goal.id, timeout)
-        assert report.state == "running"
-        assert report.steps["a"].state == "done"
-    gate.open()
-    await bench.finish(goal)
-
-
 async def report_while_running(bench: Bench) -> None:
-    """A report shows what has ended, with its output, while the rest is under way."""
+    """A report, and waiting that ends in time, show what has ended while the rest is under way."""
     gate = Gate()
     goal = bench.goal(
         work("a"), work("b", "a"), work("c", "b"), work={"a": gives("早"), "b": holds(gate)}
@@ -115,11 +101,13 @@ async def report_while_running(bench: Bench) -> None:
     await bench.engine.submit(goal)
     await bench.began(goal, "b")
     await bench.in_state(goal, "a", "done")
-    report = await bench.engine.report(goal.id)
-    assert (report.state, report.ended) == ("running", 0.0)
-    assert report.steps["a"].output == "早"
-    assert report.steps["b"].state in {"running", "waiting"}
-    assert report.steps["c"].state == "waiting"
+    engine = bench.engine
+    for asked in (engine.report(goal.id), engine.wait(goal.id, 0.05), engine.wait(goal.id, 0)):
+        report = await asked
+        assert (report.state, report.ended) == ("running", 0.0)
+        assert report.steps["a"].output == "早"
+        assert report.steps["b"].state in {"running", "waiting"}
+        assert report.steps["c"].state == "waiting"
     gate.open()
     await bench.finish(goal)
 
@@ -158,7 +146,7 @@ async def list_by_state_and_order(bench: Bench) -> None:
 
 
 async def list_by_submission(bench: Bench) -> None:
-    """A goal keeps its place in the list when it is answered or tried again later."""
+    """A goal that is answered or tried again keeps its place, and its line says what it is now."""
     gate = Gate()
     answered = bench.goal(person("ask"), work("a", "ask"))
     again = bench.goal(work("a"), work={"a": fails_until(gate)})
@@ -173,9 +161,12 @@ async def list_by_submission(bench: Bench) -> None:
     await engine.retry(again.id)
     await bench.finish(again)
     await engine.answer(answered.id, "ask", Answer())
-    await bench.finish(answered)
+    report = await bench.finish(answered)
     latest = await engine.list(limit=3)
     assert [one.id for one in latest] == [last.id, again.id, answered.id]
+    line = latest[2]
+    assert (line.state, line.done, line.steps) == ("done", 2, 2)
+    assert (line.started, line.seconds) == (report.started, report.seconds)
     assert [one.id for one in await engine.list(limit=1)] == [last.id]
     over = await engine.list(states=("done",), limit=2)
     assert [one.id for one in over] == [last.id, again.id]
@@ -204,32 +195,6 @@ async def list_of_older_goals(bench: Bench) -> None:
     assert await engine.list(before=1.0) == []
 
 
-async def list_agrees_with_reports(bench: Bench) -> None:
-    """A line of the list says what the report says, also of a goal that ran twice."""
-    goal = bench.goal(work("a"), person("ask", "a"), work("b", "ask"))
-    await bench.run(goal, "asking")
-    await asyncio.sleep(0.1)
-    await bench.engine.answer(goal.id, "ask", Answer())
-    report = await bench.finish(goal)
-    line = next(one for one in await bench.engine.list(limit=5) if one.id == goal.id)
-    assert (line.state, line.done, line.steps) == ("done", 3, 3)
-    assert (line.started, line.seconds) == (report.started, report.seconds)
-
-
-async def watch_is_causal_and_ends(bench: Bench) -> None:
-    """Whoever watches hears of each step's end once, after those of its needs, then of the end."""
-    goal = bench.goal(work("a"), work("b", "a"), work("c", "a"), work("d", "b", "c"))
-    await bench.engine.submit(goal)
-    _causal(await _events(bench, goal.id), goal.id)
-
-
-async def watch_of_what_is_over(bench: Bench) -> None:
-    """Whoever comes late hears what has happened."""
-    goal = bench.goal(work("a"), work("b", "a"), work("c", "a"), work("d", "b", "c"))
-    await bench.run(goal)
-    _causal(await _events(bench, goal.id), goal.id)
-
-
 async def watch_ends_when_a_person_is_asked(bench: Bench) -> None:
     """Watching ends when only a person can bring the goal on, and can begin again."""
     goal = bench.goal(work("a"), person("ask", "a"), work("b", "ask"))
@@ -254,8 +219,8 @@ async def watch_ends_when_cancelled(bench: Bench) -> None:
     assert (events[-1].step, events[-1].state) == ("", "cancelled")
 
 
-async def watchers_do_not_disturb(bench: Bench) -> None:
-    """One who leaves in the middle disturbs neither the goal nor who watches beside him."""
+async def watchers_hear_all_and_do_not_disturb(bench: Bench) -> None:
+    """Each step's end is heard once, after those of its needs: also late, and beside who leaves."""
     gate = Gate()
     goal = bench.goal(
         work("a"), work("b", "a"), work("c", "a"), work("d", "b", "c"), work={"b": holds(gate)}
@@ -271,6 +236,7 @@ async def watchers_do_not_disturb(bench: Bench) -> None:
     gate.open()
     _causal(await watching, goal.id)
     await bench.finish(goal)
+    _causal(await _events(bench, goal.id), goal.id)
 
 
 async def _events(bench: Bench, goal: str) -> list[StepEvent]:

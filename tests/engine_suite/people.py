@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from engine_suite.bench import Gate, ended_after, holds, person, refused, states, work
-from satchel.errors import Conflict, NotFound
+from engine_suite.bench import Gate, ended_after, holds, name_of, person, refused, states, work
+from satchel.errors import Conflict, InvalidInput, NotFound
 from satchel.goals.model import Answer
 
 if TYPE_CHECKING:
@@ -14,34 +14,36 @@ if TYPE_CHECKING:
     from satchel.goals.model import Work
 
 
-async def goal_asks(bench: Bench) -> None:
-    """Everything that needs no person is done, then the goal asks; what depends on it waits."""
-    goal = bench.goal(work("before"), person("ask", "before"), work("after", "ask"), work("beside"))
+async def goal_asks_and_goes_on(bench: Bench) -> None:
+    """Everything that needs no person is done, then the goal asks; after an answer it goes on."""
+    goal = bench.goal(
+        work("before"),
+        person("ask", prompt="Is {{steps.before.output}} right?"),
+        work("after", "ask"),
+        work("beside"),
+    )
     report = await bench.run(goal, "asking")
     states(report, before="done", ask="asking", after="waiting", beside="done")
     assert bench.script(goal).times("after") == 0
+    assert report.steps["ask"].output == f"Is {name_of(goal.id, 'before')} right?"
     again = await bench.engine.report(goal.id)
     assert again.state == "asking"
-
-
-async def answer_goes_on(bench: Bench) -> None:
-    """After an answer the goal goes on, and nothing that was done is done again."""
-    goal = bench.goal(work("before"), person("ask", "before"), work("after", "ask"))
-    await bench.run(goal, "asking")
     await bench.engine.answer(goal.id, "ask", Answer(by="Ada", note="fine"))
     report = await bench.finish(goal)
     assert report.steps["ask"].output == "approved"
-    assert bench.script(goal).counts() == {"before": 1, "after": 1}
+    assert bench.script(goal).counts() == {"before": 1, "after": 1, "beside": 1}
     assert any("Ada" in note for note in report.steps["ask"].notes)
 
 
 async def value_of_answer_flows(bench: Bench) -> None:
-    """What a person says is the step's output, with its type."""
+    """What a person says is the step's output, with its type, when it fits what is asked for."""
     goal = bench.goal(
         person("ask", output={"type": "object", "required": ["n"]}),
         work("after", prompt="{{steps.ask.output.n}} {{steps.ask.output.t}}"),
     )
     await bench.run(goal, "asking")
+    for wrong in (Answer(value="three"), Answer(value={}), Answer()):
+        await refused(InvalidInput, bench.engine.answer(goal.id, "ask", wrong))
     await bench.engine.answer(goal.id, "ask", Answer(value={"n": 3, "t": "三"}))
     report = await bench.finish(goal)
     assert report.steps["ask"].output == {"n": 3, "t": "三"}

@@ -10,7 +10,7 @@ import pytest
 from engine_suite.bench import Gate, fails_until, gives, holds, person, refused, states, work
 from satchel.errors import Conflict, InvalidInput, NotFound, StepFailed
 from satchel.goals.artefacts import is_reference, load
-from satchel.goals.model import Answer
+from satchel.goals.model import Answer, Done, Usage
 
 if TYPE_CHECKING:
     from engine_suite.bench import Bench
@@ -69,6 +69,29 @@ async def changed_plan_keeps_what_holds(bench: Bench) -> None:
     assert report.revision == 2
     assert bench.script(goal).work("b").prompt == "Do it otherwise"
     assert bench.script(goal).counts() == {"a": 1, "b": 2, "c": 2, "d": 1}
+
+
+async def totals_count_every_try(bench: Bench) -> None:
+    """What a goal took counts what every revision took, and what is kept once."""
+    each, gate = Usage(1, 60, 40, 0.5), Gate()
+
+    async def act(_: object) -> Done:
+        if not gate.is_open:
+            raise StepFailed("not yet", code="NO", retryable=False, usage=each)
+        return Done("b", each)
+
+    goal = bench.goal(work("a"), work("b", "a"), work={"a": gives(Done("a", each)), "b": act})
+    report = await bench.run(goal, "failed")
+    assert report.usage == Usage(2, 120, 80, 1.0)
+    began = await bench.engine.retry(goal.id)
+    assert began.usage == report.usage
+    assert (await bench.finish(goal, "failed")).usage == Usage(3, 180, 120, 1.5)
+    gate.open()
+    for from_step, tries in (("", 4), ("a", 6)):
+        await bench.engine.retry(goal.id, from_step=from_step)
+        report = await bench.finish(goal)
+        assert report.usage == Usage(tries, 60 * tries, 40 * tries, 0.5 * tries)
+        assert (await bench.engine.report(goal.id)).usage == report.usage
 
 
 async def key_differs_between_revisions(bench: Bench) -> None:
@@ -141,16 +164,19 @@ async def two_retries_at_once(bench: Bench) -> None:
     assert (report.revision, bench.script(goal).times("a")) == (2, 2)
 
 
-async def retry_while_running(bench: Bench) -> None:
-    """A goal that runs cannot be tried again."""
+async def goal_that_runs_is_left_alone(bench: Bench) -> None:
+    """A goal that runs can be neither tried again nor removed; once it is over it can."""
     gate = Gate()
     goal = bench.goal(work("a"), work={"a": holds(gate)})
     await bench.engine.submit(goal)
     await bench.began(goal, "a")
     await refused(Conflict, bench.engine.retry(goal.id))
+    await refused(Conflict, bench.engine.forget(goal.id))
     gate.open()
     report = await bench.finish(goal)
     assert report.revision == 1
+    await bench.engine.forget(goal.id)
+    await refused(NotFound, bench.engine.report(goal.id))
 
 
 async def retry_of_what_is_not_there(bench: Bench) -> None:
@@ -186,19 +212,6 @@ async def forget_what_is_over(bench: Bench) -> None:
     assert not listed & {goal.id, failed.id}
     assert other.id in listed
     assert await engine.report(other.id) == before
-
-
-async def forget_what_runs(bench: Bench) -> None:
-    """A goal that is at work is not removed; once it is over it can be."""
-    gate = Gate()
-    goal = bench.goal(work("a"), work={"a": holds(gate)})
-    await bench.engine.submit(goal)
-    await bench.began(goal, "a")
-    await refused(Conflict, bench.engine.forget(goal.id))
-    gate.open()
-    await bench.finish(goal)
-    await bench.engine.forget(goal.id)
-    await refused(NotFound, bench.engine.report(goal.id))
 
 
 async def forget_what_asks(bench: Bench) -> None:

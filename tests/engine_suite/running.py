@@ -13,7 +13,6 @@ from engine_suite.bench import (
     holds,
     name_of,
     person,
-    sleeps,
     states,
     work,
 )
@@ -51,26 +50,6 @@ async def one_step(bench: Bench) -> None:
     assert report.reason == ""
     assert report.started > 0
     assert report.steps["only"].started > 0
-
-
-async def diamond(bench: Bench) -> None:
-    """Two branches run at the same time, and the step behind them waits for both."""
-    gate = Gate()
-    goal = bench.goal(
-        work("top"),
-        work("left", "top"),
-        work("right", "top"),
-        work("bottom", "left", "right"),
-        work={"left": holds(gate), "right": holds(gate)},
-    )
-    await bench.engine.submit(goal)
-    await bench.began(goal, "left", "right")
-    assert bench.script(goal).times("bottom") == 0
-    gate.open()
-    await bench.finish(goal)
-    script = bench.script(goal)
-    last = max(script.place("ended", "left"), script.place("ended", "right"))
-    assert script.place("began", "bottom") > last
 
 
 def _earlier(number: int) -> list[str]:
@@ -250,7 +229,6 @@ async def long_error(bench: Bench) -> None:
     kept = (await bench.run(goal, "failed")).steps["a"].error
     assert kept
     assert kept.message.startswith("错 \x00 \x1b x")
-    assert kept
     assert len(kept.message) < 100_000
 
 
@@ -295,7 +273,10 @@ async def budget_of_tokens(bench: Bench) -> None:
         work={name: gives(Done(name, usage)) for name in "abc"},
     )
     report = await bench.run(goal, "failed")
-    _over_budget(report, "150")
+    states(report, a="done", b="done", c="skipped")
+    error = report.steps["c"].error
+    assert (error and error.code) == "BUDGET"
+    assert "150" in report.reason
     assert bench.script(goal).counts() == {"a": 1, "b": 1}
 
 
@@ -307,7 +288,7 @@ async def budget_of_time(bench: Bench) -> None:
         work("c", "b"),
         budget=Budget(seconds=0.1),
         on_failure="continue",
-        work={"a": sleeps(30)},
+        work={"a": holds(Gate())},
     )
     report = await bench.run(goal, "failed")
     states(report, a="failed", b="skipped", c="skipped")
@@ -321,10 +302,3 @@ async def people_cost_no_time(bench: Bench) -> None:
     await asyncio.sleep(0.4)
     await bench.engine.answer(goal.id, "ask", Answer())
     await bench.finish(goal)
-
-
-def _over_budget(report: GoalReport, amount: str) -> None:
-    states(report, a="done", b="done", c="skipped")
-    error = report.steps["c"].error
-    assert (error and error.code) == "BUDGET"
-    assert amount in report.reason

@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 _ANY: Mapping[str, Any] = {"type": ["object", "array", "number", "boolean", "null", "string"]}
-
-
 _LARGE = "0123456789abcdef" * 65_536
-
-
 """1 MB."""
 
 

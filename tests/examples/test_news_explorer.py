@@ -292,7 +292,7 @@ def test_hacker_news_that_stays_away_is_said_to_the_model(explore):
 # --- hostile pages ------------------------------------------------------------------------
 
 
-def read_pages(explore, site_of, *numbers):
+def read_pages(explore, site_of, *numbers, **options):
     """What `read_page` says about each story of a front page, asked by the agent itself."""
     said = {}
 
@@ -305,7 +305,7 @@ def read_pages(explore, site_of, *numbers):
         return Reply(calls=[("finish_exploration", {"summary": "完。"})])
 
     with site_of as site, loopback(script):
-        outcome = explore(site)
+        outcome = explore(site, **options)
     assert outcome.finished
     return list(said.values()), site
 
@@ -375,19 +375,9 @@ def test_rubbish_that_calls_itself_a_page_is_survived(explore, kind):
     ],
 )
 def test_addresses_of_this_machine_and_of_none_are_not_asked(explore, url):
-    site = NewsSite(front_page(url))
-
-    def script(request):
-        if not request.all_results:
-            return Reply(calls=[("list_stories", {})])
-        if len(request.all_results) == 1:
-            return Reply(calls=[("read_page", {"story_id": 4200})])
-        assert "cannot be read" in request.results[0].text
-        assert "address" in request.results[0].text
-        return Reply(calls=[("finish_exploration", {"summary": "完。"})])
-
-    with site, loopback(script):
-        assert explore(site, private=False).finished
+    (said,), _ = read_pages(explore, NewsSite(front_page(url)), 4200, private=False)
+    assert "cannot be read" in said
+    assert "address" in said
 
 
 def test_nothing_but_news_in_chinese_gets_into_a_report(explore, tmp_path):
@@ -480,17 +470,6 @@ def test_the_program_runs_in_a_terminal(tmp_path):
     assert "skill: hn-analysis" in done.stderr
     assert "23 tool calls, 14 requests" in done.stderr
     assert list((tmp_path / "copy" / "reports").glob("*.md"))
-
-
-def test_a_missing_key_is_said_in_words(tmp_path):
-    environment = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY")}
-    done = subprocess.run(
-        [sys.executable, "-m", "news_explorer", "--output", str(tmp_path)],
-        cwd=HOME, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode != 0
-    assert done.stderr.startswith("error: The model `anthropic:claude-sonnet-5` cannot be used")
-    assert "hint: " in done.stderr
 
 
 def test_where_a_package_is_missing_it_says_what_to_install():

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 
 import pytest
 
 from satchel.errors import StepFailed
-from satchel.goals import artefacts
 from satchel.goals.artefacts import (
     FolderArtefacts,
     MemoryArtefacts,
@@ -85,32 +83,3 @@ def test_what_is_no_goal_is_no_path(tmp_path, goal):
     with pytest.raises(StepFailed):
         asyncio.run(store.forget(goal))
     assert outside.exists()
-
-
-def test_who_is_cancelled_while_it_writes_ends_when_it_has_written(tmp_path, monkeypatch):
-    begun, go_on = threading.Event(), threading.Event()
-    write = artefacts._write  # noqa: SLF001 - a slow disk
-
-    def slow(path, data):
-        begun.set()
-        assert go_on.wait(10)
-        write(path, data)
-
-    monkeypatch.setattr(artefacts, "_write", slow)
-
-    async def main():
-        store = FolderArtefacts(str(tmp_path))
-        putting = asyncio.create_task(store.of("g").put(DATA))
-        assert await asyncio.to_thread(begun.wait, 10)
-        for _ in range(3):  # impatient
-            putting.cancel()
-            await asyncio.sleep(0.02)
-            assert not putting.done()
-        go_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await putting
-        assert os.listdir(tmp_path / "goals") == ["g"]
-        await store.forget("g")
-
-    asyncio.run(main())
-    assert os.listdir(tmp_path / "goals") == []

@@ -12,7 +12,7 @@ import pytest
 
 from satchel import Satchel
 from satchel.errors import InvalidInput, ModelFailed
-from satchel.goals.decompose import Proposal, decompose, schema_for_models
+from satchel.goals.decomposition import Proposal, decompose, schema_for_models
 from satchel.goals.model import Usage
 from satchel.testing import make_skill, make_tool_skill
 
@@ -50,7 +50,6 @@ def place(tmp_path):
 @pytest.fixture
 def satchel(place, tmp_path):
     given = {"trust": "all", "builtin": False, "packaged": False}
-    (tmp_path / "project").mkdir(exist_ok=True)
     found = Satchel.for_project(tmp_path / "project", **given)
     yield found
     found.close()
@@ -163,13 +162,8 @@ def test_inputs_of_the_user_may_be_used(satchel):
         ({"steps": []}, "no steps"),
         ([], "steps"),
         ("A plan", "steps"),
-        ({"steps": [step("a"), step("a")]}, "`a`"),
         ({"steps": [step("a", needs=["b"]), step("b", needs=["a"])]}, "circle"),
-        ({"steps": [step("a", needs=["nowhere"])]}, "`nowhere`"),
-        ({"steps": [step("a", prompt="{{steps.zz.output}}")]}, "`zz`"),
-        ({"steps": [step("a", prompt="{{nonsense}}")]}, "nonsense"),
         ({"steps": [step("a", "skill", skill="catalogin-apis")]}, "`cataloging-apis`"),
-        ({"steps": [step("a", "skill")]}, "which skill"),
         ({"steps": [{"id": "a", "action_type": "tool", "tool": "rm_everything"}]}, "rm_everything"),
         ({"steps": [step("a", colour="red")]}, "colour"),
         ({"steps": [step("a", "dance")]}, "dance"),
@@ -188,17 +182,6 @@ def test_a_skill_that_this_agent_may_not_use_is_not_in_any_plan(place, satchel):
     session = satchel.session(exclude=["cataloging-*"])
     told = problems_of(satchel, plan, session=session)
     assert "`cataloging-apis`, which is not here" in told
-
-
-def test_an_untrusted_skill_is_not_in_any_plan(place, tmp_path):
-    given = {"trust": "ask", "builtin": False, "packaged": False}
-    (tmp_path / "project").mkdir(exist_ok=True)
-    satchel = Satchel.for_project(tmp_path / "project", **given)
-    plan = {"steps": [step("a", "skill", skill="cataloging-apis")]}
-    made, planner = run(satchel, plan, {"steps": [step()]})
-    assert made.skills == ()
-    assert "Lists the endpoints" not in planner.asked[0].system
-    assert "which is not here" in planner.asked[1].before[0][1]
 
 
 def test_a_tool_that_this_agent_may_not_call_is_not_in_any_plan(place, satchel):
@@ -288,7 +271,6 @@ def test_a_detector_of_one_s_own_chooses(place, tmp_path):
                 if one.name == "making-tea"
             ]
 
-    (tmp_path / "project").mkdir(exist_ok=True)
     satchel = Satchel.for_project(tmp_path / "project", detector=Tea(), trust="all", builtin=False)
     made, _ = run(satchel, {"steps": [step()]})
     assert made.skills == ("making-tea",)

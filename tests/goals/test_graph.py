@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -152,6 +154,14 @@ def test_a_goal_has_a_name_that_files_and_workflows_can_have(name):
         insist(Goal(name, Plan("g", (OK,))))
 
 
+def test_a_goal_gets_a_name_that_says_what_it_is_about():
+    plan = Plan("Report: what changed this week, and why?", (OK,))
+    one, other = Goal.of(plan), Goal.of(plan)
+    assert re.fullmatch(r"report-what-changed-this-week-an-[0-9a-f]{8}", one.id)
+    assert one.id != other.id
+    insist(Goal.of(plan._replace(goal="写周报")))
+
+
 def test_one_error_says_them_all():
     steps = tuple(Step(f"s{n}") for n in range(12))
     with pytest.raises(InvalidInput) as caught:
@@ -178,6 +188,15 @@ def test_a_plan_without_errors_has_an_order(steps):
     plan = Plan("g", tuple(steps))
     if not errors_in(check(plan)):
         assert len(order(plan)) == len(steps)
+
+
+def test_a_long_chain_is_no_recursion():
+    steps = [OK] + [Step(f"s{n}", prompt="p", needs=(f"s{n - 1}",)) for n in range(1, 2_000)]
+    steps[1] = steps[1]._replace(needs=("ok",))
+    plan = Plan("g", tuple(reversed(steps)))
+    assert list(order(plan)) == steps
+    closed = plan._replace(steps=(*plan.steps[:-1], OK._replace(needs=("s1999",))))
+    assert [one.code for one in check(closed)] == ["circle"]
 
 
 @pytest.mark.timeout(10)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from satchel.errors import InvalidInput, ModelFailed, ServerFailed, StepFailed
+from satchel.errors import InvalidInput, StepFailed
 from satchel.goals import artefacts
 from satchel.goals.artefacts import MemoryArtefacts
 from satchel.goals.execution import Workbench
@@ -55,25 +55,6 @@ def test_a_step_gives_its_output():
     assert runner.work[0].key == "g:a:1"
 
 
-def test_it_is_tried_again_with_the_same_key():
-    events = []
-    result, runner = done(ValueError("no"), ModelFailed("down"), "ok", events=events)
-    assert (result.state, result.output, result.attempts) == ("done", "ok", 3)
-    assert [work.attempt for work in runner.work] == [1, 2, 3]
-    assert {work.key for work in runner.work} == {"g:a:1"}
-    assert [(event.state, event.step) for event in events] == [("retrying", "a")] * 2
-    assert result.notes == (
-        "try 1: EXECUTION_ERROR: ValueError: no",
-        "try 2: EXECUTION_ERROR: down",
-    )
-
-
-def test_after_the_last_try_it_has_failed():
-    result, _ = done(*[ServerFailed("down", "wait")] * 3)
-    assert (result.state, result.attempts, result.output) == ("failed", 3, None)
-    assert result.error == ("EXECUTION_ERROR", "down", "wait", True)
-
-
 @pytest.mark.parametrize(
     ("exc", "code"),
     [
@@ -95,15 +76,6 @@ def test_a_server_says_how_long_to_wait():
     assert result.seconds >= 0.2
 
 
-def test_each_try_has_its_time():
-    async def slow():
-        await asyncio.sleep(5)
-
-    result, _ = done(slow, slow, "ok", timeout=0.02)
-    assert (result.state, result.attempts) == ("done", 3)
-    assert result.notes[0].startswith("try 1: TIMEOUT: It took longer than 0.02 seconds")
-
-
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_runner_that_cancels_itself_has_failed(waits):
     async def odd():
@@ -113,31 +85,6 @@ def test_a_runner_that_cancels_itself_has_failed(waits):
 
     result, _ = done(odd, "ok", timeout=5.0)
     assert (result.state, result.attempts) == ("done", 2)
-
-
-@pytest.mark.parametrize("timeout", [None, 60.0])
-def test_cancelling_reaches_the_runner_and_waits_for_it(timeout):
-    log = []
-
-    class Careful:
-        async def run(self, work):
-            try:
-                await asyncio.sleep(30)
-            finally:
-                await asyncio.sleep(0.01)
-                log.append("cleaned")
-            return Done("never")
-
-    async def main():
-        call = StepCall("g", Step("a"), {}, {}, retry=QUICK, timeout=timeout)
-        task = asyncio.create_task(perform(call, Workbench(Careful(), MemoryArtefacts())))
-        await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
-    assert log == ["cleaned"]
 
 
 def test_what_the_step_promised_is_checked():
@@ -151,23 +98,6 @@ def test_what_the_step_promised_is_checked():
 def test_what_json_cannot_say_is_no_output(output):
     result, _ = done(output)
     assert (result.error.code, result.attempts) == ("INVALID_OUTPUT", 1)
-
-
-def test_references_are_filled_on_the_worker():
-    store = MemoryArtefacts()
-    digest = asyncio.run(store.put(b'{"rows": [1, 2]}'))
-    step = Step(
-        "a", "tool", tool="t", arguments={"rows": "{{steps.b.output.rows}}", "g": "{{goal}}"}
-    )
-    result, runner = done(
-        "ok",
-        step=step,
-        store=store,
-        outputs={"b": artefacts.reference(digest, b'{"rows": [1, 2]}')},
-        text="the goal",
-    )
-    assert result.state == "done"
-    assert runner.work[0].arguments == {"rows": [1, 2], "g": "the goal"}
 
 
 def test_what_cannot_be_filled_fails_before_the_runner_hears_of_it():

@@ -14,7 +14,7 @@ from goal_plans import dags
 from satchel.errors import InvalidInput, NotFound
 from satchel.goals.model import Budget, Plan, Retry, Step
 from satchel.goals.plan_file import plan_schema, read_plan, write_plan
-from satchel.skill.document import read_document
+from satchel.skill.yaml_block import read_document
 
 pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
 
@@ -71,6 +71,8 @@ def test_a_plan_is_read():
         retry=Retry(2),
         budget=Budget(50_000, seconds=600),
     )  # fmt: skip
+    short, problems = read_plan("{goal: g, steps: [{id: a, prompt: p}]}")
+    assert (short.steps, problems) == ((Step("a", prompt="p"),), [])
 
 
 def test_it_is_written_as_people_write_it(tmp_path):
@@ -104,16 +106,10 @@ def test_slips_are_told_with_their_lines():
         "    prompt: p\n"
         "    prompt: q\n"
     )
-    told = {(one.code, one.line): one.message for one in problems}
-    assert told["unknown-key", 2] == "The key `stepz` of the plan means nothing"
-    assert told["wrong-type", 3] == "`parallel` of the plan is text, not a whole number"
-    assert told["unknown-key", 6] == "The key `promt` of step `a` means nothing"
-    assert told["unknown-step", 8].startswith("`prompt` of step `b` mentions `aa`")
-    assert told["range", 8] == "`timeout` of step `b` is -1"
-    assert told["wrong-type", 11] == "`needs` of step `b` is a mapping, not a list of ids"
-    assert told["wrong-type", 12] == "`step 3` of `steps` is text, not a mapping"
-    assert told["key-twice", 15] == "`prompt` stands twice in step 4"
-    assert ("same-id", 8) in told
+    assert {(one.code, one.line) for one in problems} >= {
+        ("unknown-key", 2), ("wrong-type", 3), ("unknown-key", 6), ("unknown-step", 8),
+        ("range", 8), ("same-id", 8), ("wrong-type", 11), ("wrong-type", 12), ("key-twice", 15),
+    }  # fmt: skip
     assert plan.parallel == 64
     assert [problem.line for problem in problems] == sorted(one.line for one in problems)
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
-from satchel._language import table
-from satchel.goals.check_step import POLICIES
-from satchel.goals.graph import check
+from satchel.goals.graph import POLICIES, check
 from satchel.goals.model import Plan, Step
 from satchel.goals.plan_file import read_plan
 from satchel.goals.problems import Problem
@@ -16,20 +12,7 @@ from satchel.goals.problems import Problem
 
 @pytest.fixture
 def chinese(monkeypatch):
-    """Chinese, where a phrase that has none yet is at least no English any more."""
     monkeypatch.setenv("SATCHEL_LANG", "zh")
-
-    class Marked(dict):
-        def get(self, sentence, other=None):
-            return super().get(sentence) or re.sub(
-                r"(\{\w+\})|[A-Za-z]+", lambda found: found[1] or "字", sentence
-            )
-
-    monkeypatch.setattr("satchel._language._tables", {"en": {}, "zh": Marked(table("zh"))})
-
-
-def hints(plan: Plan, **known) -> list[str]:
-    return [problem.hint for problem in check(plan, **known)]
 
 
 @pytest.mark.usefixtures("chinese")

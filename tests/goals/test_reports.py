@@ -27,7 +27,6 @@ from satchel.goals.reports import (
     pack,
     pack_results,
     report_of,
-    total,
     unpack,
     unpack_results,
 )
@@ -87,11 +86,6 @@ def test_results_and_reports_come_back(found, plan):
 def test_what_is_no_record_is_said(packed):
     with pytest.raises(InvalidInput):
         unpack(StepResult, packed)
-
-
-def test_costs_are_summed_where_they_are_known():
-    assert total([]) == Usage()
-    assert total([Usage(1, 2, 3), Usage(1, 0, 0, 0.5), Usage(cost=0.25)]) == Usage(2, 2, 3, 0.75)
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 20)), max_size=8))

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goal_plans import dags
-from satchel.errors import NotFound
 from satchel.goals.model import Plan, Step, StepResult, StepState
 from satchel.goals.revision import going_on, still_known
 from satchel.goals.wiring import behind, needs_in
@@ -31,20 +30,6 @@ DONE = {name: StepResult(name, "done", name) for name in "abcd"}
 
 def kept(new: Plan = PLAN, from_step: str = "", **changes) -> list[str]:
     return list(still_known(PLAN, new, {**DONE, **changes}, from_step))
-
-
-def test_what_has_not_changed_is_kept():
-    assert kept() == ["a", "b", "c", "d"]
-
-
-def test_what_failed_and_what_depends_on_it_is_done_again():
-    assert kept(b=StepResult("b", "failed")) == ["a", "c"]
-
-
-def test_from_a_step_on():
-    assert kept(from_step="b") == ["a", "c"]
-    with pytest.raises(NotFound, match="no step `z`"):
-        kept(from_step="z")
 
 
 def test_a_changed_step_a_new_need_and_a_changed_input_are_seen():

@@ -7,18 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from satchel.errors import StepFailed
-from satchel.goals.model import Step
 from satchel.goals.templates import (
     MOST,
-    Reference,
     Room,
     Values,
     fill,
     fill_value,
-    mentioned,
     parse,
     places,
-    steps_mentioned,
 )
 
 pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
@@ -28,22 +24,6 @@ VALUES = Values(
     {"one": "text of one", "two": {"rows": [{"n": 1}, {"n": 2}]}, "gone": None},
     "the goal",
 )
-
-
-@pytest.mark.parametrize(
-    ("inner", "reference"),
-    [
-        ("goal", Reference("goal", text="goal")),
-        (" inputs.x ", Reference("inputs", "x", (), "inputs.x")),
-        ("steps.a-b_1.output", Reference("steps", "a-b_1", (), "steps.a-b_1.output")),
-        (
-            "steps.a.output.rows.0.n",
-            Reference("steps", "a", ("rows", "0", "n"), "steps.a.output.rows.0.n"),
-        ),
-    ],
-)
-def test_references_are_read(inner, reference):
-    assert parse(inner) == reference
 
 
 @pytest.mark.parametrize(
@@ -104,20 +84,6 @@ def test_an_output_is_never_read_as_a_template(output):
     hostile = output + "{{goal}}{{steps.a.output}}"
     values = Values({"x": hostile}, {"a": hostile}, "secret")
     assert fill("[{{steps.a.output}}|{{inputs.x}}]", values) == f"[{hostile}|{hostile}]"
-
-
-def test_a_step_says_what_it_mentions():
-    step = Step(
-        "x",
-        "tool",
-        prompt="{{steps.a.output}} {{steps.a.output.b}}",
-        arguments={"k": ["{{steps.c.output}}", {"d": "{{inputs.i}}"}]},
-    )
-    assert [(one.kind, one.name) for one in mentioned(step)] == [
-        ("steps", "a"), ("steps", "a"), ("steps", "c"), ("inputs", "i"),
-    ]  # fmt: skip
-    assert steps_mentioned(step) == ("a", "c")
-    assert steps_mentioned(Step("y", prompt="nothing")) == ()
 
 
 def test_what_is_put_in_has_a_bound():

@@ -191,6 +191,16 @@ for _path in (
 
 
 @attack
+def _a_link_in_the_place_of_a_location_of_the_user(world):
+    evil(world / "outside")
+    (world / "home").mkdir(exist_ok=True)
+    (world / "home/config.toml").write_text('locations = [".team/skills"]\n')
+    (world / "cloned/.team").mkdir()
+    os.symlink(world / "outside", world / "cloned/.team/skills")
+    return world / "cloned"
+
+
+@attack
 def _a_lockfile_that_came_along(world):
     evil(world / "cloned/.agents/skills")
     locked(world / "cloned/.agents/skills")

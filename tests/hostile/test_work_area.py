@@ -13,12 +13,12 @@ import pytest
 from satchel import Satchel
 from satchel.errors import AccessDenied, Refused
 from satchel.library.lockfile import Locked, Place, pending, read_lock, render_lock
-from satchel.library.marks import key_path, own_key, read_key, seal_of
+from satchel.library.trust import key_path, own_key, read_key, seal_of
 from satchel.skill.tree import FolderTree, seal
-from satchel.store.area import prepare_scope
 from satchel.store.history import history
 from satchel.store.journal import Change, Record, render, standing
-from satchel.store.recovery import recover
+from satchel.store.scope import prepare_scope
+from satchel.store.transaction import recover
 from satchel.testing import make_skill
 
 pytestmark = pytest.mark.timeout(60)
@@ -312,9 +312,9 @@ def test_a_damaged_key_is_an_error(victim):
 
 @pytest.mark.parametrize("state", ["", "read-only"])
 def test_without_a_state_folder_nothing_is_believed_and_that_is_said(victim, state, monkeypatch):
-    from satchel.library import marks
+    from satchel.library import trust
 
-    monkeypatch.setattr(marks, "_memory", {})
+    monkeypatch.setattr(trust, "_memory", {})
     folder = str(victim.base / state) if state else ""
     scope = victim.scope._replace(marks=key_path(folder))
     if state:
@@ -322,11 +322,11 @@ def test_without_a_state_folder_nothing_is_believed_and_that_is_said(victim, sta
         def refuse(path, *_given, **_named):
             raise PermissionError(13, os.strerror(13), path)
 
-        monkeypatch.setattr(marks, "locked", refuse)
+        monkeypatch.setattr(trust, "file_lock", refuse)
     said = prepare_scope(scope)
     assert "cannot be undone later" in said[0]
     assert prepare_scope(scope) == said  # this process still knows it
-    monkeypatch.setattr(marks, "_memory", {})  # the next one does not
+    monkeypatch.setattr(trust, "_memory", {})  # the next one does not
     make_skill(victim.skills, "foo", "Mine. Use for mine.")
     (victim.work / "journal.json").write_bytes(victim.hostile_journal())
     assert history(scope) == []

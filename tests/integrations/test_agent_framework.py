@@ -8,7 +8,15 @@ import pytest
 from agent_framework import Agent, Content, Message, tool
 from agent_framework.openai import OpenAIChatClient, OpenAIChatCompletionClient
 
-from framework_chat import LOAD, Person, converse, forbid_deploy, place_of
+from framework_chat import (
+    LOAD,
+    SHIP,
+    Person,
+    converse,
+    forbid_deploy,
+    place_of,
+    was_held_to_its_part,
+)
 from model_server import Reply, loopback
 from satchel.integrations.agent_framework import Skills, skill_tools
 from satchel.testing import make_tool_skill
@@ -84,13 +92,7 @@ def test_each_session_is_a_conversation(satchel):
 
 def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel):
     forbid_deploy(satchel)
-    steps = [
-        Reply(calls=[("deploy", {})]),
-        Reply(calls=[("Skill", {"name": "careful"})]),
-        Reply(calls=[("deploy", {})]),
-        "Well.",
-    ]
-    with loopback(steps) as server:
+    with loopback([*SHIP, "Well."]) as server:
         run(agent_of(Skills(satchel), tools=[deploy]), "Ship it")
     assert server.requests[1].results[0].text == "deployed"
     assert "`careful`" in server.requests[3].results[0].text
@@ -127,13 +129,7 @@ def test_an_agent_that_is_a_tool_is_a_child(satchel):
         )
         assert run(agent_of(skills, tools=[below.as_tool()]), "Ship it") == ["Done."]
     asked = [request for request in server.requests if "You are below." in request.system]
-    assert len(asked) == 6  # the task was given twice
-    assert "code-review" in asked[0].system
-    assert "write-docs" not in asked[0].system
-    for at in (0, 3):
-        assert "<skill-loaded" in asked[at + 1].results[0].text
-        assert "careful" in asked[at + 2].results[0].text
-        assert "deployed" not in asked[at + 2].results[0].text
+    was_held_to_its_part(asked)
 
 
 def test_the_tools_alone_fit_an_agent_of_ones_own(satchel):

@@ -12,7 +12,7 @@ from google.adk.runners import InMemoryRunner
 from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
 
-from framework_chat import LOAD, Person, converse, forbid_deploy, place_of
+from framework_chat import LOAD, SHIP, Person, converse, forbid_deploy, place_of
 from model_server import Reply, loopback
 from satchel.integrations.google_adk import Skills
 from satchel.testing import make_tool_skill
@@ -94,13 +94,7 @@ def test_each_session_is_a_conversation(satchel):
 
 def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel):
     forbid_deploy(satchel)
-    steps = [
-        Reply(calls=[("deploy", {})]),
-        Reply(calls=[("Skill", {"name": "careful"})]),
-        Reply(calls=[("deploy", {})]),
-        "Well.",
-    ]
-    with loopback(steps) as server:
+    with loopback([*SHIP, "Well."]) as server:
         skills = Skills(satchel)
         run(LlmAgent(name="a", model=MODEL, tools=[deploy, skills]), skills, "Ship it")
     assert "deployed" in server.requests[1].results[0].text

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from agents import Agent, Runner, function_tool, set_tracing_disabled
 
-from framework_chat import LOAD, Person, converse, forbid_deploy
+from framework_chat import LOAD, SHIP, Person, converse, forbid_deploy
 from model_server import Reply, loopback
 from satchel.integrations.openai_agents import SkillsAgent, skill_tools
 
@@ -69,14 +69,7 @@ def test_a_run_without_history_can_load_again(satchel):
 
 def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel):
     forbid_deploy(satchel)
-    with loopback(
-        [
-            Reply(calls=[("deploy", {})]),
-            Reply(calls=[("Skill", {"name": "careful"})]),
-            Reply(calls=[("deploy", {})]),
-            "Well.",
-        ]
-    ) as server:
+    with loopback([*SHIP, "Well."]) as server:
         run(SkillsAgent("A", skills=satchel, tools=[deploy]), "Ship it")
     assert server.requests[1].results[0].text == "deployed"
     assert "`careful`" in server.requests[3].results[0].text

@@ -34,12 +34,6 @@ def test_a_wrong_option_is_refused_when_the_adapter_is_made(satchel):
         Skills(satchel).child(includes=["a"])  # pyright: ignore[reportCallIssue]
 
 
-def test_a_misspelt_provider_is_refused_with_the_right_one(satchel):
-    with pytest.raises(InvalidInput) as caught:
-        satchel.session().definitions("antropic")
-    assert "Did you mean `anthropic`?" in caught.value.hint
-
-
 @pytest.mark.timeout(180)
 def test_a_type_checker_finds_both_typos_and_nothing_else(tmp_path, root):
     file = tmp_path / "typos.py"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,18 +11,17 @@ from smolagents import LogLevel, OpenAIModel, ToolCallingAgent, tool
 from framework_chat import (
     ASKED,
     LOAD,
-    Chat,
+    SHIP,
     Person,
+    converse,
     forbid_deploy,
-    history_of,
     place_of,
-    prefix_of,
-    project_of,
+    was_held_to_its_part,
 )
 from model_server import ModelServer, Reply
 from satchel.integrations.base import sessions_of
 from satchel.integrations.smolagents import SkillsAgent, SkillsCodeAgent, skill_tools
-from satchel.testing import make_skill, make_tool_skill
+from satchel.testing import make_tool_skill
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,33 +64,7 @@ def script(request):
 @pytest.mark.req("A12", "B9", "D6")
 @pytest.mark.timeout(90)
 def test_the_example_gets_through_the_conversation(tmp_path):
-    project = project_of(str(tmp_path))
-    skills = os.path.join(project, ".agents", "skills")
-    with ModelServer(script) as server, Chat("smolagents/agent.py", project, server) as chat:
-        first = chat.say("Please review my change")
-        assert "Reviews a change." in first[0].system
-        assert {"Skill", "SkillSearch", "ReadFile"} <= set(first[0].tools)
-        assert "List what could break." not in first[0].body.decode()
-        assert '<skill name="code-review">' in first[0].last_user
-        assert seen(first[1]).startswith('<skill-loaded name="code-review" ')
-        assert "List what could break." in seen(first[1])
-        again = chat.say("Please review my change")
-        assert "already loaded" in seen(again[1])
-        make_skill(skills, "haiku", "Writes a haiku.", body="Five, seven, five.\n")
-        new = chat.say("Write a haiku")
-        assert "haiku" in new[0].last_user.partition("Write a haiku")[2]
-        assert "Five, seven, five." in seen(new[1])
-        wrong = chat.say("Load what is not there")
-        assert "There is no skill `nowhere`" in seen(wrong[1])
-        asked = [*first, *again, *new, *wrong]
-        assert {prefix_of(request) for request in asked} == {prefix_of(first[0])}
-        for earlier, later in pairwise(asked):
-            assert history_of(later)[: len(history_of(earlier))] == history_of(earlier)
-        word = "parameters:\n  - {name: word, type: string, description: A word}\n"
-        make_tool_skill(skills, "echo", more=word)
-        said = chat.say("Say it back")
-        assert "echo_run" in said[0].tools
-        assert '"word": "hello"' in seen(said[1]).replace("\\", "")
+    converse("smolagents/agent.py", tmp_path, script, seen, marks_errors=None)
 
 
 def test_a_run_that_begins_anew_can_load_again(satchel):
@@ -125,13 +96,7 @@ def test_a_tool_that_appears_in_a_turn_can_be_called_in_it(satchel):
 
 def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel):
     forbid_deploy(satchel)
-    steps = [
-        Reply(calls=[("deploy", {})]),
-        Reply(calls=[("Skill", {"name": "careful"})]),
-        Reply(calls=[("deploy", {})]),
-        done(),
-    ]
-    with ModelServer(steps) as server:
+    with ModelServer([*SHIP, done()]) as server:
         agent_of(server, tools=[deploy], skills=satchel).run("Ship it")
     assert seen(server.requests[1]) == "deployed"
     assert "`careful`" in seen(server.requests[3])
@@ -172,13 +137,7 @@ def test_a_team_member_is_a_child(satchel):
         boss = agent_of(server, managed_agents=[below], skills=sessions)
         assert boss.run("Ship it") == "Done."
     asked = [request for request in server.requests if "You are below." in request.system]
-    assert len(asked) == 6  # the task was given twice
-    assert "code-review" in asked[0].system
-    assert "write-docs" not in asked[0].system
-    for at in (0, 3):
-        assert "<skill-loaded" in seen(asked[at + 1])
-        assert "careful" in seen(asked[at + 2])
-        assert "deployed" not in seen(asked[at + 2])
+    was_held_to_its_part(asked, seen)
 
 
 def test_an_agent_that_writes_python(satchel):

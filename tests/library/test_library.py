@@ -46,21 +46,6 @@ def test_the_record(tmp_path):
     assert built_in.id == "write-a-skill"
 
 
-@pytest.mark.req("A7", "C4", "D1")
-def test_the_one_liners(tmp_path):
-    make_skill(tmp_path / "skills", "demo", "Demonstrates.", body="Step one.\n")
-    satchel = Satchel.for_project(tmp_path, trust="all", builtin=False)
-    assert len(satchel.library.discover()) == 1
-    assert len(satchel.library.scan()) == 1
-    assert [skill.name for skill in satchel.list_skills()] == ["demo"]
-    assert satchel.get_skill("demo").source == "project"
-    assert satchel.get_skill("other") is None
-    assert satchel.load_content("demo").strip() == "Step one."
-    assert satchel.get_skill_content("demo").strip() == "Step one."
-    assert satchel.get_skill_content("nothing") is None
-    assert "Demonstrates." in satchel.get_descriptions()
-
-
 @pytest.mark.req("A7")
 def test_a_scan_does_not_read_bodies(tmp_path, monkeypatch):
     make_skill(tmp_path, "demo", body="x" * 200_000)
@@ -174,10 +159,10 @@ def test_what_is_not_offered_is_logged_once(tmp_path, caplog):
     assert caplog.messages == []
     satchel.list_skills()
     assert sorted(caplog.messages) == [
+        "1 skill of this folder is not trusted yet: run `satchel trust`",
         f"Files that cannot be used as skills: {tmp_path}/skills/bad/SKILL.md",
         "No skill matches these patterns of `include`: typo",
         f"Settings ignored: {tmp_path}/satchel.toml: There is no setting `budgt`; it was ignored",
-        "Skills not offered, since they are not trusted: waits",
     ]
     assert {record.name for record in caplog.records} == {"satchel"}
     caplog.clear()
@@ -186,20 +171,7 @@ def test_what_is_not_offered_is_logged_once(tmp_path, caplog):
     assert caplog.messages == []
     make_skill(tmp_path / ".skills", "waits")
     satchel.refresh()
-    assert caplog.messages == ["Skills not offered, since they are not trusted: waits, waits"]
-
-
-@pytest.mark.req("B12")
-def test_system_wins_and_both_stay_visible(tmp_path):
-    make_skill(tmp_path / ".agents/sys.skills", "report", "system's")
-    make_skill(tmp_path / ".agents/skills", "report", "user's")
-    satchel = Satchel.for_project(tmp_path, trust="all", builtin=False)
-    assert [skill.description for skill in satchel.list_skills()] == ["system's"]
-    hidden = [skill for skill in satchel.list_skills(hidden=True) if skill.state == "shadowed"]
-    assert [(skill.description, skill.winner) for skill in hidden] == [
-        ("user's", ".agents/sys.skills/report")
-    ]
-    assert satchel.catalogue().account.full == ("report",)
+    assert caplog.messages == ["2 skills of this folder are not trusted yet: run `satchel trust`"]
 
 
 def test_the_same_name_twice_in_one_place(tmp_path):

@@ -14,8 +14,8 @@ from satchel._fs import RACY_NS
 from satchel.errors import Changed, LockBroken, Refused
 from satchel.library import TrustBook
 from satchel.library.lockfile import Locked, Place, lock_path, render_lock
-from satchel.library.marks import MEMORY, RECORD, own_key, seal_of
 from satchel.library.seal import generated
+from satchel.library.trust import MEMORY, RECORD, own_key, seal_of
 from satchel.skill.tree import FolderTree, seal
 from satchel.testing import make_skill
 

@@ -114,15 +114,6 @@ def test_a_program_that_we_started_says_that_servers_are_left_out(
         assert "Skills of 1 servers are left out" in refusals(satchel)[0]
 
 
-def test_a_program_that_hangs_is_ended_with_the_library(tmp_path: Path) -> None:
-    with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, "stubborn")}) as satchel:
-        satchel.refresh()
-        assert "it took too long" in refusals(satchel)[0]
-    assert [one for one in threading.enumerate() if one.name == "satchel-docs"] == []
-    [process] = starts(tmp_path)
-    assert not lives(process)
-
-
 def test_a_program_that_died_is_started_again(tmp_path: Path) -> None:
     with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, "brief")}) as satchel:
         for count in (1, 2):
@@ -149,6 +140,7 @@ def test_a_library_that_is_closed_while_a_program_is_ended_waits_for_it(
     with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, mode)}) as satchel:
         ask_again(satchel)
         assert any("it took too long" in one for one in refusals(satchel)), refusals(satchel)
+    assert [one for one in threading.enumerate() if one.name == "satchel-docs"] == []
     [process] = starts(tmp_path)
     assert not lives(process)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -20,7 +19,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.timeout(90)
-HERE = os.path.dirname(os.path.abspath(__file__))
+FASTMCP = """
+import sys
+from fastmcp import FastMCP
+from fastmcp.server.providers.skills import SkillsDirectoryProvider
+from fastmcp.skills.extension import SkillsExtension
+
+provider = SkillsDirectoryProvider(roots=sys.argv[1], experimental_skills=True, reload=True)
+server = FastMCP("skills", providers=[provider])
+server.add_extension(SkillsExtension(providers=[provider]))
+server.run(transport="http", host="127.0.0.1", port=int(sys.argv[2]), show_banner=False)
+"""
 
 
 @contextmanager
@@ -29,7 +38,7 @@ def fastmcp_serving(folder: str) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, os.path.join(HERE, "fastmcp_server.py"), folder, str(port)]
+    command = [sys.executable, "-c", FASTMCP, folder, str(port)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         end = time.monotonic() + 60

@@ -24,16 +24,17 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from mcp_talk import Refusal, read_answer, write_skill
 from satchel import Satchel
 from satchel.errors import NotFound
-from satchel.integrations.mcp import issuer as issuing
+from satchel.integrations.mcp import over_http as issuing
 from satchel.integrations.mcp import server as server_module
 from satchel.integrations.mcp import watching
-from satchel.integrations.mcp.access import (
+from satchel.integrations.mcp.over_http import (
     Issued,
+    OAuth,
+    Web,
+    make_app,
 )
-from satchel.integrations.mcp.issuer import OAuth
-from satchel.integrations.mcp.over_http import Web, make_app
 from satchel.integrations.mcp.views import Part, Views
-from satchel.library.filters import Filter
+from satchel.library.snapshot import Filter
 from satchel.tools.base import TakenBack
 
 pytestmark = pytest.mark.timeout(60)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
 import shutil
 import time
@@ -201,14 +200,3 @@ def test_what_cannot_be_served_says_why(tmp_path):
     assert "leads out" in why["linked"]
     told = {event.skills[0] for event in satchel.trace.events if event.values.get("what") == "mcp"}
     assert told == set(why)
-
-
-def test_untrusted_skills_are_not_served(tmp_path):
-    folder = str(tmp_path)
-    write_skill(folder, "strange")
-    with serving(folder, SATCHEL_TRUST="ask") as url:
-        talk = Talk(url)
-        assert "strange" not in json.dumps(talk.ask("skills/list"))
-        with pytest.raises(Refusal) as caught:
-            talk.ask("resources/read", uri="skill://strange/SKILL.md")
-        assert caught.value.code == -32602

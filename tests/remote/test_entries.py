@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from satchel.library.supply import likeness
-from satchel.remote.entries import read_entries
+from satchel.remote.supplier import read_entries
 
 DIGEST = "sha256:" + sha256(b"").hexdigest()
 PIECES = st.sampled_from([

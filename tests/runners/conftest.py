@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from needs import needs
+from prepared import write_skill
 from satchel.runners.launcher import Launcher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 FAULTY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "faulty")
 
@@ -35,6 +37,45 @@ def starter() -> Iterator[Launcher]:
     launcher = Launcher()
     yield launcher
     launcher.close()
+
+
+@pytest.fixture(params=["bwrap", "landlock"])
+def tier(request: pytest.FixtureRequest) -> str:
+    """Each tier of the sandbox in turn."""
+    if request.param == "bwrap":
+        needs("bwrap")
+    return request.param
+
+
+@pytest.fixture
+def skill(tmp_path: Path) -> Callable[..., str]:
+    """Write a skill's folder; give its path."""
+    return partial(write_skill, str(tmp_path / "thing"))
+
+
+class Cancel:
+    """Takes a call back by `now`."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+
+    def fileno(self) -> int:
+        return self._read
+
+    def now(self) -> None:
+        os.write(self._write, b"!")
+
+    def close(self) -> None:
+        os.close(self._read)
+        os.close(self._write)
+
+
+@pytest.fixture
+def cancel() -> Iterator[Cancel]:
+    """Takes a call back."""
+    made = Cancel()
+    yield made
+    made.close()
 
 
 class Web(ThreadingHTTPServer):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from runners.leftovers import eventually
 from satchel.errors import BuildFailed, Changed
 from satchel.runners.base import BuildStopped
 from satchel.runners.build import AT_ONCE, ToolFailed, Workshop, is_whole, last_lines
-from satchel.runners.view import find_interpreter
+from satchel.runners.dressing import find_interpreter
 
 SRC = os.path.join(os.path.dirname(__file__), "..", "..", "src")
 
@@ -113,15 +112,6 @@ def test_a_killed_build_is_not_taken_for_whole(tmp_path, shop):
     home = shop.make("kind", "key", one_file, quiet)
     assert is_whole(home)
     assert os.listdir(tmp_path / "cache" / "unfinished") == []
-
-
-def test_what_was_deleted_is_built_again(shop):
-    home = shop.make("kind", "key", one_file, quiet)
-    os.unlink(os.path.join(home, "thing"))
-    assert not is_whole(home)
-    assert is_whole(shop.make("kind", "key", one_file, quiet))
-    shutil.rmtree(shop.folder)
-    assert is_whole(shop.make("kind", "key", one_file, quiet))
 
 
 def test_what_nobody_uses_for_a_month_makes_room(shop):
@@ -226,30 +216,6 @@ def test_a_tool_that_is_interrupted_leaves_no_process(shop, tmp_path):
 
 
 # --- given up, and not kept ---------------------------------------------------------------
-
-
-class Cancel:
-    """Taken back by `now`."""
-
-    def __init__(self):
-        self._read, self._write = os.pipe()
-
-    def fileno(self):
-        return self._read
-
-    def now(self):
-        os.write(self._write, b"!")
-
-    def close(self):
-        os.close(self._read)
-        os.close(self._write)
-
-
-@pytest.fixture
-def cancel():
-    made = Cancel()
-    yield made
-    made.close()
 
 
 @pytest.mark.req("E3")

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from satchel.runners.control_groups import OWN, ROOT, find_folder, places
+from satchel.runners.launcher import cgroup_places, find_cgroup_folder
 
 
 def test_version_two_is_found_at_the_nearest_group_that_hands_memory_down(tmp_path):
@@ -18,10 +18,10 @@ def test_version_two_is_found_at_the_nearest_group_that_hands_memory_down(tmp_pa
     (root / "user.slice/cgroup.subtree_control").write_text("memory\n")
     own = tmp_path / "own"
     own.write_text("0::/user.slice/app.slice/term.scope\n")
-    assert places(str(root), str(own)) == [str(leaf.parent)]
-    assert find_folder(str(root), str(own)) == ""  # nothing to move a process with
+    assert cgroup_places(str(root), str(own)) == [str(leaf.parent)]
+    assert find_cgroup_folder(str(root), str(own)) == ""  # nothing to move a process with
     (leaf.parent / "cgroup.procs").write_text("")
-    assert find_folder(str(root), str(own)) == str(leaf.parent)
+    assert find_cgroup_folder(str(root), str(own)) == str(leaf.parent)
 
 
 def test_version_one_is_next(tmp_path):
@@ -29,15 +29,15 @@ def test_version_one_is_next(tmp_path):
     (root / "memory/mine").mkdir(parents=True)
     own = tmp_path / "own"
     own.write_text("4:memory:/mine\n3:cpu,cpuacct:/\n0::/\n")
-    assert places(str(root), str(own)) == [str(root / "memory/mine")]
+    assert cgroup_places(str(root), str(own)) == [str(root / "memory/mine")]
 
 
 @pytest.mark.parametrize("text", ["", "nonsense\n", "0::/\n", "4:memory:/not/here\n"])
 def test_nowhere(tmp_path, text):
     own = tmp_path / "own"
     own.write_text(text)
-    assert find_folder(str(tmp_path / "cgroup"), str(own)) == ""
-    assert find_folder(str(tmp_path), str(tmp_path / "missing")) == ""
+    assert find_cgroup_folder(str(tmp_path / "cgroup"), str(own)) == ""
+    assert find_cgroup_folder(str(tmp_path), str(tmp_path / "missing")) == ""
 
 
 def can_have_groups(folder: str) -> bool:
@@ -52,5 +52,9 @@ def can_have_groups(folder: str) -> bool:
 
 
 def test_what_is_found_here_is_the_first_that_can_be_used():
-    usable = [folder for folder in places(ROOT, OWN) if can_have_groups(folder)]
-    assert find_folder() == (usable[0] if usable else "")
+    usable = [
+        folder
+        for folder in cgroup_places("/sys/fs/cgroup", "/proc/self/cgroup")
+        if can_have_groups(folder)
+    ]
+    assert find_cgroup_folder() == (usable[0] if usable else "")

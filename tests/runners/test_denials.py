@@ -10,15 +10,8 @@ import pytest
 from needs import needs
 from satchel.runners import selfcheck
 from satchel.runners.base import Limits, Powers, Program, RunRequest, RunResult
-from satchel.runners.denials import seen_denials, with_denials
+from satchel.runners.pool import seen_denials, with_denials
 from satchel.runners.sandbox import dress
-
-
-@pytest.fixture(params=["bwrap", "landlock"])
-def tier(request):
-    if request.param == "bwrap":
-        needs("bwrap")
-    return request.param
 
 
 def complaint(folder, tier, argv, powers) -> str:

@@ -41,13 +41,6 @@ END = """
 """
 
 
-@pytest.fixture(params=["bwrap", "landlock"])
-def tier(request):
-    if request.param == "bwrap":
-        needs("bwrap")
-    return request.param
-
-
 @pytest.fixture
 def workspace(tmp_path):
     folder = tmp_path / "workspace"

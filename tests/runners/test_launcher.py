@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from uuid import uuid4
 
 import pytest
@@ -19,8 +18,7 @@ from needs import needs
 from runners.leftovers import MARK, below, eventually, marked, read
 from runners.once import run_once
 from satchel.runners.base import CannotStart, Launch, Limits, Program, RunRequest
-from satchel.runners.launcher import Launcher
-from satchel.runners.plain import PlainLauncher
+from satchel.runners.launcher import Launcher, PlainLauncher
 
 PYTHON = (sys.executable, "-I", "-S", "-u", "-c")
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -167,7 +165,7 @@ def test_without_descriptors_a_start_is_refused_and_nothing_is_lost(starter):
 DAEMONS = "setsid sh -c 'sleep 60 & sleep 60 & wait' & sleep 60 & exec sleep 60"
 
 
-def test_kill_ends_every_descendant_and_may_be_said_twice(starter, mark):
+def test_kill_and_close_end_every_descendant_and_may_be_said_twice(starter, mark):
     process = starter.start(sh(DAEMONS, mark))
     assert eventually(lambda: len(marked(mark)) >= 5)
     assert process.wait(0) is None
@@ -179,9 +177,6 @@ def test_kill_ends_every_descendant_and_may_be_said_twice(starter, mark):
     process.kill()
     process.close()
     process.close()
-
-
-def test_close_ends_it_too(starter, mark):
     process = starter.start(sh(DAEMONS, mark))
     assert eventually(lambda: len(marked(mark)) >= 5)
     process.close()
@@ -374,43 +369,6 @@ def test_a_minder_that_is_killed_leaves_nothing(own, mark):
     assert eventually(lambda: marked(mark) == [], 1)
     process.close()
     assert text_of(own.start(python("print('next')"))) == "next\n"
-
-
-def test_a_hundred_threads_may_start_at_once(own, mark):
-    said: dict[int, str] = {}
-
-    def run(number: int) -> None:
-        process = own.start(sh(f"sleep 0.05; echo {number}", mark))
-        said[number] = text_of(process)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(100)]
-    before = len(os.listdir("/proc/self/fd"))
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert said == {number: f"{number}\n" for number in range(100)}
-    assert marked(mark) == []
-    assert len(os.listdir("/proc/self/fd")) <= before + 1  # the way to the launcher itself
-    assert eventually(lambda: len(below(own.pid)) <= 6, 6)
-
-
-def test_a_fork_of_the_host_has_its_own_launcher_and_harms_nobody(own, mark):
-    process = own.start(sh("cat", mark))
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            fine = own.pid == 0 and text_of(own.start(python("print('child')"))) == "child\n"
-            own.close()
-            code = 0 if fine and process.stdin == -1 else 1
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    os.write(process.stdin, b"still here\n")
-    assert os.read(process.stdout, 100) == b"still here\n"
-    assert text_of(own.start(python("print('parent')"))) == "parent\n"
-    process.close()
 
 
 def test_closing_ends_the_launcher_and_it_may_be_used_again(own):

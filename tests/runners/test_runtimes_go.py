@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import zipfile
-from functools import partial
 
 import pytest
 
 from needs import builds, needs
-from prepared import call, manifest, write_skill
+from prepared import call, manifest
 from satchel.errors import BuildFailed
 from satchel.runners.runtimes import Runtimes
 
@@ -24,12 +23,6 @@ def program(expression, *imports):
         f'package main\n\nimport "fmt"\n{lines}\n'
         f'func main() {{ fmt.Printf("{{\\"output\\": %q}}\\n", {expression}) }}\n'
     )
-
-
-@pytest.fixture
-def skill(tmp_path):
-    """Write a skill's folder; give its path."""
-    return partial(write_skill, str(tmp_path / "thing"))
 
 
 @pytest.fixture
@@ -158,16 +151,7 @@ def test_building_runs_no_program_of_the_skill(skill, cache, tmp_path):
             ".git/config": f"[core]\n\tfsmonitor = {tool}\n",
         }
     )
-    names = (
-        "CC",
-        "CXX",
-        "AR",
-        "PKG_CONFIG",
-        "GOFLAGS",
-        "GIT_SSH",
-        "GOROOT",
-        "GOCACHEPROG",
-    )
+    names = ("CC", "CXX", "AR", "PKG_CONFIG", "GIT_SSH", "GOROOT", "GOCACHEPROG")
     env = {**os.environ, **dict.fromkeys(names, str(tool)), "GOFLAGS": f"-toolexec={tool}"}
     assert call(Runtimes(cache, env).prepare(folder, MAIN)) == {"output": "x"}
     assert not trace.exists()

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import tarfile
 import zipfile
-from functools import partial
 
 import pytest
 
 from needs import builds, needs
-from prepared import call, in_tier, manifest, write_skill
+from prepared import call, in_tier, manifest
 from satchel.errors import BuildFailed, Unsandboxed
 from satchel.runners import selfcheck
 from satchel.runners.build import Workshop
-from satchel.runners.requirements import read_requirements
+from satchel.runners.dressing import find_interpreter
+from satchel.runners.python import read_requirements
 from satchel.runners.runtimes import Runtimes
 from satchel.runners.sandbox import TIERS
-from satchel.runners.view import find_interpreter
 from satchel.settings import load_settings
 from sizes import sized
 
@@ -39,12 +36,6 @@ def wheel(folder, name, *needed):
     with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as archive:
         for path, text in files.items():
             archive.writestr(path, text)
-
-
-@pytest.fixture
-def skill(tmp_path):
-    """Write a skill's folder; give its path."""
-    return partial(write_skill, str(tmp_path / "thing"))
 
 
 @pytest.mark.req("E3")
@@ -81,15 +72,6 @@ def test_a_skill_imports_its_own_folder_and_nothing_of_the_host(skill, tmp_path)
     assert got["user"] == 1
     assert {"/", ""}.isdisjoint(got["path"])
     assert sorted(os.listdir(folder)) == ["helper.py", "main.py"]
-
-
-def test_a_program_needs_to_see_its_interpreter_and_its_environment(skill):
-    program = Runtimes(builds()).prepare(skill({"main.py": ""}), MAIN)
-    code = "import sys, encodings; print(sys.prefix, encodings.__file__, sep='\\n')"
-    told = subprocess.run([program.argv[0], "-c", code], capture_output=True, text=True, check=True)
-    for path in (*told.stdout.split("\n")[:2], os.path.realpath(program.argv[0])):
-        assert any(path.startswith(folder) for folder in program.read), path
-    assert program.argv[-1] == os.path.join(program.folder, "main.py")
 
 
 @pytest.mark.req("E3")
@@ -273,8 +255,3 @@ def test_requirements_behind_a_link_to_elsewhere_are_refused(skill, tmp_path):
     os.symlink(tmp_path / "secret", os.path.join(folder, "requirements.txt"))
     with pytest.raises(BuildFailed, match="cannot be read"):
         read_requirements(folder)
-
-
-def test_satchel_runs_its_own_python(skill):
-    program = Runtimes(builds()).prepare(skill({"main.py": ""}), MAIN)
-    assert os.path.samefile(program.argv[0], getattr(sys, "_base_executable", sys.executable))

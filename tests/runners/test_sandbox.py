@@ -22,13 +22,6 @@ from satchel.settings import load_settings
 SECRET = "not-for-everybody-4711"
 
 
-@pytest.fixture(params=["bwrap", "landlock"])
-def tier(request):
-    if request.param == "bwrap":
-        needs("bwrap")
-    return request.param
-
-
 @pytest.fixture
 def skill(tmp_path):
     folder = tmp_path / "skill"

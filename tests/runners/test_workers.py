@@ -13,7 +13,6 @@ import pytest
 from needs import needs
 from runners.leftovers import below, eventually
 from satchel.runners import pool as pool_module
-from satchel.runners import workers
 from satchel.runners.base import Limits, Powers, Program, RunRequest
 from satchel.runners.pool import Pool
 from satchel.trace import Trace
@@ -177,12 +176,12 @@ def test_changed_programs_powers_and_limits_get_new_workers(pool, program):
 
 
 def test_a_worker_is_replaced_by_count(pool, program, monkeypatch):
-    monkeypatch.setattr(workers, "CALLS", 3)
+    monkeypatch.setattr(pool_module, "CALLS", 3)
     assert [ask(pool, request(program))[1] for _ in range(7)] == [1, 2, 3, 1, 2, 3, 1]
 
 
 def test_a_worker_is_replaced_by_memory(pool, program, monkeypatch):
-    monkeypatch.setattr(workers, "LOOK", 1)
+    monkeypatch.setattr(pool_module, "LOOK", 1)
     limits = Limits(memory=200 << 20)
     assert ask(pool, request(program, limits=limits))[1] == 1
     fill = "kept = bytearray(170 << 20); kept[::4096] = b'x' * len(kept[::4096])"
@@ -202,23 +201,13 @@ def test_idle_workers_are_ended(pool, program, monkeypatch):
     assert ask(pool, request(program))[1] == 1
 
 
-def test_a_call_can_be_taken_back(pool, program):
-    read, write = os.pipe()
-
-    class Cancel:
-        def fileno(self) -> int:
-            return read
-
-    try:
-        ask(pool, request(program)._replace(cancel=Cancel()))
-        threading.Timer(0.2, os.write, (write, b"!")).start()
-        began = time.monotonic()
-        hung = request(program, do="time.sleep(60)")._replace(cancel=Cancel())
-        assert pool.run(hung).fault == "cancelled"
-        assert time.monotonic() - began < 30
-    finally:
-        os.close(read)
-        os.close(write)
+def test_a_call_can_be_taken_back(pool, program, cancel):
+    ask(pool, request(program)._replace(cancel=cancel))
+    threading.Timer(0.2, cancel.now).start()
+    began = time.monotonic()
+    hung = request(program, do="time.sleep(60)")._replace(cancel=cancel)
+    assert pool.run(hung).fault == "cancelled"
+    assert time.monotonic() - began < 30
 
 
 def worker_pid(worker) -> int:

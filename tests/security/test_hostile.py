@@ -22,14 +22,10 @@ def scanned(content: dict[str, bytes]):
     return report
 
 
-def words_that_decide() -> list[str]:
-    return sorted({word for rule in text_rules() for word in (*rule.needs, *rule.also)})
-
-
 @pytest.mark.timeout(120)
 def test_no_word_of_a_rule_makes_a_scan_slow_when_it_is_repeated():
     started = time.monotonic()
-    for word in words_that_decide():
+    for word in sorted({word for rule in text_rules() for word in (*rule.needs, *rule.also)}):
         scan_tree(MemoryTree({"SKILL.md": (f"{word} " * 4000).encode()[:60_000]}))
     assert time.monotonic() - started < 100
 

@@ -67,13 +67,8 @@ def test_the_four_types_have_defaults_of_their_own():
     )
     reading = read(text)
     assert not reading.problems
-    assert [one.default for one in reading.manifest.tools[0].parameters] == [
-        "10",
-        3,
-        1.5,
-        False,
-        None,
-    ]
+    defaults = [one.default for one in reading.manifest.tools[0].parameters]
+    assert defaults == ["10", 3, 1.5, False, None]
 
 
 def test_the_optional_keys():

@@ -9,13 +9,13 @@ import pytest
 
 from mcp_talk import node, official
 from satchel.errors import SkillBroken
-from satchel.skill.portable import portable_fields
+from satchel.skill.validate import portable_fields
 
 HEAD = "name: a-skill\ndescription: What it does\n"
 
 
-def read(more: str, head: str = HEAD) -> dict:
-    return portable_fields(f"---\n{head}{more}---\n\nText\n".encode())
+def read(more: str) -> dict:
+    return portable_fields(f"---\n{HEAD}{more}---\n\nText\n".encode())
 
 
 @pytest.mark.parametrize(
@@ -86,19 +86,15 @@ def test_what_readers_do_not_agree_on_is_refused(more, why):
         f"name: a\ndescription: {'x' * 1025}\n",
         "- a\n",
         "",
+        b"",
+        b"# Text\n",
+        b"\n---\nname: a\ndescription: b\n---\n",
+        b"---\nname: \xff\n---\n",
     ],
 )
 def test_what_is_no_skill_by_the_published_format_is_refused(head):
     with pytest.raises(SkillBroken):
-        read("", head)
-
-
-@pytest.mark.parametrize(
-    "data", [b"", b"# Text\n", b"\n---\nname: a\ndescription: b\n---\n", b"---\nname: \xff\n---\n"]
-)
-def test_so_is_what_does_not_begin_with_frontmatter(data):
-    with pytest.raises(SkillBroken):
-        portable_fields(data)
+        portable_fields(head if isinstance(head, bytes) else f"---\n{head}---\n\nText\n".encode())
 
 
 def test_a_byte_order_mark_and_windows_lines_change_nothing():

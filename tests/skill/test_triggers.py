@@ -125,11 +125,6 @@ def test_a_fix_names_the_word_that_was_meant():
     assert colon.fix == "Put the prompt in double quotes"
 
 
-def test_a_prompt_that_is_there_already_names_the_first_line():
-    twice = _read("should: [x, X]\n").problems[0]
-    assert twice.message == "The prompt `X` is there already: line 1"
-
-
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_whatever_the_bytes_are_there_is_an_answer(data):
     for path in ("evals/triggers.yaml", "evals/triggers.json"):

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from satchel import validate_folder
 from satchel.errors import NotFound
 from satchel.skill.fields import FIELDS, SPEC_FIELDS
+from satchel.skill.validate import validate_folder
 from sizes import sized
 
 

@@ -8,9 +8,7 @@ import pytest
 
 from satchel import Satchel
 from satchel.errors import AccessDenied, Conflict, InvalidInput, NotFound, Refused
-from satchel.library.locations import _ECOSYSTEM, _ECOSYSTEM_HOME
-from satchel.store.agents import agent_named, all_agents, sight_of, skills_of, user_home
-from satchel.store.links import Links
+from satchel.store.agents import Links, agent_named, all_agents, sight_of, skills_of, user_home
 
 CLAUDE = "claude-code"
 
@@ -82,22 +80,6 @@ def test_every_row_says_where_it_was_seen_and_when():
     assert len({agent.id for agent in all_agents()}) == len(all_agents()) >= 20
 
 
-def test_the_places_that_satchel_reads_are_places_of_agents():
-    """Each by one agent that puts skills there; `.agents/skills` is everybody's."""
-    assert set(_ECOSYSTEM) <= {item for agent in all_agents() for item in agent.project}
-    assert set(_ECOSYSTEM_HOME) <= {item for agent in all_agents() for item in agent.user}
-
-
-def test_an_agent_is_found_by_its_id_and_a_slip_is_corrected():
-    assert agent_named("codex").name == "Codex"
-    with pytest.raises(NotFound, match="no agent") as caught:
-        agent_named("claude-cod")
-    assert "`claude-code`" in caught.value.hint
-    with pytest.raises(NotFound) as caught:
-        agent_named("xyzzy")
-    assert "`goose`" in caught.value.hint
-
-
 def test_an_agent_is_here_when_its_folder_is(desk):
     project, home = str(desk.project), str(desk.home)
     assert not any(agent.is_here(project, home) for agent in all_agents())
@@ -160,15 +142,6 @@ def test_a_skill_outside_the_project_is_not_linked_into_it(desk):
     with pytest.raises(Refused, match="outside the project"):
         desk.link("mine", CLAUDE)
     assert desk.link("mine", CLAUDE, user=True).action == "made"
-
-
-def test_for_all_projects_means_in_the_home(desk):
-    done = desk.link("code-review", CLAUDE, user=True)
-    link = desk.home / ".claude/skills/code-review"
-    assert done.path == str(link)
-    assert os.readlink(link) == str(desk.project / ".agents/skills/code-review")
-    # The project's own `.agents/skills` is no place for all projects.
-    assert desk.link("code-review", "codex", user=True).action == "made"
 
 
 def test_what_is_not_offered_reaches_no_other_agent(desk):

@@ -152,8 +152,11 @@ def _fits(content) -> bool:
     return True
 
 
+FORMATS = ["zip", "skill", "tar", "tar.gz", "tgz"]
+
+
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=_content.filter(_fits), form=st.sampled_from(["zip", "tar", "tar.gz"]), x=st.data())
+@given(content=_content.filter(_fits), form=st.sampled_from(FORMATS), x=st.data())
 def test_what_is_written_is_read_again(tmp_path, content, form, x):
     programs = frozenset(x.draw(st.sets(st.sampled_from(sorted(content)))))
     tree = MemoryTree(content, programs)
@@ -163,7 +166,9 @@ def test_what_is_written_is_read_again(tmp_path, content, form, x):
         assert seal(subtree(read, "top")) == seal(tree)
 
 
-def _bases(tmp_path_factory) -> dict[str, bytes]:
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory) -> dict[str, bytes]:
+    """Archives by how they were made."""
     folder = tmp_path_factory.mktemp("bases")
     _fill_zip(folder / "zip", zipfile.ZIP_DEFLATED, folders=True)
     pipe = Pipe()
@@ -172,11 +177,6 @@ def _bases(tmp_path_factory) -> dict[str, bytes]:
     _fill_tar(folder / "tar", "w:", tarfile.PAX_FORMAT)
     _fill_tar(folder / "tar.gz", "w:gz", tarfile.GNU_FORMAT)
     return {name: (folder / name).read_bytes() for name in os.listdir(folder)}
-
-
-@pytest.fixture(scope="module")
-def bases(tmp_path_factory):
-    return _bases(tmp_path_factory)
 
 
 @pytest.mark.timeout(240)

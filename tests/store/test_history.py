@@ -15,7 +15,7 @@ from chaos import works
 from satchel.errors import NotFound, Refused
 from satchel.library.lockfile import read_lock
 from satchel.store.history import history, undo
-from satchel.store.keeping import KEPT
+from satchel.store.journal import KEPT
 from satchel.store.transaction import commit, present
 from sizes import sized
 

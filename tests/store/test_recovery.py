@@ -12,16 +12,19 @@ from chaos import works
 from satchel import _fs
 from satchel.errors import Conflict, Refused
 from satchel.library.lockfile import read_lock
-from satchel.store import recovery, transaction
+from satchel.store import transaction
 from satchel.store.history import history, undo
 from satchel.store.journal import Record, render
-from satchel.store.recovery import recover
 from satchel.store.stage import Stage
-from satchel.store.transaction import Change, present
+from satchel.store.transaction import Change, present, recover
 
 
 class Crash(BaseException):
     """Stops the work as a kill would: nothing is put back."""
+
+
+def stop(*_given, **_named):
+    raise Crash
 
 
 @pytest.fixture
@@ -40,9 +43,6 @@ def crash(project, scope, monkeypatch):
     """Do an operation up to a point, and leave everything as it is then."""
 
     def run(where: str, op: str = "update", skill: str = "alpha", version: int = 2) -> None:
-        def stop(*_given, **_named):
-            raise Crash
-
         with monkeypatch.context() as patch:
             patch.setattr(Stage, "close", Stage.leave)
             patch.setattr(transaction, where, stop)
@@ -87,12 +87,8 @@ def test_a_stop_before_the_journal_leaves_the_old_state(scope, crash):
 def test_a_recovery_that_is_interrupted_is_done_again(scope, crash, monkeypatch):
     crash("_put")
     for step in ("place", "sync_places", "write_lock", "archive"):
-
-        def stop(*_given, **_named):
-            raise Crash
-
         with monkeypatch.context() as patch:
-            patch.setattr(recovery, step, stop)
+            patch.setattr(transaction, step, stop)
             with pytest.raises(Crash):
                 recover(scope)
     (repair,) = recover(scope)
@@ -113,17 +109,11 @@ def test_edits_made_between_crash_and_recovery_go_to_the_history(scope, crash):
 def test_a_journal_whose_stage_is_gone_changes_nothing(scope, crash):
     crash("_put")
     for name in os.listdir(scope.part("stage")):
-        _fs_remove(scope.part("stage", name))
+        shutil.rmtree(scope.part("stage", name))
     (repair,) = recover(scope)
     assert "the old state holds" in repair.text
     assert present(scope, "alpha") == works.digest_of("alpha", 1)
     assert read_lock(scope.lock)["alpha"].tree == works.digest_of("alpha", 1)
-
-
-def _fs_remove(path: str) -> None:
-    import shutil
-
-    shutil.rmtree(path)
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"not json", b"[1]", b'{"version": 2}'])
@@ -181,7 +171,7 @@ def test_a_recovery_that_the_disk_refuses_says_so_and_can_be_repeated(scope, cra
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), scope.folder)
 
     with monkeypatch.context() as patch:
-        patch.setattr(recovery, "place", refuse)
+        patch.setattr(transaction, "place", refuse)
         with pytest.raises(Refused, match="cannot be finished") as caught:
             recover(scope)
     assert scope.folder in caught.value.message
@@ -190,10 +180,6 @@ def test_a_recovery_that_the_disk_refuses_says_so_and_can_be_repeated(scope, cra
 
 def test_a_plan_is_made_after_an_interrupted_change_was_finished(bench, monkeypatch):
     bench.store.carry_out(bench.store.plan_import(str(bench.folder())))
-
-    def stop(*_given, **_named):
-        raise Crash
-
     with monkeypatch.context() as patch:
         patch.setattr(transaction, "write_lock", stop)
         with bench.store.plan_remove(["greet"]) as plan, pytest.raises(Crash):

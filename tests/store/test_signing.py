@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import random
-import shutil
 import subprocess
 
 import pytest
 
 from satchel.errors import Changed, InvalidInput, MissingExtra, Refused
 from satchel.skill.tree import FolderTree, MemoryTree, seal
-from satchel.store.signers import (
+from satchel.store.signing import (
     SIGNATURE,
     Signers,
     add_signer,
+    check_signature,
     list_signers,
     remove_signer,
+    sign_folder,
     signed_digest,
     signed_digest_of,
+    signer_of,
     statement,
     statement_of,
+    verify_tree,
 )
-from satchel.store.signing import check_signature, sign_folder, signer_of, verify_tree
 from sizes import sized
 
 ADA = "ada@example.org"
@@ -297,19 +299,6 @@ def test_a_revocation_list_of_openssh_is_obeyed(folder, key, trusted):
 def test_an_identity_cannot_say_more_than_a_name(key, signers, name):
     with pytest.raises(InvalidInput):
         add_signer(signers, name, public(key))
-
-
-def test_the_list_is_the_users_own(folder, key, tmp_path, monkeypatch):
-    """By `SATCHEL_HOME` or the configuration folder, and never from the skill or the project."""
-    monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "satchel"))
-    sign_folder(str(folder), str(key))
-    shutil.copytree(folder, tmp_path / "project" / ".agents" / "skills" / "pdf-forms")
-    monkeypatch.chdir(tmp_path / "project")
-    bad = Signers(str(tmp_path / "project"))
-    add_signer(bad, ADA, public(key))
-    assert check_signature(FolderTree(str(folder))).state == "unknown-signer"
-    add_signer(Signers(str(tmp_path / "satchel")), ADA, public(key))
-    assert check_signature(FolderTree(str(folder))).identity == ADA
 
 
 def test_the_lock_gets_a_signer_and_a_wrong_signature_stops(folder, key, tmp_path, monkeypatch):

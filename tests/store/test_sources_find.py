@@ -9,7 +9,7 @@ import pytest
 from satchel.errors import Unsafe
 from satchel.skill.tree import Limits, MemoryTree, read_whole, seal
 from satchel.store.sources import find_skills, subtree
-from satchel.store.sources.folder import LocalTree
+from satchel.store.sources.words import LocalTree
 from store.trees import SKILL
 
 

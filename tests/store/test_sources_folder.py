@@ -10,7 +10,7 @@ from satchel.errors import Unsafe
 from satchel.skill.tree import FolderTree, seal
 from satchel.store.archive import Bounds
 from satchel.store.sources import find_skills, source_from, source_of, subtree
-from satchel.store.sources.folder import LocalTree
+from satchel.store.sources.words import LocalTree
 from store.trees import good_tree, write_folder
 
 

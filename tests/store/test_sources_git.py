@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import os
 import subprocess
@@ -11,12 +12,12 @@ from contextlib import suppress
 
 import pytest
 
+from http_answers import answering, reply
 from satchel.errors import NotFound, Refused, Unsafe
 from satchel.skill.tree import read_whole, seal
 from satchel.store.sources import find_skills, source_of, subtree
 from satchel.store.sources.base import parse_address
-from satchel.store.sources.git import GitSource
-from satchel.store.sources.git_program import environment
+from satchel.store.sources.git import GitSource, environment
 from store.trees import SKILL, good_tree, write_folder
 
 
@@ -117,94 +118,44 @@ def test_nobody_is_asked_for_a_password(monkeypatch):
 
 
 @pytest.fixture
-def server():
-    """A server that answers every request with 401, and remembers the requests."""
-    from http.server import BaseHTTPRequestHandler, HTTPServer
-
-    seen: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            seen.append(self.headers.get("Authorization", ""))
-            self.send_response(401)
-            self.send_header("WWW-Authenticate", 'Basic realm="x"')
-            self.end_headers()
-
-        def log_message(self, format, *args) -> None:  # noqa: A002 - as the base calls it
-            pass
-
-    httpd = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
-    thread.start()
-    yield f"127.0.0.1:{httpd.server_port}", seen
-    httpd.shutdown()
-    httpd.server_close()
-    thread.join()
-
-
-@pytest.fixture
 def private(repository):
     """A server that gives a repository to those who say the password, slowly."""
-    import base64
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
     seen: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.answer(b"")
+    def respond(handler) -> None:
+        said = handler.headers.get("Authorization", "")
+        if not said:
+            reply(handler, 401, WWW_Authenticate='Basic realm="x"')
+            return
+        seen.append(base64.b64decode(said.removeprefix("Basic ")).decode())
+        time.sleep(0.3)
+        body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+        path, _, query = handler.path.partition("?")
+        made = subprocess.run(
+            ["git", "http-backend"],
+            input=gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body,
+            env={
+                "PATH": os.environ["PATH"],
+                "GIT_PROJECT_ROOT": str(repository),
+                "GIT_HTTP_EXPORT_ALL": "1",
+                "GIT_CONFIG_COUNT": "1",
+                "GIT_CONFIG_KEY_0": "safe.directory",
+                "GIT_CONFIG_VALUE_0": "*",
+                "GIT_PROTOCOL": handler.headers.get("Git-Protocol", ""),
+                "PATH_INFO": path,
+                "QUERY_STRING": query,
+                "REQUEST_METHOD": handler.command,
+                "CONTENT_TYPE": handler.headers.get("Content-Type", ""),
+                "REMOTE_USER": "x",
+            },
+            capture_output=True,
+            check=True,
+        ).stdout
+        head, _, content = made.partition(b"\r\n\r\n")
+        reply(handler, 200, content, **dict(row.split(": ") for row in head.decode().splitlines()))
 
-        def do_POST(self) -> None:
-            self.answer(self.rfile.read(int(self.headers["Content-Length"])))
-
-        def answer(self, body: bytes) -> None:
-            said = self.headers.get("Authorization", "")
-            if not said:
-                self.send_response(401)
-                self.send_header("WWW-Authenticate", 'Basic realm="x"')
-                self.end_headers()
-                return
-            seen.append(base64.b64decode(said.removeprefix("Basic ")).decode())
-            time.sleep(0.3)
-            path, _, query = self.path.partition("?")
-            made = subprocess.run(
-                ["git", "http-backend"],
-                input=gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body,
-                env={
-                    "PATH": os.environ["PATH"],
-                    "GIT_PROJECT_ROOT": str(repository),
-                    "GIT_HTTP_EXPORT_ALL": "1",
-                    "GIT_CONFIG_COUNT": "1",
-                    "GIT_CONFIG_KEY_0": "safe.directory",
-                    "GIT_CONFIG_VALUE_0": "*",
-                    "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
-                    "PATH_INFO": path,
-                    "QUERY_STRING": query,
-                    "REQUEST_METHOD": self.command,
-                    "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-                    "REMOTE_USER": "x",
-                },
-                capture_output=True,
-                check=True,
-            ).stdout
-            head, _, content = made.partition(b"\r\n\r\n")
-            self.send_response(200)
-            for line in head.decode().split("\r\n"):
-                name, _, value = line.partition(": ")
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format, *args) -> None:  # noqa: A002 - as the base calls it
-            pass
-
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
-    thread.start()
-    yield f"127.0.0.1:{httpd.server_port}", seen
-    httpd.shutdown()
-    httpd.server_close()
-    thread.join()
+    with answering(respond) as host:
+        yield host, seen
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="there is no list of arguments to read")
@@ -247,31 +198,22 @@ def test_a_password_is_no_argument_of_any_process(private, tmp_path, monkeypatch
     assert not kept.exists()
 
 
-def test_a_password_is_for_one_machine_only(server, monkeypatch):
-    from http.server import BaseHTTPRequestHandler, HTTPServer
-
-    host, seen = server
+def test_a_password_is_for_one_machine_only(monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
+    seen: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(302)
-            self.send_header("Location", f"http://{host}{self.path}")
-            self.end_headers()
+    def elsewhere(handler) -> None:
+        seen.append(handler.headers.get("Authorization", ""))
+        reply(handler, 401, WWW_Authenticate='Basic realm="x"')
 
-        def log_message(self, format, *args) -> None:  # noqa: A002 - as the base calls it
+    with (
+        answering(elsewhere) as other,
+        answering(lambda one: reply(one, 302, Location=f"http://{other}{one.path}")) as host,
+    ):
+        source = GitSource(f"http://user:hunter2@{host}/o/r")
+        with pytest.raises(NotFound), source.fetch():
             pass
-
-    httpd = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
-    thread.start()
-    source = GitSource(f"http://user:hunter2@127.0.0.1:{httpd.server_port}/o/r")
-    with pytest.raises(NotFound), source.fetch():
-        pass
-    httpd.shutdown()
-    httpd.server_close()
-    thread.join()
     assert seen
     assert not any(seen)
 

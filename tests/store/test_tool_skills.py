@@ -15,7 +15,6 @@ def satchel(tmp_path, monkeypatch):
     monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "satchel"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "project").mkdir()
-    (tmp_path / "project").mkdir(exist_ok=True)
     return Satchel.for_project(tmp_path / "project", builtin=False, packaged=False)
 
 
@@ -32,21 +31,6 @@ def tools(satchel: Satchel) -> list[str]:
     return list(satchel.library.tools(refresh=True).tools)
 
 
-def test_from_a_folder_to_a_tool(satchel, tmp_path):
-    make_tool_skill(tmp_path / "source", "excel", more="network: true\nsecrets: [API_KEY]\n")
-    (step,) = take(satchel, tmp_path / "source" / "excel")
-    assert (step.kind, step.id, step.name) == ("add", "excel", "excel")
-    assert step.description.startswith("Runs excel")
-    assert step.difference.powers == ("network", "secret: API_KEY")
-    assert step.report.inventory.programs == ("main.py",)
-    assert tools(satchel) == ["excel_run"]
-    entry = satchel.store().lock()["excel"]
-    assert set(entry.files) == {"main.py", "skill.yaml"}
-    (standing,) = satchel.store().verify()
-    assert standing.state == "intact"
-    assert satchel.list_skills() == []
-
-
 def test_a_modified_one_is_offered_and_comes_back(satchel, tmp_path):
     make_tool_skill(tmp_path / "source", "excel")
     take(satchel, tmp_path / "source" / "excel")
@@ -54,7 +38,7 @@ def test_a_modified_one_is_offered_and_comes_back(satchel, tmp_path):
     with open(path, "a", encoding="utf-8") as file:
         file.write("# changed\n")
     assert tools(satchel) == ["excel_run"]
-    assert satchel.store().verify()[0].state == "edited"
+    assert satchel.store().verify()[0].state == "modified"
     locked = Satchel.for_project(
         satchel.settings.project, trust="locked", builtin=False, packaged=False
     )

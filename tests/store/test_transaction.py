@@ -26,10 +26,9 @@ from satchel.skill.tree import FolderTree, MemoryTree, seal
 from satchel.store import transaction
 from satchel.store.history import Undone, history
 from satchel.store.journal import UNSEALED
-from satchel.store.recovery import recover, writing
 from satchel.store.stage import stage
 from satchel.store.store import Receipt
-from satchel.store.transaction import Change, commit, present
+from satchel.store.transaction import Change, commit, present, recover, writing
 
 
 @pytest.fixture
@@ -204,22 +203,6 @@ def test_waiting_for_another_writer_ends(project, scope):
         holder.kill()
         holder.wait()
         works.transactions(project, "update", "alpha", 2)
-
-
-def test_an_interrupt_by_the_user_is_finished_by_the_next_command(project, scope, monkeypatch):
-    works.transactions(project, "add", "alpha", 1)
-
-    def interrupt(*_given):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(transaction, "sync_places", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            works.transactions(project, "update", "alpha", 2)
-    (repair,) = recover(scope)
-    assert repair.text == "The update of `alpha` was interrupted; it was finished"
-    assert present(scope, "alpha") == works.digest_of("alpha", 2)
-    assert read_lock(scope.lock)["alpha"].tree == works.digest_of("alpha", 2)
 
 
 def test_when_even_putting_back_fails_that_is_said(project, scope, monkeypatch):

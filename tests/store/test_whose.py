@@ -52,13 +52,6 @@ def test_what_lies_elsewhere_is_refused(project, folder, words):
         satchel.store_of(skills["other"])
 
 
-def test_what_ships_with_a_product_is_refused(project):
-    satchel, skills = skills_of(project)
-    system = next(skill for skill in skills.values() if skill.is_system)
-    with pytest.raises(Refused, match="ships with a product"):
-        satchel.store_of(system)
-
-
 def test_another_scope_need_not_be_in_order(project, everywhere, tmp_path):
     make_skill(everywhere, "mine", "Mine. Use when.")
     (project / ".agents").mkdir()

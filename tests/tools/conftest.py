@@ -10,12 +10,12 @@ import pytest
 from satchel import Satchel
 from satchel.library import Filter, Library, TrustBook, default_locations
 from satchel.settings import load_settings
-from satchel.testing import make_skill
+from satchel.testing import make_skill, make_tool_skill
 from satchel.trace import Trace
 from talking import session_over
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from satchel.envelope import Envelope
@@ -123,3 +123,24 @@ def talks(tmp_path: Path) -> Talks:
     make_skill(made.place, "code-review", "Reviews code for faults.", body="Look at each line.\n")
     make_skill(made.place, "write-docs", "Writes documentation.", body="Write plainly.\n")
     return made
+
+
+@pytest.fixture
+def satchel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Satchel]:
+    """A project whose tool skills run in the sandbox, and a home of its own."""
+    monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "satchel"))
+    (tmp_path / "project" / "skills").mkdir(parents=True)
+    found = Satchel.for_project(tmp_path / "project", trust="all", builtin=False)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def tool_skill(satchel: Satchel) -> Callable[..., str]:
+    """Writes a tool skill of that project: `tool_skill(name, program, more=...)`; its folder."""
+
+    def write(name: str, program: str = "", **more: Any) -> str:
+        folder = os.path.join(satchel.settings.project, "skills")
+        return os.path.dirname(make_tool_skill(folder, name, program, **more))
+
+    return write

@@ -13,40 +13,51 @@ def filled(body: str, args: str = "", **more) -> str:
     return apply_arguments(body, args, base_dir="/base", **more).text
 
 
+NAMES = {"names": ("issue", "issue_id", "who")}
+CODE = "```\nrun $1/$2.md\n``` for $1.50 and $5"
+
+
 @pytest.mark.req("A5")
 @pytest.mark.parametrize(
-    ("body", "args", "expected"),
+    ("body", "args", "more", "expected"),
     [
-        ("Review $ARGUMENTS. Again: $ARGUMENTS", "src/ lib/", "Review src/ lib/. Again: src/ lib/"),
-        ("Review.", "src/", "Review.\n\nARGUMENTS: src/"),
-        ("Review.\n\n", "src/", "Review.\n\nARGUMENTS: src/"),
-        ("Review.", "", "Review."),
-        ("Review.", "  \n", "Review."),
-        ("Review $ARGUMENTS now", "", "Review  now"),
-        ("处理$ARGUMENTS文件", "a.txt", "处理a.txt文件"),
-        ("`$ARGUMENTS`\n```\nrun $ARGUMENTS\n```", "x", "`x`\n```\nrun x\n```"),
-        ("$ARGUMENTS_LIST", "x", "$ARGUMENTS_LIST\n\nARGUMENTS: x"),
+        ("Review $ARGUMENTS. Again: $ARGUMENTS", "src/ x", {}, "Review src/ x. Again: src/ x"),
+        ("Review.", "src/", {}, "Review.\n\nARGUMENTS: src/"),
+        ("Review.\n\n", "src/", {}, "Review.\n\nARGUMENTS: src/"),
+        ("Review.", "", {}, "Review."),
+        ("Review.", "  \n", {}, "Review."),
+        ("Review $ARGUMENTS now", "", {}, "Review  now"),
+        ("处理$ARGUMENTS文件", "a.txt", {}, "处理a.txt文件"),
+        ("`$ARGUMENTS`\n```\nrun $ARGUMENTS\n```", "x", {}, "`x`\n```\nrun x\n```"),
+        ("$ARGUMENTS_LIST", "x", {}, "$ARGUMENTS_LIST\n\nARGUMENTS: x"),
+        # One by its place, or by its name.
+        ("$ARGUMENTS[0]|$ARGUMENTS[1]|$1", "1 '2 b'", {}, "1|2 b|1"),
+        ("From $1 to $2", "here there", {}, "From here to there"),
+        ("$ARGUMENTS[5]|$1", "a", {}, "|a"),
+        ("$issue $issue_id $who $whom", "7 8 me", NAMES, "7 8 me $whom"),
+        ("$issue $issue_id", "7", NAMES, "7 "),
+        ("$issue", "", NAMES, ""),
+        # What no placeholder took is appended.
+        ("Only $1", "a b", {}, "Only a\n\nARGUMENTS: a b"),
+        # A skill that declares arguments may use them anywhere.
+        (CODE, "a b", {"hint": "[from] [to]"}, "```\nrun a/b.md\n``` for $1.50 and $5"),
+        (CODE, "", {"hint": "<from> <to>"}, "```\nrun /.md\n``` for $1.50 and $5"),
+        ("```\n$1\n```\n$ARGUMENTS", "a", {}, "```\na\n```\na"),
+        # A backslash keeps a placeholder.
+        (
+            r"\$ARGUMENTS \$1 \${SKILL_DIR} \$HOME $1",
+            "x",
+            {},
+            r"$ARGUMENTS $1 ${SKILL_DIR} \$HOME x",
+        ),
+        (r"\$who $who", "a b c", NAMES, "$who c\n\nARGUMENTS: a b c"),
+        ("${SKILL_DIR}/a ${CLAUDE_SKILL_DIR}/b ${HOME}", "", {}, "/base/a /base/b ${HOME}"),
+        # Arguments are not gone through again.
+        ("$ARGUMENTS|$1", "$1 $ARGUMENTS ${SKILL_DIR}", {}, "$1 $ARGUMENTS ${SKILL_DIR}|$1"),
     ],
 )
-def test_all_arguments(body, args, expected):
-    assert filled(body, args) == expected
-
-
-@pytest.mark.req("A5")
-def test_one_argument_by_its_place():
-    body = "$ARGUMENTS[0]|$ARGUMENTS[1]|$ARGUMENTS[5]|$1|$2"
-    assert filled(body, "one 'two words' three") == (
-        "one|two words||one|two words\n\nARGUMENTS: one 'two words' three"
-    )
-    assert filled("From $1 to $2", "here there") == "From here to there"
-
-
-@pytest.mark.req("A5")
-def test_arguments_by_name():
-    names = ("issue", "issue_id", "who")
-    assert filled("$issue $issue_id $who $whom", "7 8 me", names=names) == "7 8 me $whom"
-    assert filled("$issue $issue_id", "7", names=names) == "7 "
-    assert filled("$issue", "", names=names) == ""
+def test_arguments_enter_the_text(body, args, more, expected):
+    assert filled(body, args, **more) == expected
 
 
 @pytest.mark.parametrize(
@@ -66,12 +77,6 @@ def test_names_are_read_however_they_are_written(value, names):
     assert argument_names(value) == names
 
 
-def test_what_no_placeholder_took_is_appended():
-    assert filled("Only $1", "a b") == "Only a\n\nARGUMENTS: a b"
-    assert filled("Both $1 $2", "a b") == "Both a b"
-    assert filled(r"Literally \$ARGUMENTS", "a") == "Literally $ARGUMENTS\n\nARGUMENTS: a"
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -85,27 +90,6 @@ def test_what_no_placeholder_took_is_appended():
 def test_money_and_code_are_left_alone_where_nobody_speaks_of_arguments(text):
     assert filled(text) == text
     assert filled(text, "a b c d e").startswith(text)
-
-
-def test_a_skill_that_declares_arguments_may_use_them_anywhere():
-    body = "```\nrun $1/$2.md\n``` for $1.50 and $5"
-    assert filled(body, "a b", hint="[from] [to]") == "```\nrun a/b.md\n``` for $1.50 and $5"
-    assert filled(body, "", hint="<from> <to>") == "```\nrun /.md\n``` for $1.50 and $5"
-    assert filled("```\n$1\n```\n$ARGUMENTS", "a") == "```\na\n```\na"
-
-
-def test_a_backslash_keeps_a_placeholder():
-    body = r"\$ARGUMENTS \$1 \${SKILL_DIR} \$name \$HOME $1"
-    assert filled(body, "x", names=("name",)) == r"$ARGUMENTS $1 ${SKILL_DIR} $name \$HOME x"
-
-
-def test_the_folder():
-    body = "${SKILL_DIR}/a ${CLAUDE_SKILL_DIR}/b ${HOME}"
-    assert filled(body) == "/base/a /base/b ${HOME}"
-
-
-def test_arguments_are_not_gone_through_again():
-    assert filled("$ARGUMENTS|$1", "$1 $ARGUMENTS ${SKILL_DIR}") == "$1 $ARGUMENTS ${SKILL_DIR}|$1"
 
 
 @given(st.text(), st.text(), st.lists(st.text(), max_size=3), st.text())

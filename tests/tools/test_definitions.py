@@ -64,8 +64,9 @@ def test_geminis_own_types_take_the_form(desk):
 
 
 def test_an_unknown_provider_is_refused(desk):
-    with pytest.raises(InvalidInput, match="nobody"):
-        desk.tools.definitions("nobody")
+    with pytest.raises(InvalidInput, match="antropic") as caught:
+        desk.tools.definitions("antropic")
+    assert "Did you mean `anthropic`?" in caught.value.hint
 
 
 @pytest.mark.req("A3")
@@ -79,16 +80,6 @@ def test_the_description_of_skill_lists_the_skills(desk, provider):
     assert "code-review" not in bare
 
 
-@pytest.mark.req("A3")
-def test_the_list_keeps_to_the_budget(make_desk):
-    desk = make_desk(budget=2_000)
-    for number in range(200):
-        desk.skill(f"skill-{number}", description="Does a thing with great care. " * 5)
-    listed = parts(desk.tools.definitions(catalogue=True)[0])[1]
-    bare = parts(desk.tools.definitions()[0])[1]
-    assert len(listed) <= len(bare) + 2 + 2_000
-
-
 @pytest.mark.req("D5")
 def test_without_skills_there_are_no_tools_about_skills(desk):
     assert [parts(item)[0] for item in desk.tools.definitions()] == ["ReadFile"]
@@ -96,16 +87,6 @@ def test_without_skills_there_are_no_tools_about_skills(desk):
     assert [parts(item)[0] for item in desk.tools.definitions()] == ["ReadFile"]
     desk.skill("demo")
     assert len(desk.tools.definitions()) == 3
-
-
-@pytest.mark.req("B9")
-def test_a_conversation_follows_the_library(desk):
-    desk.skill("one")
-    desk.tools.definitions()
-    desk.skill("two")
-    assert "two" in desk.tools.news()
-    desk.skill("two", description="Another text.")
-    assert "Another text." in desk.tools.news()
 
 
 @pytest.mark.req("B9")

@@ -10,37 +10,10 @@ import pytest
 from needs import needs
 from satchel import Satchel
 from satchel.testing import make_tool_skill
-from seed import PYTHON as SEED
-
-
-@pytest.fixture
-def satchel(tmp_path, monkeypatch):
-    monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "satchel"))
-    (tmp_path / "project").mkdir(exist_ok=True)
-    found = Satchel.for_project(tmp_path / "project", trust="all", builtin=False)
-    yield found
-    found.close()
-
-
-def skills(satchel: Satchel) -> str:
-    return os.path.join(satchel.settings.project, "skills")
-
-
-@pytest.mark.req("E4", "E10")
-def test_a_tool_skill_runs_in_the_sandbox(satchel):
-    make_tool_skill(skills(satchel), "demo", SEED)
-    tools = satchel.session(approve=True)
-    assert "demo_run" in [row["name"] for row in tools.definitions()]
-    reply = tools.call("demo_run")
-    assert reply.status == "success", reply.text
-    assert reply.data["output"] == "结果"
-    assert reply.data["tier"] in ("bwrap", "landlock")
-    make_tool_skill(skills(satchel), "demo", SEED.replace("结果", "另一个结果"))
-    assert tools.call("demo_run").data["output"] == "另一个结果"
 
 
 @pytest.mark.req("E6")
-def test_the_workspace_is_seen_as_declared(satchel, tmp_path):
+def test_the_workspace_is_seen_as_declared(satchel, tool_skill, tmp_path):
     look = (
         "import json, os, sys\n"
         "a = json.loads(sys.stdin.readline())['arguments']\n"
@@ -49,15 +22,14 @@ def test_the_workspace_is_seen_as_declared(satchel, tmp_path):
         "print(json.dumps({'output': text, 'error': ''}))\n"
     )
     path = os.path.join(satchel.settings.project, "notes.txt")
-    os.makedirs(skills(satchel))
     with open(path, "w", encoding="utf-8") as file:
         file.write("hello")
     with open(tmp_path / "outside.txt", "w", encoding="utf-8") as file:
         file.write("secret")
     given = "parameters: [{name: path, type: string}]\n"
-    make_tool_skill(skills(satchel), "blind", look, more=given)
-    make_tool_skill(skills(satchel), "open", look, more=given + "files: read\n")
-    make_tool_skill(skills(satchel), "named", look, more=given + "files: {read: [path]}\n")
+    tool_skill("blind", look, more=given)
+    tool_skill("open", look, more=given + "files: read\n")
+    tool_skill("named", look, more=given + "files: {read: [path]}\n")
     tools = satchel.session(approve=True)
 
     def seen(tool: str, path: str) -> str:
@@ -74,11 +46,11 @@ def test_the_workspace_is_seen_as_declared(satchel, tmp_path):
 
 
 @pytest.mark.parametrize("told", [False, True])
-def test_a_program_that_may_not_read_files_says_what_is_missing(satchel, told):
+def test_a_program_that_may_not_read_files_says_what_is_missing(satchel, tool_skill, told):
     program = "import json\ntry:\n    open('data/numbers.csv')\nexcept OSError as exc:\n"
     program += "    print(json.dumps({'output': '', 'error': str(exc)}))" if told else "    raise"
     os.makedirs(os.path.join(satchel.settings.project, "data"))
-    make_tool_skill(skills(satchel), "sums", program)
+    tool_skill("sums", program)
     reply = satchel.tools().call("sums_run", {})
     assert reply.error.code == "EXECUTION_ERROR"
     assert "`files: read`" in reply.error.hint
@@ -121,14 +93,14 @@ def test_a_tool_that_may_write_makes_no_other_tool(tmp_path, monkeypatch, tier, 
         assert not (project / place).with_name("satchel.lock").exists()
 
 
-def test_a_secret_reaches_the_program_alone(satchel, monkeypatch):
+def test_a_secret_reaches_the_program_alone(satchel, tool_skill, monkeypatch):
     monkeypatch.setenv("DEMO_KEY", "correct horse battery")
     monkeypatch.setenv("OTHER_KEY", "never shown to anybody")
     program = (
         "import json, os, sys\nsys.stdin.readline()\n"
         "print(json.dumps({'output': str(sorted(os.environ.items()))}))\n"
     )
-    make_tool_skill(skills(satchel), "demo", program, more="secrets: [DEMO_KEY]\n")
+    tool_skill("demo", program, more="secrets: [DEMO_KEY]\n")
     reply = satchel.session(approve=True).call("demo_run")
     assert "('DEMO_KEY', '[secret DEMO_KEY]')" in reply.data["output"]
     kept = os.path.join(satchel.settings.paths.state, "trace.jsonl")

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from satchel.library.survey import survey
-from satchel.tools.folder import folder_of, list_folder
+from satchel.tools.skill_tool import folder_of, list_folder
 
 NAMES = ["a", "b", "a-b", "a.b", "B", "é", "scripts", "references", "a b", "\x01", "z"]
 
@@ -31,27 +31,14 @@ def test_both_ways_list_the_same(tmp_path, seed):
     assert known == list_folder(str(base), "SKILL.md")
 
 
-def _nested(base):
-    (base / "inner").mkdir()
-    (base / "inner/skill.md").write_text("")
-
-
-def _skipped(base):
-    (base / "node_modules/x").mkdir(parents=True)
-    (base / "node_modules/x/index.js").write_text("")
-
-
-def _link(base):
-    os.symlink("SKILL.md", base / "other.md")
-
-
-def _deep(base):
-    (base / "/".join("abcdefgh")).mkdir(parents=True)
-    (base / "/".join("abcdefgh") / "x").write_text("")
-
-
-@pytest.mark.parametrize("odd", [_nested, _skipped, _link, _deep])
-def test_what_is_not_simple_is_walked(tmp_path, odd):
+@pytest.mark.parametrize(
+    "path", ["inner/skill.md", "node_modules/x/index.js", "link.md", "a/b/c/d/e/f/g/h/x"]
+)
+def test_what_is_not_simple_is_walked(tmp_path, path):
     (tmp_path / "SKILL.md").write_text("x")
-    odd(tmp_path)
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    if path == "link.md":
+        os.symlink("SKILL.md", tmp_path / path)
+    else:
+        (tmp_path / path).write_text("")
     assert folder_of(survey(str(tmp_path)), "SKILL.md") is None

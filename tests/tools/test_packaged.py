@@ -14,16 +14,16 @@ from satchel.settings import load_settings
 from satchel.tools.packaged import (
     GROUP,
     find_packaged,
+    forget,
     packaged_problems,
     packaged_tools,
     startup_lines,
 )
-from satchel.tools.packaged_record import forget
 from satchel.trace import Trace
 
 MODULE = """
 from satchel.tools.packaged import *
-from satchel.tools.packaged_record import PackagedParameter
+from satchel.tools.packaged import PackagedParameter
 
 def run(job):
     what = job.arguments["what"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from satchel.errors import InvalidInput
 from satchel.tools import ReadFileTool, SearchTool, SkillTool
-from satchel.tools.parameters import check, echo, read_arguments
+from satchel.tools.parameters import check
 
 VALUES = (
     st.none()
@@ -36,32 +36,3 @@ def test_what_we_refuse_is_what_the_schema_refuses(tool, arguments):
         assert not valid or unknown
     else:
         assert valid
-
-
-def test_every_slip_is_named_at_once():
-    with pytest.raises(InvalidInput) as caught:
-        check({"limit": 0, "offset": "x", "foo": 1}, ReadFileTool.parameters, {})
-    assert caught.value.message == (
-        "There is no parameter `foo`; `path` is missing; `limit` must be at least 1; "
-        "`offset` must be a whole number, not a text"
-    )
-    assert caught.value.hint == "The parameters are `path`, `offset`, `limit`, `column`"
-
-
-def test_arguments_come_as_tables_or_as_json():
-    assert read_arguments(None) == read_arguments("") == read_arguments(" ") == {}
-    assert read_arguments('{"a": 1}') == read_arguments(b'{"a": 1}') == {"a": 1}
-    for wrong in ("[", "[]", "1", 1, ["a"], "[" * 100_000):
-        with pytest.raises(InvalidInput):
-            read_arguments(wrong)
-
-
-def test_the_echo_can_always_be_sent():
-    class Odd:
-        pass
-
-    assert echo({"a": float("inf"), 1: (1, Odd()), "\ud800": "\ud800"}) == {
-        "a": "inf",
-        "1": [1, "(Odd)"],
-        "?": "?",
-    }

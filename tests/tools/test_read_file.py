@@ -38,13 +38,6 @@ def test_a_file_of_the_project_is_read(desk):
     assert desk.read("./docs/../docs/a.md").data == reply.data
 
 
-@pytest.mark.req("B2")
-def test_a_folder_that_is_no_skill_can_still_be_read(desk):
-    desk.write("skills/notes/SKILL.md", "# No frontmatter\n")
-    assert len(desk.library.snapshot()) == 0
-    assert desk.read("skills/notes/SKILL.md").data["content"] == "# No frontmatter\n"
-
-
 def test_what_only_people_may_load_is_not_read_around_that(desk):
     desk.skill("deploy", "Deploy it.\n", **{"disable-model-invocation": True})
     desk.write("skills/deploy/steps.md", "one\n")
@@ -76,17 +69,6 @@ def test_the_folders_of_offered_skills_elsewhere_may_be_read(make_desk, tmp_path
     assert desk.read(f"{base}/references/../../../project/x.md").error.code == "NOT_FOUND"
     os.symlink("../../beside.md", f"{folder}/references/out.md")
     assert desk.read(f"{base}/references/out.md").error.code == "ACCESS_DENIED"
-
-
-def test_the_files_of_an_untrusted_skill_elsewhere_may_not_be_read(make_desk, tmp_path):
-    place = tmp_path / "parent"
-    path = make_skill(place, "stranger")
-    desk = make_desk(more=(Location(str(place), trusted=None),))
-    assert desk.library.snapshot().find("stranger")[0].state == "untrusted"
-    assert desk.read(path).error.code == "ACCESS_DENIED"
-    desk.library.trust.trust(str(place))
-    desk.library.refresh()
-    assert desk.read(path).status == "success"
 
 
 @pytest.mark.req("B4")

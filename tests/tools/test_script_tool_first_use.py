@@ -7,31 +7,15 @@ import time
 
 import pytest
 
-from satchel import Satchel
-from satchel.testing import make_tool_skill
 from satchel.tools import script_tool
 
 PROGRAM = 'import sys\nsys.stdin.readline()\nprint(\'{"output": "%s", "error": ""}\')\n'
 
 
-@pytest.fixture
-def satchel(tmp_path, monkeypatch):
-    monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "satchel"))
-    (tmp_path / "project").mkdir(exist_ok=True)
-    found = Satchel.for_project(tmp_path / "project", builtin=False)
-    yield found
-    found.close()
-
-
-def make(satchel: Satchel, word: str) -> str:
-    root = os.path.join(satchel.settings.project, "skills")
-    return os.path.dirname(make_tool_skill(root, "demo", PROGRAM % word))
-
-
 @pytest.mark.req("E5")
-def test_what_changes_after_the_check_is_neither_run_nor_kept(satchel):
+def test_what_changes_after_the_check_is_neither_run_nor_kept(satchel, tool_skill):
     """Somebody writes between the check and the build, and puts back what was there."""
-    folder = make(satchel, "checked")
+    folder = tool_skill("demo", PROGRAM % "checked")
     engine, real = satchel.engine, satchel.engine.prepare
     swapped: list[bool] = []
 
@@ -75,9 +59,9 @@ class Taken:
 
 
 @pytest.fixture
-def slow(satchel):
+def slow(satchel, tool_skill):
     """A skill whose packages have to be installed, which takes longer than a few milliseconds."""
-    folder = make(satchel, "built")
+    folder = tool_skill("demo", PROGRAM % "built")
     with open(os.path.join(folder, "requirements.txt"), "w", encoding="utf-8") as file:
         file.write("never-there==1\n")
     return satchel

@@ -56,6 +56,7 @@ def test_descriptions_cannot_break_out_of_their_line(desk):
     desk.skill("evil", description=text)
     reply = desk.search("tool")
     assert len(reply.text.splitlines()) == 2
+    assert "<" not in reply.text
     assert len(reply.data["matches"][0]["description"]) <= 210
 
 

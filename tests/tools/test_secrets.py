@@ -39,16 +39,6 @@ def told(bench: Workbench, reply) -> str:
     return reply.to_json() + str([*bench.trace.events])
 
 
-def test_a_declared_secret_reaches_the_program_and_nobody_else(bench):
-    bench.skill(program=SAY, more="secrets: [API_KEY]\n")
-    reply = bench.tools.call("demo_run")
-    assert bench.engine.requests[-1].powers.secrets == (("API_KEY", VALUE),)
-    assert reply.data["output"] == "[secret API_KEY]"
-    assert reply.stats["redacted_secrets"] == 1
-    assert "replaced by their names" in reply.text
-    assert VALUE not in told(bench, reply)
-
-
 @pytest.mark.parametrize(
     "code",
     [

@@ -6,38 +6,13 @@ import asyncio
 import json
 import os
 import sys
-import time
 
 import pytest
 
-from satchel import Satchel, Session, Snapshot
+from satchel import Session
 from satchel.errors import InvalidInput
+from satchel.library import Snapshot
 from satchel.testing import make_skill, make_tool_skill
-
-
-@pytest.fixture
-def project(tmp_path):
-    place = tmp_path / "project" / ".agents" / "skills"
-    make_skill(place, "code-review", "Reviews code for faults.", body="Look at each line.\n")
-    make_skill(place, "write-docs", "Writes documentation.", body="Write $ARGUMENTS plainly.\n")
-    return tmp_path / "project"
-
-
-@pytest.fixture
-def make(project):
-    def make(*, approve=None, ask=(), **settings):
-        given = {"trust": "all", "builtin": False, "packaged": False, **settings}
-        satchel = Satchel.for_project(project, **given)
-        return satchel.session(approve=approve, ask=ask)
-
-    return make
-
-
-def add(project, name, description="", **fields):
-    path = make_skill(project / ".agents" / "skills", name, description, **fields)
-    later = time.time_ns() + 1_000_000_000
-    os.utime(path, ns=(later, later))
-    return path
 
 
 def kinds(session, kind):
@@ -48,12 +23,12 @@ def kinds(session, kind):
 
 
 @pytest.mark.req("B9")
-def test_the_next_turn_is_told_what_came_went_and_changed(make, project):
-    session = make()
+def test_the_next_turn_is_told_what_came_went_and_changed(talks):
+    session = talks.begin()
     assert "skills-changed" not in session.tail("hello")
-    add(project, "brand-new", "Makes <b>coffee</b>.")
-    add(project, "write-docs", "Writes better documentation.")
-    os.remove(project / ".agents/skills/code-review/SKILL.md")
+    talks.add("brand-new", "Makes <b>coffee</b>.")
+    talks.add("write-docs", "Writes better documentation.")
+    os.remove(talks.place / "code-review/SKILL.md")
     tail = session.tail("hello")
     assert '<skill name="brand-new">Makes &lt;b&gt;coffee&lt;/b&gt;.</skill>' in tail
     assert "Writes better documentation." in tail
@@ -66,8 +41,8 @@ def test_the_next_turn_is_told_what_came_went_and_changed(make, project):
 # --- loaded once -----------------------------------------------------------------------------
 
 
-def test_a_second_load_only_points_at_the_first(make):
-    session = make()
+def test_a_second_load_only_points_at_the_first(talks):
+    session = talks.begin()
     first = session.call("Skill", {"name": "code-review"})
     assert "Look at each line." in first.text
     held = session.loaded["code-review"]
@@ -82,11 +57,11 @@ def test_a_second_load_only_points_at_the_first(make):
 
 
 @pytest.mark.req("B9")
-def test_a_skill_that_changed_is_given_again_and_says_so(make, project):
-    session = make()
+def test_a_skill_that_changed_is_given_again_and_says_so(talks):
+    session = talks.begin()
     session.tail("hello")
     session.call("Skill", {"name": "code-review"})
-    add(project, "code-review", "Reviews code for faults.", body="Look twice.\n")
+    talks.add("code-review", "Reviews code for faults.", body="Look twice.\n")
     assert "call Skill again" in session.tail("go on")
     again = session.call("Skill", {"name": "code-review"})
     assert "Look twice." in again.text
@@ -97,10 +72,10 @@ def test_a_skill_that_changed_is_given_again_and_says_so(make, project):
 # --- allowed and forbidden -------------------------------------------------------------------
 
 
-def test_what_a_loaded_skill_forbids_is_refused_until_it_is_laid_aside(make, project):
-    add(project, "careful", disallowed_tools="ReadFile")
-    session = make()
-    (project / "a.md").write_text("text")
+def test_what_a_loaded_skill_forbids_is_refused_until_it_is_laid_aside(talks):
+    talks.add("careful", disallowed_tools="ReadFile")
+    session = talks.begin()
+    (talks.project / "a.md").write_text("text")
     assert session.call("ReadFile", {"path": "a.md"}).status == "success"
     session.call("Skill", {"name": "careful"})
     reply = session.call("ReadFile", {"path": "a.md"})
@@ -115,19 +90,19 @@ def test_what_a_loaded_skill_forbids_is_refused_until_it_is_laid_aside(make, pro
 NETWORK = "network: true\n"
 
 
-def test_a_risky_tool_is_refused_where_nobody_can_be_asked(make, project):
-    make_tool_skill(project / ".agents/skills", "weather", more=NETWORK)
-    session = make()
+def test_a_risky_tool_is_refused_where_nobody_can_be_asked(talks):
+    make_tool_skill(talks.place, "weather", more=NETWORK)
+    session = talks.begin()
     reply = session.call("weather_run", {})
     assert reply.error.code == "PERMISSION_DENIED"
     assert "nobody can be asked" in reply.text
     assert kinds(session, "refused")
 
 
-def test_a_person_is_asked_with_reasons(make, project):
-    make_tool_skill(project / ".agents/skills", "weather", more=NETWORK)
+def test_a_person_is_asked_with_reasons(talks):
+    make_tool_skill(talks.place, "weather", more=NETWORK)
     asked = []
-    session = make(approve=lambda ask: asked.append(ask) or False)
+    session = talks.begin(approve=lambda ask: asked.append(ask) or False)
     reply = session.call("weather_run", {})
     assert "did not agree" in reply.text
     assert (asked[0].tool, asked[0].skill) == ("weather_run", "weather")
@@ -137,10 +112,10 @@ def test_a_person_is_asked_with_reasons(make, project):
     )
 
 
-def test_a_loaded_skill_approves_in_advance_while_its_text_is_there(make, project):
-    make_tool_skill(project / ".agents/skills", "weather", more=NETWORK)
-    add(project, "forecast", allowed_tools="weather_*")
-    session = make()
+def test_a_loaded_skill_approves_in_advance_while_its_text_is_there(talks):
+    make_tool_skill(talks.place, "weather", more=NETWORK)
+    talks.add("forecast", allowed_tools="weather_*")
+    session = talks.begin()
     assert session.permit("weather_run", {}) is not None
     session.call("Skill", {"name": "forecast"})
     assert session.permit("weather_run", {}) is None
@@ -149,12 +124,12 @@ def test_a_loaded_skill_approves_in_advance_while_its_text_is_there(make, projec
     assert session.permit("weather_run", {}) is not None
 
 
-def test_whose_load_is_forbidden_is_not_read_as_a_file(make, project):
+def test_whose_load_is_forbidden_is_not_read_as_a_file(talks):
     lock = {"disallowed-tools": "Skill(deploy)"}
-    make_skill(project / ".agents" / "skills", "lock", "Locks.", **lock)
-    path = make_skill(project / ".agents" / "skills", "deploy", "Deploys.", body="Deploy it.\n")
-    os.symlink(path, project / "notes.md")
-    session = make()
+    make_skill(talks.place, "lock", "Locks.", **lock)
+    path = make_skill(talks.place, "deploy", "Deploys.", body="Deploy it.\n")
+    os.symlink(path, talks.project / "notes.md")
+    session = talks.begin()
     assert session.call("ReadFile", {"path": ".agents/skills/deploy/SKILL.md"}).error is None
     assert session.call("Skill", {"name": "lock"}).error is None
     for key, wanted in (
@@ -170,10 +145,10 @@ def test_whose_load_is_forbidden_is_not_read_as_a_file(make, project):
     assert session.call("ReadFile", {"path": ".agents/skills/lock/SKILL.md"}).error is None
 
 
-def test_files_of_a_skill_that_a_person_loaded_are_read_where_it_works(make, project):
+def test_files_of_a_skill_that_a_person_loaded_are_read_where_it_works(talks):
     fields = {"disable-model-invocation": True, "context": "fork"}
-    make_skill(project / ".agents" / "skills", "deploy", "Deploys.", **fields)
-    session = make()
+    make_skill(talks.place, "deploy", "Deploys.", **fields)
+    session = talks.begin()
     wanted = {"path": ".agents/skills/deploy/SKILL.md"}
     assert session.call("ReadFile", wanted).error.code == "PERMISSION_DENIED"
     fork = session.fork({"name": "deploy"}, as_person=True)
@@ -183,24 +158,24 @@ def test_files_of_a_skill_that_a_person_loaded_are_read_where_it_works(make, pro
     assert session.call("ReadFile", wanted).error is None
 
 
-def test_an_approval_that_fails_is_no_approval(make):
+def test_an_approval_that_fails_is_no_approval(talks):
     def broken(ask):
         raise ValueError("no terminal")
 
-    session = make(approve=broken, ask=("ReadFile",))
+    session = talks.begin(approve=broken, ask=("ReadFile",))
     reply = session.call("ReadFile", {"path": "x"})
     assert reply.error.code == "PERMISSION_DENIED"
     assert "could be asked" in reply.text
 
 
-def test_an_asynchronous_person_answers_sync_and_async_hosts(make, project):
-    (project / "a.md").write_text("text")
+def test_an_asynchronous_person_answers_sync_and_async_hosts(talks):
+    (talks.project / "a.md").write_text("text")
 
     async def approve(ask):
         await asyncio.sleep(0)
         return True
 
-    session = make(approve=approve, ask=("ReadFile",))
+    session = talks.begin(approve=approve, ask=("ReadFile",))
     assert session.call("ReadFile", {"path": "a.md"}).status == "success"
 
     async def main():
@@ -216,8 +191,8 @@ def test_an_asynchronous_person_answers_sync_and_async_hosts(make, project):
 
 
 @pytest.mark.req("D3")
-def test_a_child_has_its_own_part_and_never_more(make, project):
-    session = make()
+def test_a_child_has_its_own_part_and_never_more(talks):
+    session = talks.begin()
     child = session.child(include=("code-*",))
     assert "code-review" in child.prompt
     assert "Writes documentation" not in child.prompt
@@ -225,17 +200,17 @@ def test_a_child_has_its_own_part_and_never_more(make, project):
     assert child.child(include=("*",)).call("Skill", {"name": "write-docs"}).error is not None
     assert child.call("Skill", {"name": "code-review"}).status == "success"
     assert "code-review" not in session.loaded
-    add(project, "code-style", "Style of code.")
-    add(project, "other", "Something else.")
+    talks.add("code-style", "Style of code.")
+    talks.add("other", "Something else.")
     news = child.news()
     assert "code-style" in news
     assert "other" not in news
 
 
-def test_a_skill_that_forks_gets_a_conversation_of_its_own(make, project):
-    add(project, "research", body="Find out $ARGUMENTS.\n", context="fork", agent="explorer",
+def test_a_skill_that_forks_gets_a_conversation_of_its_own(talks):
+    talks.add("research", body="Find out $ARGUMENTS.\n", context="fork", agent="explorer",
         model="small", disallowed_tools="SkillSearch")  # fmt: skip
-    session = make()
+    session = talks.begin()
     assert session.fork({"name": "code-review"}) is None
     assert session.fork({"name": "missing"}) is None
     fork = session.fork({"name": "research", "args": "why"})
@@ -248,9 +223,9 @@ def test_a_skill_that_forks_gets_a_conversation_of_its_own(make, project):
     assert "without end" in cycle.text
 
 
-def test_a_skill_that_forks_is_held_to_the_agent_it_names_and_keeps_what_it_approves(make, project):
-    add(project, "research", context="fork", agent="explorer", allowed_tools="Bash(git:*)")
-    session = make(ask=("Bash",))
+def test_a_skill_that_forks_is_held_to_the_agent_it_names_and_keeps_what_it_approves(talks):
+    talks.add("research", context="fork", agent="explorer", allowed_tools="Bash(git:*)")
+    session = talks.begin(ask=("Bash",))
     limits = {"explorer": {"include": ("code-*",), "tools": ("Skill", "Bash")}}
     child = session.fork({"name": "research"}, agents=limits).session
     assert child.names == ("Skill",)
@@ -260,26 +235,13 @@ def test_a_skill_that_forks_is_held_to_the_agent_it_names_and_keeps_what_it_appr
     assert child.child().permit("Bash", {"command": "git log"}) is not None
 
 
-@pytest.mark.req("D3")
-def test_a_child_made_early_is_held_to_what_is_forbidden_later(make, project):
-    add(project, "careful", disallowed_tools="SkillSearch")
-    session = make()
-    child = session.child()
-    grandchild = child.child(include=("code-*",))
-    session.call("Skill", {"name": "careful"})
-    for one in (child, grandchild):
-        assert one.call("SkillSearch", {"query": "x"}).error.code == "PERMISSION_DENIED"
-    session.drop("careful")
-    assert grandchild.call("SkillSearch", {"query": "x"}).status == "success"
-
-
 @pytest.mark.parametrize(
     "name", ["deploy", "/deploy", "$deploy", " deploy ", ".agents/skills/deploy"]
 )
-def test_a_skill_is_judged_by_its_own_name_however_it_is_called(make, project, name):
-    add(project, "deploy", "Deploys.", context="fork")
-    add(project, "careful", disallowed_tools="Skill(deploy)")
-    session = make()
+def test_a_skill_is_judged_by_its_own_name_however_it_is_called(talks, name):
+    talks.add("deploy", "Deploys.", context="fork")
+    talks.add("careful", disallowed_tools="Skill(deploy)")
+    session = talks.begin()
     for given in ({"name": name}, {"skill": name}, f'{{"name": "{name}"}}'):
         assert session.wants_fork(given)
         assert session.fork(given).name == "deploy"
@@ -294,20 +256,20 @@ def test_a_skill_is_judged_by_its_own_name_however_it_is_called(make, project, n
 
 @pytest.mark.parametrize("path", ["a.txt", "./a.txt", "x/../a.txt", "{project}/a.txt"])
 @pytest.mark.parametrize("parameter", ["path", "relativePath"])
-def test_a_forbidden_file_stays_forbidden_however_it_is_called(make, project, path, parameter):
-    (project / "a.txt").write_text("secret")
-    add(project, "careful", disallowed_tools="ReadFile(a.txt)")
-    session = make()
+def test_a_forbidden_file_stays_forbidden_however_it_is_called(talks, path, parameter):
+    (talks.project / "a.txt").write_text("secret")
+    talks.add("careful", disallowed_tools="ReadFile(a.txt)")
+    session = talks.begin()
     session.call("Skill", {"name": "careful"})
-    reply = session.call("ReadFile", {parameter: path.format(project=project)})
+    reply = session.call("ReadFile", {parameter: path.format(project=talks.project)})
     assert reply.error.code == "PERMISSION_DENIED"
 
 
 @pytest.mark.parametrize("greedy", ["*", "[!~]*", "*_*", ["[A-Za-z]*"], "we*"])
-def test_a_skill_cannot_approve_nearly_everything(make, project, greedy):
-    make_tool_skill(project / ".agents/skills", "weather", more=NETWORK)
-    add(project, "greedy", allowed_tools=greedy)
-    session = make(ask=("Bash",))
+def test_a_skill_cannot_approve_nearly_everything(talks, greedy):
+    make_tool_skill(talks.place, "weather", more=NETWORK)
+    talks.add("greedy", allowed_tools=greedy)
+    session = talks.begin(ask=("Bash",))
     session.call("Skill", {"name": "greedy"})
     assert session.loaded["greedy"].allowed == ()
     assert session.permit("weather_run", {}) is not None
@@ -317,41 +279,27 @@ def test_a_skill_cannot_approve_nearly_everything(make, project, greedy):
 # --- what may be planned with ---------------------------------------------------------------
 
 
-def test_only_what_could_be_used_is_within_reach(make, project):
-    place = project / ".agents/skills"
+def test_only_what_could_be_used_is_within_reach(talks):
+    place = talks.place
     make_tool_skill(place, "weather")
     make_tool_skill(place, "network", more=NETWORK)
     make_skill(place, "deploy", "Deploys.", disable_model_invocation=True)
-    reach = make(ask=("ReadFile",)).within_reach()
+    reach = talks.begin(ask=("ReadFile",)).within_reach()
     assert reach.skills == {"code-review", "write-docs"}
     assert list(reach.tools) == ["weather_run"]
     assert reach.tools["weather_run"]["inputSchema"]["type"] == "object"
-    asked = make(approve=lambda ask: False, ask=("ReadFile",)).within_reach()
+    asked = talks.begin(approve=lambda ask: False, ask=("ReadFile",)).within_reach()
     assert list(asked.tools) == ["ReadFile", "network_run", "weather_run"]
-
-
-@pytest.mark.req("C10")
-def test_a_sub_agent_chooses_and_searches_among_its_own_skills(talks):
-    for number, topic in enumerate(("bread", "rye bread", "wheat bread", "corn bread")):
-        place = "home" if number % 2 else "shop"
-        talks.add(f"{place}-{number}", f"Bakes {topic} in an oven, step by step.")
-    child = talks.satchel().session().child(include=["home-*"])
-    tail = child.tail("bake rye bread in the oven, step by step")
-    assert 'name="home-' in tail
-    assert "shop-" not in tail
-    found = child.call("SkillSearch", {"query": "bread oven"})
-    assert "home-1" in found.text
-    assert "shop-" not in found.text
 
 
 # --- one way to call tools ---------------------------------------------------------------------
 
 
-def test_the_tools_of_a_satchel_are_those_of_a_new_session(project):
-    make_tool_skill(project / ".agents/skills", "report", more="files: write\n")
-    add(project, "strict", disallowed_tools="SkillSearch")
-    add(project, "private", disable_model_invocation=True)
-    satchel = Satchel.for_project(project, trust="all", builtin=False, packaged=False)
+def test_the_tools_of_a_satchel_are_those_of_a_new_session(talks):
+    make_tool_skill(talks.place, "report", more="files: write\n")
+    talks.add("strict", disallowed_tools="SkillSearch")
+    talks.add("private", disable_model_invocation=True)
+    satchel = talks.satchel()
     tools = satchel.tools()
     assert isinstance(tools, Session)
     assert "nobody can be asked" in tools.call("report_run", {}).text
@@ -364,28 +312,9 @@ def test_the_tools_of_a_satchel_are_those_of_a_new_session(project):
     assert satchel.tools().call("ReadFile", file).error.code == "PERMISSION_DENIED"
 
 
-@pytest.mark.parametrize("limits", [{"include": ["code-*"]}, {"exclude": ["write-*", "weather"]}])
-def test_a_filter_binds_the_files_of_skills_too(project, limits):
-    make_tool_skill(project / ".agents/skills", "weather")
-    (project / "notes.md").symlink_to(project / ".agents/skills/write-docs/SKILL.md")
-    (project / "own.md").write_text("text")
-    satchel = Satchel.for_project(project, trust="all", builtin=False, packaged=False)
-    for session in (satchel.session(**limits), satchel.session().child(**limits)):
-        assert session.call("Skill", {"name": "write-docs"}).error is not None
-        assert "write-docs" not in session.call("SkillSearch", {"query": "documentation"}).text
-        assert session.call("weather_run", {}).error.code == "NOT_FOUND"
-        for path in ("write-docs/SKILL.md", "write-docs", "weather/main.py"):
-            reply = session.call("ReadFile", {"path": f".agents/skills/{path}"})
-            assert "not available here" in reply.error.message, path
-        assert session.call("ReadFile", {"path": "notes.md"}).error.code == "ACCESS_DENIED"
-        assert session.call("ReadFile", {"path": "own.md"}).error is None
-        mine = {"path": ".agents/skills/code-review/SKILL.md"}
-        assert session.call("ReadFile", mine).error is None
-
-
-def test_only_files_of_skills_are_read_where_the_setting_says_so(make, project):
-    (project / "own.md").write_text("text")
-    session = make(read="skills")
+def test_only_files_of_skills_are_read_where_the_setting_says_so(talks):
+    (talks.project / "own.md").write_text("text")
+    session = talks.begin(read="skills")
     assert session.call("ReadFile", {"path": "own.md"}).error.code == "ACCESS_DENIED"
     assert session.call("ReadFile", {"path": "."}).error.code == "ACCESS_DENIED"
     mine = {"path": ".agents/skills/code-review/SKILL.md"}
@@ -404,10 +333,10 @@ class Counted(dict):
         return super().items()
 
 
-def test_a_call_resolves_reads_and_parses_once(make, project, monkeypatch):
-    session = make()
+def test_a_call_resolves_reads_and_parses_once(talks, monkeypatch):
+    session = talks.begin()
     session.tail("hello")
-    path = str(project / ".agents/skills/code-review/SKILL.md")
+    path = str(talks.place / "code-review/SKILL.md")
     opened, resolved = [], []
     real_get = Snapshot.get
     monkeypatch.setattr(
@@ -424,15 +353,15 @@ def test_a_call_resolves_reads_and_parses_once(make, project, monkeypatch):
 # --- as data -----------------------------------------------------------------------------------
 
 
-def test_a_restored_conversation_goes_on_like_the_original(project):
-    add(project, "careful", allowed_tools="Bash(git:*)", disallowed_tools="SkillSearch")
-    satchel = Satchel.for_project(project, trust="all", builtin=False, packaged=False)
-    session = satchel.session(ask=["Bash"], exclude=["write-*"])
+def test_a_restored_conversation_goes_on_like_the_original(talks):
+    talks.add("careful", allowed_tools="Bash(git:*)", disallowed_tools="SkillSearch")
+    satchel = talks.satchel()
+    session = satchel.session(ask=["Bash"], exclude=["write-*"], changes="rebuild")
     session.with_tail("hello")
     session.call("Skill", {"name": "careful"})
     session.call("Skill", {"name": "code-review"})
     state = json.loads(json.dumps(session.dump()))
-    for one in (session, Satchel.for_project(project, trust="all", builtin=False).restore(state)):
+    for one in (session, talks.satchel().restore(state)):
         assert one.prompt == session.prompt
         assert one.news() == ""
         assert one.call("Skill", {"name": "careful"}).data["already_loaded"]
@@ -441,17 +370,19 @@ def test_a_restored_conversation_goes_on_like_the_original(project):
         assert one.call("SkillSearch", {"query": "x"}).error.code == "PERMISSION_DENIED"
         assert one.call("Skill", {"name": "write-docs"}).error is not None
         assert one.dump() == state
+    talks.add("brand-new", "Brand new.")
+    assert "Brand new." in satchel.restore(state).prompt
 
 
-def test_a_skill_that_changed_since_the_dump_is_loaded_again(make, project):
-    add(project, "careful", allowed_tools="Bash", disallowed_tools="SkillSearch")
-    session = make(ask=["Bash"])
+def test_a_skill_that_changed_since_the_dump_is_loaded_again(talks):
+    talks.add("careful", allowed_tools="Bash", disallowed_tools="SkillSearch")
+    session = talks.begin(ask=["Bash"])
     session.with_tail("hello")
     session.call("Skill", {"name": "careful"})
     state = session.dump()
-    add(project, "careful", body="Other text.\n", allowed_tools="Bash")
-    add(project, "brand-new", "Brand new.")
-    satchel = Satchel.for_project(project, trust="all", builtin=False, packaged=False)
+    talks.add("careful", body="Other text.\n", allowed_tools="Bash")
+    talks.add("brand-new", "Brand new.")
+    satchel = talks.satchel()
     restored = satchel.restore(state, tools=["Skill", "ReadFile", "Bash"])
     assert restored.names == ("Skill", "ReadFile")
     assert restored.permit("Bash", {}) is not None
@@ -467,16 +398,17 @@ def test_a_skill_that_changed_since_the_dump_is_loaded_again(make, project):
     ("key", "value"),
     [
         ("version", 2), ("filters", [[["a"]]]), ("tools", "Skill"), ("ask", [1]), ("told", [1]),
+        ("changes", "later"),
         ("told", {"a": 1}), ("loaded", [{}]), ("loaded", {}), ("stack", None), ("more", 1),
     ],
 )  # fmt: skip
-def test_a_state_that_is_none_is_refused(make, project, key, value):
-    session = make()
+def test_a_state_that_is_none_is_refused(talks, key, value):
+    session = talks.begin()
     session.call("Skill", {"name": "code-review"})
-    satchel = Satchel.for_project(project, trust="all")
+    satchel = talks.satchel()
     with pytest.raises(InvalidInput, match="not the state of a conversation"):
         satchel.restore({**session.dump(), key: value})
     with pytest.raises(InvalidInput):
-        satchel.restore([])  # pyright: ignore[reportArgumentType]
+        satchel.restore([])
     with pytest.raises(InvalidInput):
         session.child().dump()

@@ -1,4 +1,4 @@
-"""The shortlist of one turn: who stands in it, what it leaves alone, and that it stops nothing."""
+"""The shortlist of one turn: who stands in it, what it leaves alone, and what is recorded."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ class Scripted(BaseDetector):
 
     name = "scripted"
 
-    def __init__(self, chosen, next_ones=(), *, asked=(), fit=0.9, collapsed=()):
+    def __init__(self, chosen, next_ones=(), *, asked=(), fit=0.9, **more):
         self.chosen, self.next_ones, self.asked = dict(chosen), dict(next_ones), asked
-        self.fit, self.collapsed = fit, collapsed
-        self.calls = 0
+        self.fit, self.more, self.calls = fit, more, 0
 
     def detect(self, goal_text, skills):
         return self.look(goal_text, skills).matches
@@ -29,30 +28,16 @@ class Scripted(BaseDetector):
     def look(self, goal_text, skills, limit=None):
         self.calls += 1
         known = {skill.name: skill for skill in skills}
-        asked = self.asked
 
         def matches(rows):
             return [
-                Match(
-                    name,
-                    score,
-                    "r",
-                    (),
-                    known.get(name, skills[0]),
-                    "explicit" if name in asked else "scripted",
-                )
+                Match(name, score, f"because of {name}", (), known.get(name, skills[0]),
+                      "explicit" if name in self.asked else "")
                 for name, score in rows.items()
-            ]
+            ]  # fmt: skip
 
-        return Answer(
-            matches(self.chosen),
-            matches(self.next_ones),
-            self.fit,
-            0.5,
-            self.name,
-            1.0,
-            collapsed=self.collapsed,
-        )
+        chosen, next_ones = matches(self.chosen), matches(self.next_ones)
+        return Answer(chosen, next_ones, self.fit, 0.5, self.name, 1.25, **self.more)
 
 
 @pytest.fixture
@@ -293,3 +278,73 @@ def test_a_history_that_cannot_be_read_is_an_empty_one(make, tmp_path):
     (tmp_path / "home/state/trace.jsonl").mkdir(parents=True)
     satchel = make(Scripted({"pdf-forms": 1.0}, {"deploy-it": 1.0}))
     assert satchel.shortlist("x").listed == ("pdf-forms", "deploy-it")
+
+
+# --- what is recorded -----------------------------------------------------------------------
+
+
+@pytest.mark.req("C7")
+def test_the_trace_says_which_were_selected_by_which_detector_and_why(make):
+    more = {"notes": ("vectors are off",), "cost": {"input_tokens": 12}}
+    copies = (("copy", "sql-tuning"),)
+    detector = Scripted({"sql-tuning": 0.8, "pdf-forms": 0.5}, {"deploy-it": 0.25},
+                        collapsed=copies, **more)  # fmt: skip
+    satchel = make(detector)
+    goal = "tune the query " * 30
+    assert satchel.which(goal).names == ["sql-tuning", "pdf-forms"]
+    event = satchel.trace.events[-1]
+    assert (event.kind, list(event.skills)) == ("selected", ["sql-tuning", "pdf-forms"])
+    assert event.values == {
+        "detector": "scripted",
+        "by": ["scripted", "scripted"],
+        "scores": [0.8, 0.5],
+        "reasons": ["because of sql-tuning", "because of pdf-forms"],
+        "fit": 0.9,
+        "threshold": 0.5,
+        "runners_up": [["deploy-it", 0.25]],
+        "goal": goal[:200],
+        "notes": ["vectors are off"],
+        "took_ms": 1.25,
+        "collapsed": [["copy", "sql-tuning"]],
+        "cost": {"input_tokens": 12.0},
+    }
+
+
+@pytest.mark.req("C7")
+def test_the_next_process_knows_what_was_selected(make):
+    make(Scripted({"pdf-forms": 0.8})).which("forms please")
+    (row,) = [row for row in make().trace.history() if row["kind"] == "selected"]
+    assert (row["skills"], row["detector"]) == (["pdf-forms"], "scripted")
+    assert row["goal"] == "forms please"
+
+
+def test_only_looking_leaves_no_trace(make):
+    satchel = make(Scripted({"pdf-forms": 0.8}))
+    satchel.list_skills()
+    before = list(satchel.trace.events)
+    assert satchel.which("forms", record=False).matches
+    assert satchel.shortlist("forms", record=False).text
+    assert list(satchel.trace.events) == before
+
+
+@pytest.mark.parametrize("text", [None, 3, b"review", ["review"]])
+def test_what_is_no_text_is_told_so(make, text):
+    satchel = make()
+    for ask in (satchel.which, satchel.search):
+        with pytest.raises(InvalidInput, match=f"A `{type(text).__name__}` is no request") as told:
+            ask(text)
+        assert told.value.hint == "Give what is wanted as a `str`"
+    made = satchel.shortlist(text)
+    assert (made.text, made.reason) == (
+        "",
+        f"InvalidInput: A `{type(text).__name__}` is no request",
+    )
+
+
+@pytest.mark.parametrize("limit", ["3", 2.5, 0, -1, True])
+def test_what_is_no_number_of_skills_is_told_so(make, limit):
+    satchel = make()
+    for ask in (satchel.which, satchel.search):
+        with pytest.raises(InvalidInput, match="`limit` is ") as told:
+            ask("fill in forms", limit=limit)
+        assert told.value.hint == "Give a whole number that is at least 1"

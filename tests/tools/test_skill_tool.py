@@ -9,7 +9,6 @@ import time
 
 import pytest
 
-from satchel.testing import make_skill
 from satchel.tools.skill_tool import MAX_CONTENT, MAX_DEPTH
 from talking import plain
 
@@ -21,17 +20,6 @@ def content(desk, name: str, args: str | None = None) -> str:
 
 
 # --- what it hands over -------------------------------------------------------------------
-
-
-@pytest.mark.req("A4", "A10")
-def test_the_content_begins_with_the_base_directory(desk):
-    folder = desk.skill("demo", "\n\n# Demo\n\nDo it.\n\n")
-    reply = desk.load("demo")
-    assert reply.status == "success"
-    assert reply.data["name"] == "demo"
-    assert reply.data["base_dir"] == folder
-    assert reply.data["content"] == f"Base directory for this skill: {folder}\n\n# Demo\n\nDo it."
-    assert reply.context["path_resolved"] == f"{folder}/SKILL.md"
 
 
 @pytest.mark.req("D2", "A4")
@@ -74,17 +62,11 @@ def test_names_and_folders_cannot_forge_the_frame_either(desk):
 
 @pytest.mark.req("A5")
 def test_arguments_reach_the_text(desk):
-    desk.skill("all", "Review $ARGUMENTS")
     desk.skill("places", "From $1 to $ARGUMENTS[1]", argument_hint="[from] [to]")
     desk.skill("named", "Close $issue as $who", arguments=["issue", "who"])
-    desk.skill("none", "Review")
     desk.skill("folder", "Run ${SKILL_DIR}/run.sh")
-    assert content(desk, "all", "src/").endswith("\n\nReview src/")
     assert content(desk, "places", "here 'over there'").endswith("From here to over there")
     assert content(desk, "named", "7 me").endswith("Close 7 as me")
-    assert content(desk, "none", "src/").endswith("\n\nReview\n\nARGUMENTS: src/")
-    assert content(desk, "none", "").endswith("\n\nReview")
-    assert content(desk, "none").endswith("\n\nReview")
     assert content(desk, "folder").endswith(f"Run {desk.project}/skills/folder/run.sh")
 
 
@@ -237,16 +219,6 @@ def test_what_only_people_may_load(desk):
     assert desk.load("deploy", as_person=True).status == "success"
     assert desk.load("nothing").data["available"] == []
     assert desk.load("nothing", as_person=True).data["available"] == ["deploy"]
-
-
-def test_a_shadowed_skill_is_not_loaded_by_its_path(desk):
-    desk.skill("demo", "Second.")
-    first = make_skill(f"{desk.project}/.agents/skills", "demo", body="First.")
-    assert content(desk, "demo").endswith("First.")
-    reply = desk.load("skills/demo")
-    assert reply.error.code == "NOT_FOUND"
-    assert "is shadowed" in reply.text
-    assert content(desk, first).endswith("First.")
 
 
 @pytest.mark.req("A15", "A9")

@@ -34,8 +34,8 @@ def test_news_that_were_trimmed_away_are_the_difference_from_the_prompt(talks):
     assert session.news() == news
 
 
-def test_who_cannot_load_a_skill_is_told_of_none(talks):
-    child = talks.begin().child(tools=["ReadFile"])
+def test_who_can_neither_load_nor_read_a_skill_is_told_of_none(talks):
+    child = talks.begin().child(tools=["SkillSearch"])
     assert child.prompt == ""
     talks.add("brand-new", "Brand new.")
     assert child.news() == ""

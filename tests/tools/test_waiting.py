@@ -26,11 +26,12 @@ def test_who_is_called_and_not_trusted_is_there(project, words):
     satchel = Satchel.for_project(project, builtin=False, trust="ask")
     satchel.library.trust.trust(str(project / "skills/pdf-forms"))
     satchel.refresh()
+    line = "3 skills of this folder are not trusted yet: the user can run `satchel trust`"
     note = "`rust-review` is not trusted yet: run `satchel trust` in the project"
     answer = satchel.which(words)
     assert not answer
-    assert answer.notes == (note,)
-    assert satchel.trace.events[-1].values["notes"] == [note]
+    assert answer.notes == (note, line)
+    assert satchel.trace.events[-1].values["notes"] == [note, line]
     made = satchel.shortlist(words)
     assert (made.text, made.answer is not None and made.answer.notes) == ("", (note,))
     assert satchel.trace.events[-1].values["notes"] == [note]

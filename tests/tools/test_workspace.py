@@ -30,45 +30,10 @@ def tree(folder) -> set[str]:
 
 
 @pytest.mark.req("E6")
-@pytest.mark.parametrize(
-    "path",
-    ["../outside.txt", "a/../../outside.txt", "/etc/hostname", "link.txt", "folder/outside.txt", "",
-     "a\0b.txt"],
-)  # fmt: skip
-def test_no_path_leads_out(here, path):
-    os.symlink("../outside.txt", os.path.join(here.root, "link.txt"))
-    os.symlink("..", os.path.join(here.root, "folder"))
-    os.mkdir(os.path.join(here.root, "a"))
-    assert failed(here.read, path) == "outside"
-    if path != "link.txt":
-        assert failed(here.write, path, b"x", overwrite=True) == "outside"
-
-
-@pytest.mark.req("E6")
 def test_a_link_is_not_written_through(here, tmp_path):
     os.symlink("../outside.txt", os.path.join(here.root, "link.txt"))
     assert failed(here.write, "link.txt", b"x", overwrite=True) == "no-file"
     assert (tmp_path / "outside.txt").read_text() == "secret"
-
-
-def test_a_path_inside_may_be_absolute(here):
-    here.write("a.txt", b"text", overwrite=False)
-    assert here.read(os.path.join(here.root, "a.txt")) == b"text"
-    assert here.relative(os.path.join(here.root, "b", "a.txt")) == "b/a.txt"
-
-
-@pytest.mark.req("E6")
-def test_what_cannot_be_read_is_said(here):
-    os.mkdir(os.path.join(here.root, "folder.txt"))
-    os.mkfifo(os.path.join(here.root, "pipe.txt"))
-    assert failed(here.read, "none.txt") == "not-found"
-    assert failed(here.read, "none/a.txt") == "not-found"
-    assert failed(here.read, "folder.txt") == "no-file"
-    assert failed(here.read, "pipe.txt") == "no-file"
-    assert failed(here.read, "a.exe", (".txt",)) == "wrong-kind"
-    with open(os.path.join(here.root, "large.txt"), "wb") as file:
-        file.write(b"x" * 1_001)
-    assert failed(here.read, "large.txt") == "too-large"
 
 
 @pytest.mark.req("E7")
@@ -83,19 +48,6 @@ def test_a_file_is_replaced_only_when_told(here):
     assert here.read("a/b/c.txt") == b"two"
     assert stat.S_IMODE(os.stat(os.path.join(here.root, "a/b/c.txt")).st_mode) == 0o640
     assert tree(here.root) == {"a/b/c.txt"}
-
-
-@pytest.mark.req("E7")
-def test_what_cannot_be_written_leaves_nothing(here):
-    here.write("a.txt", b"one", overwrite=False)
-    os.mkdir(os.path.join(here.root, "folder.txt"))
-    os.symlink("nowhere", os.path.join(here.root, "dangling"))
-    assert failed(here.write, "folder.txt", b"x", overwrite=True) == "no-file"
-    assert failed(here.write, "a.txt/b.txt", b"x", overwrite=True) == "not-writable"
-    assert failed(here.write, "dangling/b.txt", b"x", overwrite=True) == "not-writable"
-    assert failed(here.write, "n" * 300, b"x", overwrite=True) == "not-writable"
-    assert failed(here.write, "b.txt", b"x" * 1_001, overwrite=True) == "too-large"
-    assert tree(here.root) == {"a.txt", "dangling"}
 
 
 def test_two_writers_at_once_make_one_file(here):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import re
 import tempfile
+import zipfile
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
 
 import pytest
 from starlette.testclient import TestClient
@@ -11,7 +16,48 @@ from satchel.facade import Satchel
 from satchel.testing import make_skill
 from satchel.ui.access import Access
 from satchel.ui.app import make_app
-from ui_visit import ORIGIN, Visit
+
+ORIGIN = "http://127.0.0.1"
+_marks: dict[tuple[tuple[str, str], ...], str] = {}
+"""Cookies of a session -> its mark."""
+
+
+class Visit(NamedTuple):
+    """Somebody who came in, with their browser."""
+
+    client: TestClient
+    satchel: Satchel
+    access: Access
+
+    def get(self, address: str, **more):
+        return self.client.get(address, **more)
+
+    def post(self, address: str, **more):
+        """As a form of our own page sends it."""
+        headers = {"X-Satchel-CSRF": self.csrf, "Origin": ORIGIN, **more.pop("headers", {})}
+        return self.client.post(address, headers=headers, **more)
+
+    def upload(self, files: dict[str, str], name: str = "skills.zip"):
+        """As the form sends an archive of these files."""
+        body = io.BytesIO()
+        with zipfile.ZipFile(body, "w") as archive:
+            for path, text in files.items():
+                archive.writestr(path, text)
+        return self.post("/skills/import/zip", files={"file": (name, body.getvalue())})
+
+    def part(self, address: str, **more):
+        """As htmx asks."""
+        return self.client.get(address, headers={"HX-Request": "true"}, **more)
+
+    @property
+    def csrf(self) -> str:
+        """The mark of this session, as a page shows it; a page is drawn once for it."""
+        session = tuple(self.client.cookies.items())
+        if not session or session not in _marks:
+            found = re.search(r'name="csrf" content="([^"]+)"', self.client.get("/nowhere").text)
+            assert found is not None
+            _marks[session] = found[1]
+        return _marks[session]
 
 
 def _settle(home, monkeypatch):
@@ -54,16 +100,41 @@ def spooled(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def visit(project):
-    """A server for `project`, and a session in it. Skills may be written before and after."""
-    satchel = Satchel.for_project(project, trust="all", builtin=True)
-    access = Access()
+def satchel(project):
+    """The skills of the project, without a server."""
+    made = Satchel.for_project(project, trust="all")
+    yield made
+    made.close()
+
+
+@contextmanager
+def _serving(folder, access, **settings):
+    """A server for a project, and somebody who came in by its link if it has one."""
+    satchel = Satchel.for_project(folder, **settings)
     app = make_app(satchel, access)
     with TestClient(app, base_url=ORIGIN, follow_redirects=False) as client:
-        answer = client.get(f"/enter?token={access.new_link()}")
-        assert answer.status_code == 303
+        if not access.by_password:
+            answer = client.get(f"/enter?token={access.new_link()}")
+            assert answer.status_code == 303
         yield Visit(client, satchel, access)
     satchel.close()
+
+
+@pytest.fixture
+def enter(project):
+    """Opens servers for `project` with some settings: `enter(access, trust="ask")`."""
+    with ExitStack() as stack:
+
+        def enter(access=None, **settings):
+            return stack.enter_context(_serving(project, access or Access(), **settings))
+
+        yield enter
+
+
+@pytest.fixture
+def visit(enter):
+    """A server for `project`, and a session in it. Skills may be written before and after."""
+    return enter(trust="all", builtin=True)
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +142,8 @@ def shared(tmp_path_factory):
     """One server for the tests of a module that leave it as it is."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         folder = _settle(tmp_path_factory.mktemp("shared"), monkeypatch)
-        satchel = Satchel.for_project(folder, trust="all", builtin=True)
-        access = Access()
-        app = make_app(satchel, access)
-        with TestClient(app, base_url=ORIGIN, follow_redirects=False) as client:
-            yield Visit(client, satchel, access)
-        satchel.close()
+        with _serving(folder, Access(), trust="all", builtin=True) as made:
+            yield made
 
 
 @pytest.fixture

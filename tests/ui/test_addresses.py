@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager
 
 import pytest
 
+from http_answers import answering, reply
 from satchel.errors import InvalidInput, NotFound, Refused, SatchelError
 from satchel.store.sources import source_of
 from satchel.store.sources.base import parse_address
-from satchel.store.sources.git import GitSource
-from satchel.store.sources.git_program import environment
-from satchel.ui.addresses import check_elsewhere, check_public, is_public
+from satchel.store.sources.git import GitSource, environment
+from satchel.ui.arrivals import check_elsewhere, check_public, is_public
 
 
 @pytest.mark.parametrize(
@@ -57,112 +56,84 @@ def test_an_address_within_another_counts():
     assert is_public("64:ff9b::808:808")
 
 
-def test_git_does_not_go_where_a_public_server_points_to(tmp_path):
-    """The first server sends it on to the second, which stands for a neighbour."""
+def fetch(address: str, pinned: tuple[str, ...], tmp_path) -> None:
+    """Let git fetch from an address which led to these numbers when it was looked at."""
+    source = source_of(address, base=str(tmp_path))
+    assert isinstance(source, GitSource)
+    source.pinned = pinned
+    with source.fetch():
+        pass
+
+
+@contextmanager
+def neighbour():
+    """A server that nobody elsewhere may reach, and the paths that it was asked for."""
     asked: list[str] = []
 
-    class Neighbour(BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append(self.path)
-            self.send_error(404)
+    def respond(handler) -> None:
+        asked.append(handler.path)
+        reply(handler, 404)
 
-        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
+    with answering(respond) as host:
+        yield host, asked
 
-    class Pointing(Neighbour):
-        def do_GET(self):
-            self.send_response(302)
-            self.send_header("Location", f"http://127.0.0.1:{there.server_port}{self.path}")
-            self.end_headers()
 
-    there = ThreadingHTTPServer(("127.0.0.1", 0), Neighbour)
-    here = ThreadingHTTPServer(("127.0.0.1", 0), Pointing)
-    for server in (there, here):
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    for pinned in (("127.0.0.1",), ()):
-        source = source_of(f"http://127.0.0.1:{here.server_port}/o/r", base=str(tmp_path))
-        assert isinstance(source, GitSource)
-        source.pinned = pinned
-        with pytest.raises(NotFound), source.fetch():
-            pass
-        assert bool(asked) is not bool(pinned)
-    for server in (there, here):
-        server.shutdown()
-        server.server_close()
+def test_git_does_not_go_where_a_public_server_points_to(tmp_path):
+    """The first server sends it on to the second, which stands for a neighbour."""
+    with (
+        neighbour() as (there, asked),
+        answering(lambda one: reply(one, 302, Location=f"http://{there}{one.path}")) as here,
+    ):
+        for pinned in (("127.0.0.1",), ()):
+            with pytest.raises(NotFound):
+                fetch(f"http://{here}/o/r", pinned, tmp_path)
+            assert bool(asked) is not bool(pinned)
 
 
 def test_git_goes_where_the_name_led_when_it_was_looked_at(tmp_path):
     """`localhost` stands for a name that leads to this machine when it is asked a second time."""
-    asked: list[str] = []
-
-    class Neighbour(BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append(self.path)
-            self.send_error(404)
-
-        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Neighbour)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    for host, pinned, comes in (
-        ("localhost", ("127.0.0.2",), False),
-        ("nowhere.example", ("127.0.0.1",), True),
-    ):
-        source = source_of(f"http://{host}:{server.server_port}/o/r", base=str(tmp_path))
-        assert isinstance(source, GitSource)
-        source.pinned = pinned
-        with pytest.raises(NotFound), source.fetch():
-            pass
-        assert bool(asked) is comes
-    server.shutdown()
-    server.server_close()
+    with neighbour() as (there, asked):
+        port = there.partition(":")[2]
+        for host, pinned, comes in (
+            ("localhost", "127.0.0.2", False),
+            ("nowhere.example", "127.0.0.1", True),
+        ):
+            with pytest.raises(NotFound):
+                fetch(f"http://{host}:{port}/o/r", (pinned,), tmp_path)
+            assert bool(asked) is comes
 
 
 def test_git_runs_errands_for_others_as_nobody(tmp_path, monkeypatch):
     """No password, no header, no other name for the address, and no proxy of this user."""
-    asked: list[tuple[str, str | None, str | None]] = []
+    asked: list[tuple[str | None, str | None]] = []
 
-    class Neighbour(BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append((self.path, self.headers.get("Authorization"), self.headers.get("X-Mine")))
-            self.send_response(401)
-            self.send_header("WWW-Authenticate", 'Basic realm="x"')
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def respond(handler) -> None:
+        asked.append((handler.headers.get("Authorization"), handler.headers.get("X-Mine")))
+        reply(handler, 401, WWW_Authenticate='Basic realm="x"')
 
-        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Neighbour)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    address = f"http://repos.example:{server.server_port}"
-    (tmp_path / ".netrc").write_text("machine repos.example login me password secret\n")
-    config = tmp_path / ".gitconfig"
-    config.write_text(
-        f'[url "http://127.0.0.1:1/"]\ninsteadOf = {address}/\n'
-        "[http]\nextraHeader = X-Mine: secret\n"
-        '[credential]\nhelper = "!echo username=me; echo password=secret; :"\n'
-    )
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:1")
-    source = source_of(f"{address}/o/r", base=str(tmp_path))
-    assert isinstance(source, GitSource)
-    source.pinned = ("127.0.0.1",)
-    with pytest.raises(SatchelError), source.fetch():
-        pass
-    assert asked
-    assert {(auth, mine) for _, auth, mine in asked} == {(None, None)}
-    server.shutdown()
-    server.server_close()
+    with answering(respond) as there:
+        address = f"http://repos.example:{there.partition(':')[2]}"
+        (tmp_path / ".netrc").write_text("machine repos.example login me password secret\n")
+        config = tmp_path / ".gitconfig"
+        config.write_text(
+            f'[url "http://127.0.0.1:1/"]\ninsteadOf = {address}/\n'
+            "[http]\nextraHeader = X-Mine: secret\n"
+            '[credential]\nhelper = "!echo username=me; echo password=secret; :"\n'
+        )
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, "http://127.0.0.1:1")
+        with pytest.raises(SatchelError):
+            fetch(f"{address}/o/r", ("127.0.0.1",), tmp_path)
+    assert set(asked) == {(None, None)}
 
 
 def test_who_is_elsewhere_fetches_over_http_alone(tmp_path):
     for text in ("git@8.8.8.8:o/r", "ssh://git@8.8.8.8/o/r", "git://8.8.8.8/o/r"):
-        source = source_of(text, base=str(tmp_path))
-        assert isinstance(source, GitSource)
-        source.pinned = check_public(source)
-        with pytest.raises(Refused, match="only over http or https"), source.fetch():
-            pass
+        pinned = check_public(source_of(text, base=str(tmp_path)))
+        with pytest.raises(Refused, match="only over http or https"):
+            fetch(text, pinned, tmp_path)
 
 
 def test_an_errand_for_others_takes_nothing_along_that_says_who_the_owner_is(monkeypatch):
@@ -184,8 +155,5 @@ def test_a_git_that_cannot_be_kept_to_an_address_is_not_used(tmp_path, monkeypat
     program.write_text("#!/bin/sh\necho git version 2.36.1\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    source = source_of("https://8.8.8.8/o/r", base=str(tmp_path))
-    assert isinstance(source, GitSource)
-    source.pinned = ("8.8.8.8",)
-    with pytest.raises(Refused, match="too old"), source.fetch():
-        pass
+    with pytest.raises(Refused, match="too old"):
+        fetch("https://8.8.8.8/o/r", ("8.8.8.8",), tmp_path)

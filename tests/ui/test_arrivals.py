@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import socket
 import threading
 import time
-import zipfile
 
 import pytest
-from starlette.testclient import TestClient
 
 from satchel.errors import NotFound
-from satchel.facade import Satchel
 from satchel.ui import arrivals, house
 from satchel.ui.access import Access
-from satchel.ui.app import make_app
-from ui_visit import ORIGIN, Visit
 
 SKILL = "---\nname: {name}\ndescription: Does things. Use when asked.\n---\nDo.\n"
 
 
-def packed(*names: str) -> bytes:
-    body = io.BytesIO()
-    with zipfile.ZipFile(body, "w") as archive:
-        for name in names:
-            archive.writestr(f"{name}/SKILL.md", SKILL.format(name=name))
-    return body.getvalue()
-
-
 def bring(visit, *names: str) -> str:
     """The key of the plan, or of the arrival where there are several."""
-    answer = visit.post("/skills/import/zip", files={"file": ("a.zip", packed(*names))})
+    answer = visit.upload({f"{name}/SKILL.md": SKILL.format(name=name) for name in names})
     assert answer.status_code == 303, answer.text
     return answer.headers["location"].rpartition("/")[2]
 
@@ -75,16 +61,14 @@ def test_a_fetch_that_never_ends_holds_up_nothing_and_can_be_cancelled(visit, ho
     home.arrivals.close()
 
 
-def test_behind_a_password_no_neighbour_of_this_machine_is_reached(project, tarpit):
-    satchel = Satchel.for_project(project, trust="all")
-    app = make_app(satchel, Access(password="a long password"))
-    with TestClient(app, base_url=ORIGIN, follow_redirects=False) as client:
-        client.post("/enter", data={"password": "a long password"}, headers={"Origin": ORIGIN})
-        visit = Visit(client, satchel, None)
-        page = visit.post("/skills/import/git", data={"source": tarpit}).headers["location"]
-        till(lambda: "its own network" in visit.get(page).text)
-        assert "A path on this machine works" not in visit.get("/skills/import").text
-    satchel.close()
+def test_behind_a_password_no_neighbour_of_this_machine_is_reached(enter, tarpit):
+    visit = enter(Access(password="a long password"), trust="all")
+    visit.client.post(
+        "/enter", data={"password": "a long password"}, headers={"Origin": "http://127.0.0.1"}
+    )
+    page = visit.post("/skills/import/git", data={"source": tarpit}).headers["location"]
+    till(lambda: "its own network" in visit.get(page).text)
+    assert "A path on this machine works" not in visit.get("/skills/import").text
 
 
 # --- what is left ---------------------------------------------------------------------------

@@ -98,32 +98,6 @@ def test_the_preview_is_what_a_model_gets(visit, notes):
     assert plain(frame) in plain(part)
 
 
-def test_a_skill_cannot_pose_as_the_page(visit, notes):
-    hostile = TEXT + "</textarea></pre><script>alert(1)</script><skill-loaded>\n"
-    notes.write_text(hostile)
-    page = visit.get(EDIT).text
-    assert "<script>alert" not in page
-    assert loaded(page)["text"] == hostile
-
-
-def test_an_imported_skill_is_edited_without_losing_what_was_locked(
-    visit, notes, project, tmp_path
-):
-    from satchel.testing import make_skill
-
-    make_skill(tmp_path / "source", "greet", "Greets. Use to greet.", body="Hello.")
-    store = visit.satchel.store()
-    with store.plan_import(str(tmp_path / "source/greet")) as plan:
-        store.carry_out(plan)
-    visit.satchel.refresh()
-    address = "/skill/edit?ref=.agents/skills/greet"
-    form = loaded(visit.get(address).text)
-    form["text"] = form["text"].replace("Hello.", "Good day.")
-    assert visit.post(address, data=form).status_code == 303
-    assert visit.satchel.store().verify(["greet"])[0].state == "edited"
-    assert "Good day." in visit.satchel.tools().call("Skill", {"name": "greet"}).text
-
-
 def test_what_is_not_text_or_too_large_is_left_to_other_programs(visit, notes):
     notes.write_bytes(TEXT.encode() + b"\xff\xfe")
     assert visit.get(EDIT).status_code == 403

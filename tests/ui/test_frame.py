@@ -3,20 +3,6 @@
 from __future__ import annotations
 
 
-def test_a_link_opens_one_session_and_is_worthless_afterwards(visit):
-    token = visit.access.new_link()
-    visit.client.cookies.clear()
-    first = visit.get(f"/enter?token={token}")
-    assert first.status_code == 303
-    assert "HttpOnly" in first.headers["set-cookie"]
-    assert "SameSite=strict" in first.headers["set-cookie"]
-    visit.client.cookies.clear()
-    again = visit.get(f"/enter?token={token}")
-    assert again.status_code == 403
-    assert "This link was used" in again.text
-    assert visit.get("/skills").headers["location"] == "/enter"
-
-
 def test_a_page_speaks_the_language_of_its_reader(visit):
     assert "没有这个页面" in visit.get("/nowhere", headers={"Accept-Language": "zh-CN"}).text
     assert "There is no such page" in visit.get("/nowhere").text

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from satchel.goals.background import Background
 from satchel.goals.engines.local import LocalEngine
-from satchel.goals.engines.opening import local_folder
+from satchel.goals.engines.opening import Background, local_folder
 from satchel.goals.model import Done, Goal, Plan, Retry, Step, Usage
 
 EVIL = '<script>alert("x")</script>'
@@ -272,10 +271,10 @@ def test_a_tool_that_writes_has_to_be_allowed(visit, elsewhere):
     refused = visit.post("/goals/week/answer", data={"step": "ask"})
     assert refused.status_code == 403
     assert "which may write or use the network" in refused.text
-    assert "satchel goal approve week ask --engine local --yes" in refused.text
+    assert "satchel goal approve week ask --engine local --allow-tools" in refused.text
     assert state(visit, "week") == "asking"
     visit.post("/goals/week/answer", data={"step": "ask", "allow": "1"})
-    assert elsewhere.options == [["--engine", "local", "--yes"]]
+    assert elsewhere.options == [["--engine", "local", "--allow-tools"]]
 
 
 def test_without_a_model_nothing_is_said_to_the_goal(project, monkeypatch, request):

@@ -7,16 +7,13 @@ a check in front of it stops would prove nothing.
 from __future__ import annotations
 
 import asyncio
-import io
 import re
-import zipfile
 from typing import Any, cast
 
 import pytest
 
-from satchel.goals.background import Background
 from satchel.goals.engines.local import LocalEngine
-from satchel.goals.engines.opening import local_folder
+from satchel.goals.engines.opening import Background, local_folder
 from satchel.goals.model import Done, Goal, Plan, Retry, Step
 from ui_dom import EVIL, check
 
@@ -57,10 +54,7 @@ def goal(visit):
 @pytest.fixture
 def plan(visit):
     """The address of a plan that waits."""
-    body = io.BytesIO()
-    with zipfile.ZipFile(body, "w") as archive:
-        archive.writestr("mine/SKILL.md", SKILL + EVIL)
-    answer = visit.post("/skills/import/zip", files={"file": ("<x-evil>.zip", body.getvalue())})
+    answer = visit.upload({"mine/SKILL.md": SKILL + EVIL}, "<x-evil>.zip")
     assert answer.status_code == 303, answer.text[:300]
     return answer.headers["location"]
 

@@ -6,9 +6,6 @@ import asyncio
 import threading
 import time
 
-import pytest
-
-from satchel.facade import Satchel
 from satchel.ui.access import Access
 from satchel.ui.house import House
 
@@ -23,13 +20,6 @@ class Torn:
 
     async def __aexit__(self, *_):
         raise OSError("database went away")
-
-
-@pytest.fixture
-def satchel(project):
-    made = Satchel.for_project(project, trust="all")
-    yield made
-    made.close()
 
 
 def failures(satchel) -> list[str]:

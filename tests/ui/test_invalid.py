@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from satchel.ui.invalid import invalid, unreadable
+from satchel.ui.failing import unreadable
 from ui_dom import check
 
 FOREIGN = ("required", "should be", "should have", "Maximum number", "exceeded", "valid integer")
@@ -50,9 +50,3 @@ def test_a_form_that_is_too_large_is_told_in_our_words(visit):
     words = unreadable("Part exceeded maximum size of 1024KB.")
     assert words == "A field of the form is too long"
     assert unreadable("Missing boundary in multipart.") == "What was sent cannot be read"
-
-
-def test_a_kind_of_error_without_words_of_its_own():
-    assert invalid({"type": "new_one"}) == "`body` is not what belongs there"
-    odd = {"type": "bool_parsing", "loc": ("body", "a", 0)}
-    assert invalid(odd) == "`a.0` is not what belongs there"

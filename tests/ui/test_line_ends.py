@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from satchel.ui.views.line_ends import with_line_ends
+from satchel.ui.views.drafts import with_line_ends
 
 TEXTS = st.lists(st.sampled_from([b"a", b"b", b"\n", b"\r\n", b"\r", b"\0", b"\x0c"])).map(b"".join)
 

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import pytest
 
-from satchel.facade import Satchel
 from satchel.ui.live import Live
 
 
@@ -44,14 +43,6 @@ class Stand:
     def __init__(self, satchel, library) -> None:
         self.trace = satchel.trace
         self.library = library
-
-
-@pytest.fixture
-def satchel(project, skill):
-    skill("alpha")
-    made = Satchel.for_project(project, trust="all")
-    yield made
-    made.close()
 
 
 @pytest.fixture(autouse=True)

@@ -3,37 +3,15 @@
 from __future__ import annotations
 
 import re
-from contextlib import ExitStack
 
 import pytest
-from starlette.testclient import TestClient
 
 from satchel.facade import Satchel
 from satchel.testing import make_skill, make_tool_skill
-from satchel.ui.access import Access
-from satchel.ui.app import make_app
 from satchel.ui.views.skills import list_skills
-from ui_visit import ORIGIN, Visit
 
 REF = ".agents/skills/code-review"
 PAGE = f"/skill?ref={REF}"
-
-
-@pytest.fixture
-def enter(project):
-    """Opens a server for the project with some settings, and a session in it."""
-    with ExitStack() as stack:
-
-        def enter(**settings):
-            satchel = Satchel.for_project(project, **settings)
-            stack.callback(satchel.close)
-            access = Access()
-            app = make_app(satchel, access)
-            client = stack.enter_context(TestClient(app, base_url=ORIGIN, follow_redirects=False))
-            client.get(f"/enter?token={access.new_link()}")
-            return Visit(client, satchel, access)
-
-        yield enter
 
 
 @pytest.fixture
@@ -198,19 +176,6 @@ def installed(project, tmp_path):
         store.carry_out(plan)
     satchel.close()
     return project / ".agents" / "skills" / "kept" / "SKILL.md"
-
-
-def test_a_modified_skill_is_offered_and_shown_as_modified(careful, installed):
-    address = "/skill?ref=.agents/skills/kept"
-    assert "Modified since" not in careful.get(address).text
-    installed.write_text(installed.read_text() + "More.\n")
-    text = careful.get(address).text
-    assert "Modified since it was installed" in text
-    assert "offered, with its whole description" in text
-    assert 'action="/plans/lock?ref=' in text
-    rows = {row.name: row for row in list_skills(careful.satchel).rows}
-    assert (rows["kept"].state, rows["kept"].modified) == ("full", True)
-    assert ">modified</span>" in careful.get("/skills").text
 
 
 def test_under_locked_what_is_not_pinned_says_why_and_has_no_button(project, installed, enter):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import re
-import zipfile
 
 import pytest
 
@@ -17,24 +15,21 @@ SKILL = "---\nname: greet\ndescription: {about}\n---\n{body}\n"
 
 def packed(
     body: str = "Say hello.", about: str = "Says hello. Use to greet.", **more: str
-) -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        archive.writestr("greet/SKILL.md", SKILL.format(about=about, body=body))
-        for name, text in more.items():
-            archive.writestr(f"greet/{name.replace('_', '.')}", text)
-    return data.getvalue()
+) -> dict[str, str]:
+    """The files of a skill `greet`."""
+    others = {f"greet/{name.replace('_', '.')}": text for name, text in more.items()}
+    return {"greet/SKILL.md": SKILL.format(about=about, body=body), **others}
 
 
-def brought(visit, data: bytes) -> str:
+def brought(visit, files: dict[str, str]) -> str:
     """The address of the plan for an archive."""
-    answer = visit.post("/skills/import/zip", files={"file": ("skills.zip", data)})
+    answer = visit.upload(files)
     assert answer.status_code == 303, answer.text
     return answer.headers["location"]
 
 
-def install(visit, data: bytes) -> None:
-    plan = brought(visit, data)
+def install(visit, files: dict[str, str]) -> None:
+    plan = brought(visit, files)
     assert visit.post(f"{plan}/yes").status_code == 303
 
 
@@ -137,7 +132,7 @@ def test_a_skill_of_the_users_is_removed_after_a_yes_and_comes_back(visit, skill
     assert "Deleted: <code>mine</code>" in visit.get(done.headers["location"]).text
     assert not (project / ".agents/skills/mine").exists()
     history = visit.get("/history").text
-    assert "deleting" in history
+    assert "removing" in history
     number = re.search(r'name="number" value="(\d+)"', history)
     assert number is not None
     back = visit.post("/undo", data={"number": number[1], "back": "/history"})
@@ -165,14 +160,13 @@ def test_a_system_skill_is_refused_even_where_the_user_has_one_of_its_id(
 
 @pytest.mark.req("B8")
 def test_only_what_would_change_is_counted_and_only_what_is_ticked_is_replaced(visit, project):
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        for name, body in (("a", "x"), ("b", "x"), ("c", "x"), ("d", "x"), ("e", BAD)):
-            text = SKILL.replace("greet", name).format(about="Does. Use when.", body=body)
-            archive.writestr(f"pack/{name}/SKILL.md", text)
+    files = {}
+    for name, body in (("a", "x"), ("b", "x"), ("c", "x"), ("d", "x"), ("e", BAD)):
+        text = SKILL.replace("greet", name).format(about="Does. Use when.", body=body)
+        files[f"pack/{name}/SKILL.md"] = text
     for name in ("c", "d"):
         make_skill(project / ".agents/skills", name, "Another. Use when.", body="old")
-    choice = brought(visit, data.getvalue())
+    choice = brought(visit, files)
     page = visit.get(choice).text
     assert page.count("<bdi>Does. Use when.</bdi>") == 5
     assert page.count(">there already<") == 2
@@ -231,7 +225,7 @@ def test_a_second_click_shows_what_the_first_one_did(visit):
 def full_book(monkeypatch):
     """Trust cannot be written down."""
 
-    def fail(*_):
+    def fail(*_, **_named):
         raise Refused("the book is full", "Make room")
 
     monkeypatch.setattr(TrustBook, "trust", fail)

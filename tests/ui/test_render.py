@@ -9,7 +9,6 @@ from html.parser import HTMLParser
 import pytest
 
 from satchel.ui.render import MOST_RENDERED, code, markdown, visible
-from satchel.ui.views.skills import list_skills
 
 ALLOWED = {"href", "rel", "title", "class", "start"}
 BARRED = {"script", "style", "img", "iframe", "object", "embed", "form", "input", "svg", "math",
@@ -143,41 +142,3 @@ def test_a_text_made_to_be_slow_is_not(piece):
     began = time.process_time()
     harmless(markdown(text, link))
     assert time.process_time() - began < 5
-
-
-@pytest.mark.req("B10")
-def test_every_field_of_a_skill_and_every_file_name_is_text(visit, project, skill):
-    bad = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
-    skill("mine", bad, f"{bad}\n", tags=[bad], allowed_tools=[bad], when_to_use=bad,
-          **{bad: bad})  # fmt: skip
-    folder = project / ".agents" / "skills" / "odd"
-    folder.mkdir()
-    (folder / "SKILL.md").write_text(f"---\nname: {bad!r}\ndescription: odd\n---\n{bad}\n")
-    (folder / 'a"onclick="alert(1).md').write_text(bad)
-    (folder / "b<img src=x>.py").write_text(bad)
-    broken = project / ".agents" / "skills" / "<b>half"
-    broken.mkdir()
-    (broken / "SKILL.md").write_text(f"{bad}\n")
-    refs = [row.ref for row in list_skills(visit.satchel).rows if row.state != "broken"]
-    addresses = ["/skills", "/skills?q=%3Cscript%3Ealert(1)", f"/skills?q={bad}", "/skills?q=alert"]
-    for ref in (*refs, str(broken / "SKILL.md")):
-        addresses += [f"/skills/row?ref={ref}", f"/skills/file?ref={ref}"]
-    addresses += [
-        "/skills/file?ref=.agents/skills/odd&path=a%22onclick=%22alert(1).md",
-        "/skills/file?ref=.agents/skills/odd&path=b%3Cimg src=x%3E.py",
-        f"/skills/row?ref={bad}",
-        f"/skills/file?ref=.agents/skills/mine&path={bad}",
-        f"/skills?source={bad}",
-        f"/skills?state={bad}",
-        f"/skills?page={bad}",
-    ]
-    for address in addresses:
-        for answer in (visit.get(address), visit.part(address)):
-            assert answer.status_code < 500, address
-            for tag, attributes in tags_in(answer.text):
-                assert tag not in {"iframe", "object", "style", "svg"}, address
-                assert not [name for name in attributes if name.startswith("on")], address
-                assert "style" not in attributes, address
-                if tag in {"script", "img"}:
-                    assert attributes["src"].startswith("/static/"), address
-                assert not attributes.get("href", "").lower().startswith("javascript"), address

@@ -203,15 +203,6 @@ def test_what_opens_below_a_row_has_files_facts_and_problems(visit, project, ski
 # --- files ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def own(project, skill):
-    """A skill's folder."""
-    skill("mine", "Mine. Use when asked.", "# Title\n\nSee [guide](references/guide.md).\n")
-    folder = project / ".agents" / "skills" / "mine"
-    put(folder, {"references/guide.md": "Back to [it](../SKILL.md)."})
-    return folder
-
-
 def test_a_skill_at_the_top_of_a_project_does_not_show_the_project(visit, project):
     (project / "SKILL.md").write_text("---\nname: top\ndescription: On top.\n---\nDo.\n")
     (project / "secret.txt").write_text("a secret")

@@ -1,4 +1,4 @@
-"""THE REFERENCE AGENT: skills in a conversation with any model that pydantic-ai speaks to.
+"""The reference agent: a conversation with skills, on any model that pydantic-ai supports.
 
 agent = Agent.for_project(".", model="anthropic:claude-sonnet-5")
 print(await agent.run("review src/app.py"))

@@ -1,4 +1,4 @@
-"""The agent that hosts hold: a conversation with skills, kept between turns.
+"""`Agent`: a conversation with skills, kept between turns.
 
 agent = Agent.for_project(".", model="anthropic:claude-sonnet-5")
 result = await agent.run("review src/app.py")
@@ -58,7 +58,7 @@ _RAN = "The user had a sub-agent do what a skill says. This is its answer."
 
 
 class Agent:
-    """An agent with the skills of a project."""
+    """An agent with the skills of a project, on pydantic-ai."""
 
     def __init__(  # noqa: PLR0913 - one keyword for each part
         self,
@@ -82,17 +82,16 @@ class Agent:
             model: Any model of pydantic-ai, or its name such as `openai:gpt-5`.
             instructions: What stands in the system prompt before the skills.
             tools: Tools of the host: functions, or tools and toolsets of pydantic-ai.
-            sub_agents: Whom the model may give tasks with `Task`, by name.
+            sub_agents: Sub-agents that the model may start with `Task`, by name.
             limits: What a turn may take.
-            approve: A function that is given an `Ask` and says yes or no, also an asynchronous
-                one. True approves everything; None refuses what writes or uses the network.
-            ask: Patterns of further tools that need a person's word.
+            approve: As for `Satchel.session`.
+            ask: Patterns of further tools that need approval.
             models: What `model: …` of a skill with `context: fork` may be, by that word.
             settings: Further settings of pydantic-ai's models.
             session: A conversation that was begun already; a new one when None.
 
         Raises:
-            ModelFailed: nobody knows the model, or its key is missing.
+            ModelFailed: the model is unknown, or its key is missing.
         """
         self.satchel = satchel
         self.instructions = instructions
@@ -133,25 +132,25 @@ class Agent:
         settings: Mapping[str, Any] | None = None,
         **given: Any,
     ) -> Agent:
-        """An agent with the skills of a folder; it starts without any, too.
+        """Make an agent with the skills of a folder, which may have none yet.
 
         Args:
             path: The project's folder.
-            model: Who answers.
-            satchel: The skills, where they were gathered already.
+            model: The model or its name.
+            satchel: The skills, when they were opened already.
             instructions: As for the class, like what follows.
             tools: Tools of the host.
-            sub_agents: Whom the model may give tasks.
+            sub_agents: Sub-agents that the model may start.
             limits: What a turn may take.
-            approve: Who is asked about risky tools.
-            ask: Patterns of further tools that need a person's word.
+            approve: As for `Satchel.session`.
+            ask: Patterns of further tools that need approval.
             models: What `model: …` of a skill may be.
             settings: Further settings of pydantic-ai's models.
             given: Any setting of Satchel by name (`trust="all"`).
 
         Raises:
             SettingsError: a setting cannot be used.
-            ModelFailed: nobody knows the model, or its key is missing.
+            ModelFailed: the model is unknown, or its key is missing.
         """
         return cls(
             satchel or Satchel.for_project(path, **given),
@@ -167,7 +166,7 @@ class Agent:
         )
 
     async def run(self, text: str) -> TurnResult:
-        """One turn: what the user says, and what the model answers in the end.
+        """Run one turn and return the model's answer.
 
         Raises:
             ModelFailed: the provider cannot be reached, or refuses.
@@ -176,7 +175,7 @@ class Agent:
         return await self._turn(text, None)
 
     def run_sync(self, text: str) -> TurnResult:
-        """The same for programs without an event loop.
+        """`run` for programs without an event loop.
 
         Raises:
             ModelFailed: the provider cannot be reached, or refuses.
@@ -194,7 +193,7 @@ class Agent:
         return self._runner.run(self.run(text))
 
     async def stream(self, text: str) -> AsyncIterator[Event]:
-        """One turn, told as it happens; the last event is `TurnDone`.
+        """Run one turn and yield its events; the last one is `TurnDone`.
 
         Raises:
             ModelFailed: the provider cannot be reached, or refuses.
@@ -222,7 +221,7 @@ class Agent:
                     await task
 
     def load(self, name: str, args: str = "") -> Envelope:
-        """Load a skill because the user says so, as `/name args` does; the next turn knows it.
+        """Load a skill on the user's behalf, as `/name args` does, before the next turn.
 
         What its author keeps from models is loaded too. Its text stands before the next message.
         A skill with `context: fork` is run by a sub-agent when the next turn begins, and its answer
@@ -249,7 +248,7 @@ class Agent:
         return reply
 
     def reset(self) -> None:
-        """Begin a new conversation: nothing was said, nothing is loaded.
+        """Start a new conversation with an empty history and no loaded skills.
 
         Raises:
             InvalidInput: a turn is running.
@@ -261,7 +260,7 @@ class Agent:
         self._loop = self._crew.loop(self.session, self.instructions)
 
     def close(self) -> None:
-        """End the processes that are kept for tool skills, and the loop of `run_sync`."""
+        """End the processes of tool skills, and the event loop of `run_sync`."""
         if self._runner is not None:
             self._runner.close()
             self._runner = None
@@ -334,6 +333,7 @@ class Agent:
         """What the user says, with what a person had run before it and what is new behind it."""
         ran = [await self._run_fork(fork, turn) for fork in self._forks]
         tail = turn.note(await self.session.atail(text))
+        turn.waiting = self.satchel.library.waiting_line()
         parts = (*ran, text, self.session.reminder_due(), tail)
         return "\n\n".join(part for part in parts if part)
 

@@ -28,7 +28,7 @@ from satchel.agent.delegation import resolve
 from satchel.agent.failures import translate
 from satchel.agent.limited import limited
 from satchel.errors import InvalidInput, ModelFailed
-from satchel.goals.decompose import Proposal
+from satchel.goals.decomposition import Proposal
 from satchel.goals.model import Usage
 from satchel.tools.frame import one_line
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelRequestPart
     from pydantic_ai.models import Model
 
-    from satchel.goals.decompose import PlanRequest
+    from satchel.goals.decomposition import PlanRequest
     from satchel.goals.limits.base import Limiter
 
 TOOL = "submit_plan"
@@ -49,7 +49,7 @@ _NUDGES = 2
 
 
 class AgentPlanner:
-    """Asks a model of pydantic-ai."""
+    """Plans goals with a model of pydantic-ai; the `planner` of `decompose`."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class AgentPlanner:
         self._settings.update(settings or {})  # pyright: ignore[reportCallIssue, reportArgumentType] - any provider's own
 
     async def plan(self, request: PlanRequest) -> Proposal:
-        """Ask once.
+        """Ask the model once.
 
         Raises:
             ModelFailed: the model cannot be reached, or gives no plan at all.

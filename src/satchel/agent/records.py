@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Limits(NamedTuple):
-    """What one turn may take, its sub-agents included. None means no limit."""
+    """Limits of one turn, its sub-agents included. None means no limit."""
 
     requests: int | None = 50
     """Answers of the model; the turn ends when it wants one more."""
@@ -32,7 +32,7 @@ class Limits(NamedTuple):
 
 
 class SubAgent(NamedTuple):
-    """Somebody whom the model may give a task. It has what passes here and there, never more."""
+    """A sub-agent that the model may start, with some of the agent's skills and tools."""
 
     description: str
     """When to give it a task: the model reads this."""
@@ -49,7 +49,7 @@ class SubAgent(NamedTuple):
 
 
 class TurnReport(NamedTuple):
-    """What a turn took, sub-agents included."""
+    """Usage of a turn, its sub-agents included."""
 
     requests: int = 0
     input_tokens: int = 0
@@ -76,7 +76,7 @@ class TurnReport(NamedTuple):
 
 
 class TurnResult(NamedTuple):
-    """What the model answered. `str()` of it is the text."""
+    """The model's answer; `str()` returns its text."""
 
     text: str
     report: TurnReport
@@ -86,13 +86,13 @@ class TurnResult(NamedTuple):
 
 
 class TextDelta(NamedTuple):
-    """Some more of the answer."""
+    """The next part of the answer."""
 
     text: str
 
 
 class ToolStarted(NamedTuple):
-    """A tool is being called."""
+    """A tool call began."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -102,7 +102,7 @@ class ToolStarted(NamedTuple):
 
 
 class ToolEnded(NamedTuple):
-    """A tool has answered."""
+    """A tool call ended."""
 
     name: str
     status: Literal["success", "partial", "error"]
@@ -114,7 +114,7 @@ class ToolEnded(NamedTuple):
 
 
 class SkillLoaded(NamedTuple):
-    """A skill's text came into a conversation."""
+    """A skill was loaded."""
 
     name: str
     digest: str
@@ -125,7 +125,7 @@ class SkillLoaded(NamedTuple):
 
 
 class TurnDone(NamedTuple):
-    """The turn is over."""
+    """The turn ended."""
 
     text: str
     report: TurnReport

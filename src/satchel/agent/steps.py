@@ -78,7 +78,7 @@ class _Part(NamedTuple):
 
 
 class AgentSteps(ToolSteps):
-    """Does `llm`, `skill` and `tool` steps; what waits for people is the engine's business."""
+    """Runs the `llm`, `skill` and `tool` steps of goals with a model and the project's skills."""
 
     def __init__(  # noqa: PLR0913 - one keyword for each part
         self,
@@ -98,7 +98,7 @@ class AgentSteps(ToolSteps):
         exclude: Sequence[str] = (),
         only: Sequence[str] | None = None,
     ) -> None:
-        """Take the parts; nobody is asked before a step is.
+        """Make a runner; no model is asked before the first step.
 
         Args:
             satchel: The skills.
@@ -133,7 +133,7 @@ class AgentSteps(ToolSteps):
         self._others: dict[str, Model] = {}
 
     async def run(self, work: Work) -> Done:
-        """Do one try of a step.
+        """Run one attempt of a step.
 
         Raises:
             StepFailed: it cannot be done; `retryable` says whether to try again.

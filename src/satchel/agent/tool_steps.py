@@ -61,7 +61,7 @@ class ToolSteps:
         self._making = threading.Lock()
 
     def session(self) -> Session:
-        """A new conversation with what steps may use; also for `decompose`."""
+        """Start a session with the skills and tools that steps may use, also for `decompose`."""
         scope = cast("Any", self._scope)
         with self._making:  # steps begin at once, in threads, and share what is made lazily
             _ = self.satchel.detector
@@ -86,7 +86,7 @@ class ToolSteps:
         )
 
     def close(self) -> None:
-        """End the processes that are kept for tool skills."""
+        """End the processes of tool skills."""
         self.satchel.close()
 
     async def _call(self, work: Work) -> Done:

@@ -46,6 +46,8 @@ class Turn:
         self.skills: list[str] = outer.skills if outer is not None else []
         self.notes: list[str] = []
         """What this agent was told of changes, to see later whether it is in its conversation."""
+        self.waiting = ""
+        """How many skills wait for trust, in a line for the report."""
         self.loading = asyncio.Lock()
         """Skills are loaded one at a time: of two calls the first has the text."""
         self._started = time.monotonic()
@@ -93,7 +95,10 @@ class Turn:
     def report(self, stopped: str = "") -> TurnReport:
         """What it took so far."""
         usage = self.usage
-        unknown = self.limits.cost is not None and usage.cost is None and usage.requests
+        notes = (self.waiting,) if self.waiting else ()
+        if self.limits.cost is not None and usage.cost is None and usage.requests:
+            unknown = say("The price of the model is not known: the limit on the cost did not hold")
+            notes = (*notes, unknown)
         return TurnReport(
             usage.requests,
             usage.input_tokens,
@@ -105,7 +110,5 @@ class Turn:
             tuple(self.skills),
             round(time.monotonic() - self._started, 3),
             stopped,
-            (say("The price of the model is not known: the limit on the cost did not hold"),)
-            if unknown
-            else (),
+            notes,
         )

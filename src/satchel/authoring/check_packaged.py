@@ -288,7 +288,7 @@ def _judge_page(sheet: Sheet, skill: PackagedSkill, root: str) -> None:
 
 
 def _judge_registration(sheet: Sheet, found: Packaged, skill: PackagedSkill) -> None:
-    from satchel.tools.packaged_record import entry_points
+    from satchel.tools.packaged import entry_points
 
     point = next((one for one in entry_points(GROUP) if one.name == found.name), None)
     slips: list[Slip] = []

@@ -262,8 +262,8 @@ def _wrong_examples(tool: DraftTool) -> Iterator[Slip]:
 def _judge_packages(sheet: Sheet, folder: str, draft: Draft) -> None:
     """What the program asks for, by the very readers that its build uses."""
     from satchel.errors import BuildFailed
-    from satchel.runners.npm import read_lock, read_package
-    from satchel.runners.requirements import REQUIREMENTS, read_requirements
+    from satchel.runners.node import read_lock, read_package
+    from satchel.runners.python import REQUIREMENTS, read_requirements
 
     if draft.runtime not in RUNTIMES:
         return

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from satchel.envelope import Envelope, ErrorCode
     from satchel.facade import Satchel
-    from satchel.library.tool_snapshot import ToolSkill, ToolSnapshot
+    from satchel.library.tool_shelf import ToolSkill, ToolSnapshot
     from satchel.runners.base import Program, RunResult
     from satchel.skill.manifest import Manifest, Parameter, ToolDecl
     from satchel.tools import Toolset
@@ -78,7 +78,7 @@ def missing_of(case: Case, workspace: str) -> list[str]:
     Raises:
         ToolFailed: one leads outside, is no file, or is too large.
     """
-    from satchel.tools.file_parameters import check_source
+    from satchel.tools.script_tool import check_source
     from satchel.tools.workspace import NOT_FOUND, ToolFailed, Workspace
 
     missing: list[str] = []
@@ -217,8 +217,8 @@ def _run_example(bench: Bench, tool: ToolDecl, case: Case) -> RunResult:
     Raises:
         ToolFailed: one of the files may not be used.
     """
-    from satchel.tools.file_parameters import check_files
     from satchel.tools.parameters import check
+    from satchel.tools.script_tool import check_files
 
     project, files = bench.satchel.settings.project, bench.manifest.files
     arguments = check_files(files, check(dict(case.arguments), tool.schema(), {}), project)
@@ -266,8 +266,8 @@ def _refused(bench: Bench, case: Case) -> Outcome:
 def _as_agent(bench: Bench, case: Case) -> Envelope:
     """The answer that an agent gets, from the toolset or, outside a library, from its checks."""
     from satchel.envelope import answer, failure
-    from satchel.tools.file_parameters import check_files
     from satchel.tools.parameters import check
+    from satchel.tools.script_tool import check_files
 
     toolset = _unrecorded(bench)
     if case.tool in toolset.names:

@@ -17,17 +17,319 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from bisect import bisect_right
+from posixpath import normpath
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from satchel.catalogue.candidate import Candidate, shown_name
-from satchel.catalogue.render import TOPICS, Counts, note
+from satchel._language import say
+from satchel.catalogue.render import TOPICS, Counts, Entry, clean, note
+from satchel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from satchel.catalogue.budget import Budget
     from satchel.catalogue.render import Form
     from satchel.skill.model import Skill
+
+Unit = Literal["characters", "tokens"]
+Standing = Literal["full", "shortened", "named", "unlisted", "withheld"]
+
+_NOT_ASCII = re.compile("[^\x00-\x7f]")
+_WIDE = re.compile("[^\x00-\u07ff]")
+
+
+class Budget(NamedTuple):
+    """The size that a catalogue may have.
+
+    Tokens are estimated, because every model counts differently and a catalogue must not need a
+    tokenizer: four ASCII characters are one token, two of the other alphabets (Latin with accents,
+    Greek, Cyrillic, Hebrew, Arabic) are one, and each Chinese, Japanese, Korean, Indic or Thai
+    character and each emoji is one. English prose comes out a little high, which is the safe side.
+    """
+
+    amount: int
+    unit: Unit = "characters"
+
+    @classmethod
+    def of(cls, characters: int) -> Budget:
+        """A number of characters."""
+        return cls(characters).checked()
+
+    @classmethod
+    def tokens(cls, amount: int) -> Budget:
+        """A number of tokens, as estimated."""
+        return cls(amount, "tokens").checked()
+
+    @classmethod
+    def share(cls, part: float, window: int) -> Budget:
+        """A part, such as 0.02, of a context window in tokens.
+
+        Raises:
+            InvalidInput: the part is not between 0 and 1.
+        """
+        if not 0 <= part <= 1:
+            raise InvalidInput(
+                f"A share of the window lies between 0 and 1, and `{part}` does not",
+                "Write 0.02 for two per cent",
+            )
+        return cls(int(part * window), "tokens").checked()
+
+    def checked(self) -> Budget:
+        """The budget itself.
+
+        Raises:
+            InvalidInput: it is less than nothing, or in an unknown unit.
+        """
+        if self.amount < 0:
+            raise InvalidInput(
+                f"A budget cannot be less than nothing: `{self.amount}`", "Write 12000"
+            )
+        if self.unit not in ("characters", "tokens"):
+            raise InvalidInput(
+                f"A budget is counted in characters or tokens, not in `{self.unit}`",
+                "Write `tokens`",
+            )
+        return self
+
+    @property
+    def room(self) -> int:
+        """The amount in the units of `weigh`."""
+        return self.amount * 4 if self.unit == "tokens" else self.amount
+
+    def weigh(self, text: str) -> int:
+        """What `text` takes of `room`: characters, or quarters of a token.
+
+        Parts can be weighed one by one: the whole weighs exactly their sum.
+        """
+        if self.unit == "characters" or text.isascii():
+            return len(text)
+        return len(text) + len(_NOT_ASCII.findall(text)) + 2 * len(_WIDE.findall(text))
+
+    def measure(self, text: str) -> int:
+        """How large `text` is in the unit of the budget, rounded up."""
+        weight = self.weigh(text)
+        return (weight + 3) // 4 if self.unit == "tokens" else weight
+
+
+class Account(NamedTuple):
+    """Where every skill went. The five parts together are `total`."""
+
+    budget: int
+    used: int
+    total: int
+    full: tuple[str, ...] = ()
+    """Listed with their whole description."""
+    shortened: tuple[str, ...] = ()
+    """Listed with a part of it."""
+    named: tuple[str, ...] = ()
+    """Listed by name only."""
+    unlisted: int = 0
+    """Not listed; the block says how many there are and how to find them."""
+    withheld: tuple[str, ...] = ()
+    """Not for models: their authors set `disable-model-invocation`."""
+    unit: Unit = "characters"
+    unknown_pins: tuple[str, ...] = ()
+    """Names that were to be pinned and that no listable skill has."""
+    rules: bool = True
+    """Whether the block says when and how to load a skill; False where only names had room."""
+
+    def standing(self, name: str) -> Standing:
+        """How the skill of that name stands in the block. Ask only about skills it was made of."""
+        if name in self.full:
+            return "full"
+        if name in self.shortened:
+            return "shortened"
+        if name in self.named:
+            return "named"
+        return "withheld" if name in self.withheld else "unlisted"
+
+    def summary(self) -> str:
+        """The account in one sentence, for people. What there is none of is not named."""
+        used = {"used": self.used, "budget": self.budget}
+        room = (
+            say("about {used} of {budget} tokens", **used)
+            if self.unit == "tokens"
+            else say("{used} of {budget} characters", **used)
+        )
+        if not self.total:
+            return say("no skills; {room}", room=room)
+        if len(self.full) == self.total and self.rules:
+            if self.total == 1:
+                return say("1 skill, listed in full; {room}", room=room)
+            return say("{total} skills, all listed in full; {room}", total=self.total, room=room)
+        parts = (
+            (len(self.full), say("{count} in full", count=len(self.full))),
+            (len(self.shortened), say("{count} shortened", count=len(self.shortened))),
+            (len(self.named), say("{count} by name", count=len(self.named))),
+            (self.unlisted, say("{count} not listed", count=self.unlisted)),
+            (len(self.withheld), say("{count} withheld from models", count=len(self.withheld))),
+            (not self.rules, say("without the rules")),
+        )
+        named = say(", ").join(words for count, words in parts if count)
+        if self.total == 1:
+            return say("1 skill: {parts}; {room}", parts=named, room=room)
+        return say("{total} skills: {parts}; {room}", total=self.total, parts=named, room=room)
+
+
+LONGEST_NAME = 256
+"""A longer name cannot be shown. Libraries read none: folders end there too."""
+_LONGEST_ID = 200
+_LONGEST_HINT = 60
+
+
+class Description:
+    """What is said about one skill, at any length."""
+
+    __slots__ = ("_ends", "_form", "_frame", "_frame_cost", "_scale", "_simple", "_whole", "text")
+
+    def __init__(self, skill: Skill, shown: str, form: Form, scale: Budget) -> None:
+        hint, identity = clean(skill.argument_hint), clean(skill.id)
+        hint_part = shorten(hint, _LONGEST_HINT, ())
+        same = identity == shown
+        id_part = "" if same else shorten(identity, _LONGEST_ID, ())
+        raw = f"{skill.description} {skill.when_to_use}"
+        self.text = clean(raw[: scale.room])
+        self._whole = hint_part == hint and (same or (id_part == identity != ""))
+        if len(raw) > scale.room:  # more cannot fit, so it was not looked at
+            self.text += MORE
+            self._whole = False
+        self._form = form
+        self._scale = scale
+        origin, path = clean(skill.origin.remote), file_path(skill) if form.with_paths else ""
+        self._frame = form.frame(Entry(shown, id_part, hint_part, origin, path=path))
+        self._frame_cost = scale.weigh("".join(self._frame) + form.between)
+        self._ends = sentence_ends(self.text)
+        # Text that needs no quoting and counts one a character is weighed by its length.
+        self._simple = scale.unit == "characters" and form.text(self.text) == self.text
+
+    def cost(self, limit: int) -> int:
+        """The price of an entry with at most `limit` characters of description."""
+        text = shorten(self.text, limit, self._ends)
+        weight = len(text) if self._simple else self._scale.weigh(self._form.text(text))
+        return self._frame_cost + weight
+
+    def write(self, limit: int) -> str:
+        """The entry."""
+        start, end = self._frame
+        return f"{start}{self._form.text(shorten(self.text, limit, self._ends))}{end}"
+
+    def is_full(self, limit: int) -> bool:
+        """Whether nothing is missing at this length."""
+        return self._whole and len(self.text) <= limit
+
+
+class Candidate:
+    """A skill that may be listed."""
+
+    __slots__ = ("_description", "_form", "_scale", "_shown", "name", "name_cost", "place", "skill")
+
+    def __init__(self, skill: Skill, shown: str, place: int, form: Form, scale: Budget) -> None:
+        """Take a skill.
+
+        Args:
+            skill: The skill.
+            shown: Its `shown_name`.
+            place: Where it stands among all; -1 when it is pinned.
+            form: How it is written.
+            scale: How it is weighed.
+        """
+        self.skill = skill
+        self.place = place
+        self._shown = shown
+        # A name alone must not pass for one of ours either.
+        origin = skill.origin.remote
+        label = (form.with_paths and file_path(skill)) or shown
+        self.name = form.name(f"{label} [{clean(origin)}]" if origin else label)
+        self.name_cost = scale.weigh(self.name + form.names_between)
+        self._form = form
+        self._scale = scale
+        self._description: Description | None = None
+
+    @property
+    def description(self) -> Description:
+        """Worked out when asked for: most candidates of a large library never are."""
+        if self._description is None:
+            self._description = Description(self.skill, self._shown, self._form, self._scale)
+        return self._description
+
+
+def file_path(skill: Skill) -> str:
+    """The path of its SKILL.md as ReadFile takes it; empty for one that lies on a server."""
+    if skill.origin.remote:
+        return ""
+    return clean(
+        skill.path if skill.source == "builtin" else normpath(f"{skill.ref}/{skill.head.file}")
+    )
+
+
+def shown_name(skill: Skill) -> str:
+    """The name as it stands in a block; empty when it cannot stand there."""
+    name = skill.head.name
+    return clean(name) if len(name) <= LONGEST_NAME else ""
+
+
+MORE = "…"
+_KEEPS = 0.6
+"""A sentence end must keep this share of the room: half a line of good text beats a short one."""
+
+_SENTENCE = re.compile(r"[.!?](?=\s)(?<!e\.g\.)(?<!i\.e\.)(?<!\svs\.)(?<!\setc\.)|[。！？]")
+_DANGLING = " ,;:-–—(\"'“‘[{/、，；：（「"
+
+
+def sentence_ends(text: str) -> list[int]:
+    """The positions right after each sentence."""
+    return [match.end() for match in _SENTENCE.finditer(text)]
+
+
+def shorten(text: str, limit: int, ends: Sequence[int]) -> str:
+    """At most `limit` characters of `text`, the `…` included.
+
+    Args:
+        text: One line.
+        limit: More than two.
+        ends: `sentence_ends(text)`, which the caller keeps because it asks more than once.
+    """
+    if len(text) <= limit:
+        return text
+    at = bisect_right(ends, limit - 2)
+    if at and ends[at - 1] >= limit * _KEEPS:
+        return f"{text[: ends[at - 1]]} {MORE}"
+    return text[: _word_end(text, limit - 1)].rstrip(_DANGLING) + MORE
+
+
+def _word_end(text: str, stop: int) -> int:
+    """The last position up to `stop` where a word ends."""
+    if text[stop] == " ":
+        return stop
+    here = text[stop - 1 : stop + 1]
+    space = text.rfind(" ", 0, stop)
+    if not here.isascii() and any(map(_unspaced, here)):
+        return _whole_character(text, stop)
+    # One endless word, such as an address, is cut in its middle.
+    return space if space * 2 >= stop else _whole_character(text, stop)
+
+
+def _unspaced(char: str) -> bool:
+    """Whether the script of `char` writes no spaces between words."""
+    return (
+        char >= "\u2e80" or "\u0e00" <= char <= "\u0eff" or "\u1000" <= char <= "\u109f"
+        or "\u1780" <= char <= "\u17ff"
+    )  # fmt: skip
+
+
+def _whole_character(text: str, stop: int) -> int:
+    """Step back so that no mark or half of a joined emoji is left alone."""
+    if text[stop - 1 : stop + 1].isascii():
+        return stop
+    from unicodedata import category
+
+    first = max(1, stop - 16)
+    while stop > first and (
+        category(text[stop])[0] == "M" or text[stop] == "\u200d" or text[stop - 1] == "\u200d"
+    ):
+        stop -= 1
+    return stop
+
 
 STUB = 24
 """Shorter than this, a description says nothing and the name alone is better."""
@@ -102,7 +404,8 @@ class Chooser:
     def _room(self, *, unlisted: bool) -> int:
         """What is left for entries and names; the counts are reserved at their widest."""
         most = self._offered
-        tail = self._form.tail(note(Counts(most, most, most, most if unlisted else 0)))
+        counts = Counts(most, most, most, most if unlisted else 0)
+        tail = self._form.tail(note(counts, (), self._form.find))
         return self._scale.room - self._scale.weigh(
             self._form.head + self._form.entries_head + tail
         )
@@ -213,7 +516,7 @@ class Chooser:
         return Choice(
             entries,
             names,
-            note(counts, words),
+            note(counts, words, self._form.find),
             tuple(full),
             tuple(shortened),
             tuple(named),

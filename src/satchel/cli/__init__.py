@@ -3,7 +3,7 @@
 Reading order: `main` (the entry, and the fast lane around click), `app` (the commands and global
 options), `session` (what every command shares), `output` (how words reach a terminal), `helping`
 (how `--help` looks), `values` (what may follow an option), then the groups: `listing`, `showing`,
-`inspecting`, `explaining`, `validating`, `places`, `trusting`.
+`inspecting`, `explaining`, `checking`, `managing`, `trusting` and the rest.
 """
 
 COMPLETE = "_SATCHEL_COMPLETE"

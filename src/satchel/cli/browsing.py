@@ -125,7 +125,7 @@ def _password(session: Session, path: str) -> str:
         NotFound: it cannot be read.
         InvalidInput: it is empty.
     """
-    from satchel.integrations.mcp.access import others_can_read
+    from satchel.integrations.mcp.over_http import others_can_read
 
     path = os.path.expanduser(path)
     try:

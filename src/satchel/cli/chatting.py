@@ -10,6 +10,7 @@ from satchel._language import say
 from satchel._optional import require
 from satchel.cli.running import turn_options
 from satchel.cli.session import command
+from satchel.cli.tooling import tell_packaged_at_start
 
 if TYPE_CHECKING:
     from satchel.cli.session import Session
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     ),
     json=False,
 )
-@click.option("--yes", is_flag=True, help=say("Let every tool be called without asking."))
+@click.option("--allow-tools", "yes", is_flag=True,
+              help=say("Let every tool be called without asking."))  # fmt: skip
 @click.option("--ask", multiple=True, metavar="PATTERN", help=say("Ask before these tools too."))
 @turn_options
 def chat(session: Session, model: str | None, yes: bool, ask: tuple[str, ...], **most: Any) -> int:
@@ -45,5 +47,6 @@ def chat(session: Session, model: str | None, yes: bool, ask: tuple[str, ...], *
 
     session.defaults["builtin"] = True
     name, limits = choose_model(session, model), limits_of(**most)
+    tell_packaged_at_start(session)
     with quietly():
         return Conversation(session, name, limits, ask, yes=yes).run()

@@ -9,11 +9,10 @@ import click
 from satchel import standing
 from satchel._language import listed, render, say
 from satchel.cli.asking import offered, overruled, read_goal, repeated
-from satchel.cli.bars import EMPTY, bar, bar_width, share_of
 from satchel.cli.output import cut, one_line, width_of, write_json
 from satchel.cli.session import command, complete_names
 from satchel.cli.values import AnyPath, WholeNumber
-from satchel.detect.notes import code_of
+from satchel.detect.base import code_of
 from satchel.errors import NotFound
 from satchel.standing import EXPLICIT
 
@@ -25,6 +24,36 @@ if TYPE_CHECKING:
     from satchel.detect import Answer, Match
     from satchel.tools.shortlisting import Shortlist
 
+FULL, EMPTY = "■", "·"
+WIDE, NARROW = 10, 6
+"""Columns of a bar, on a wide screen and on a narrow one."""
+_NARROW_SCREEN = 72
+_TINY_SCREEN = 56
+
+
+def bar_width(screen: int) -> int:
+    """How wide a bar may be on a screen of so many columns (0: nobody looks); 0 means none."""
+    if screen and screen < _TINY_SCREEN:
+        return 0
+    return NARROW if screen and screen < _NARROW_SCREEN else WIDE
+
+
+def bar(share: float, width: int) -> str:
+    """A bar of `width` columns, `share` of it filled; whatever is above nothing shows a mark."""
+    share = min(max(share, 0.0), 1.0) if share == share else 0.0  # noqa: PLR0124 - no number
+    full = round(share * width)
+    if share > 0 and width:
+        full = max(full, 1)
+    return FULL * full + EMPTY * (width - full)
+
+
+def share_of(value: float, most: float) -> float:
+    """Which part of the most a value is."""
+    if most <= 0 or value <= 0:
+        return 0.0
+    return 1.0 if value >= most else value / most
+
+
 NONE_FITS = NotFound.exit_code
 """What a script sees when no skill fits."""
 GOAL_SHOWN = 200
@@ -35,9 +64,7 @@ _RUNNERS = 5
 _FAR = 0.1
 """Who has less than this share of the best score is counted, not shown."""
 _COPIES = 4
-_FIRST = frozenset(
-    ("unknown-skill", "unknown-skill-near", "unknown-skills-more", "untrusted-step", "changed-step")
-)
+_FIRST = frozenset(("unknown-skill", "unknown-skill-near", "unknown-skills-more"))
 """Codes of notes that explain the whole answer: they are shown before it."""
 
 
@@ -165,8 +192,8 @@ def _show(session: Session, answer: Answer, goal: str) -> None:
     show_notes(session.err, first, "")
     out = session.out
     copies: dict[str, list[str]] = {}
-    for copy, first in answer.collapsed:
-        copies.setdefault(first, []).append(copy)
+    for copy, original in answer.collapsed:
+        copies.setdefault(original, []).append(copy)
     if answer.matches:
         _show_chosen(out, answer, copies)
         if answer.runners_up:
@@ -263,16 +290,6 @@ def _steps(session: Session, answer: Answer, goal: str) -> Iterable[str]:
     if answer.runners_up:
         yield say(
             "See what a skill lacks for it: `satchel why NAME --goal {goal}`", goal=repeated(goal)
-        )
-    snapshot = satchel.library.snapshot()
-    waiting = sum(
-        skill.state == "untrusted" and not skill.origin.remote for skill in snapshot.hidden
-    )
-    if waiting and satchel.settings.asks:
-        yield say(
-            "Look through what came with this project and is not trusted yet ({count}): "
-            "`satchel trust`",
-            count=waiting,
         )
     if answer.runners_up and not satchel.settings.vectors:
         yield say(

@@ -3,30 +3,162 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from satchel._fs import is_inside
-from satchel._language import say
-from satchel.cli.counting import checked, count_problems, counted
-from satchel.cli.output import SEVERITIES, clean, one_line, write_json
+from satchel._language import listed, say
+from satchel.cli.choosing import NO_REASON, bar, bar_width, match_dict, share_of
+from satchel.cli.output import SEVERITIES, clean, cut, one_line, write_json
 from satchel.cli.progress import with_progress
 from satchel.cli.session import command, complete_names
-from satchel.cli.showing import show_problems
+from satchel.cli.showing import checked, count_problems, counted, show_problems
 from satchel.cli.values import WholeNumber
 from satchel.library.snapshot import find_broken
 from satchel.settings import Settings
+from satchel.standing import (
+    WORDS,
+    advise,
+    fields_shown,
+    label,
+    lacking,
+    more,
+    reason_of,
+    told_more,
+    verdict,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from satchel.cli.output import Screen
     from satchel.cli.session import Session
+    from satchel.detect import Place
     from satchel.library import Location
+    from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
     from satchel.standing import Standing
     from satchel.why import Story
+
+_GOAL = 200
+_HEAD = 20
+"""Columns that the name of a skill may take above its numbers."""
+
+
+def find_standing(session: Session, skill: Skill, goal: str) -> Standing:
+    """Ask the detector about one skill and one goal. Nothing is recorded as selected."""
+    return session.satchel.stand(skill, goal)
+
+
+def standing_dict(standing: Standing) -> dict[str, Any]:
+    """The form for `--json`."""
+    place, answer = standing.place, standing.answer
+    told: dict[str, Any] = {
+        "text": standing.goal[:_GOAL],
+        "offered": standing.offered,
+        "chosen": standing.chosen,
+        "near_copy_of": standing.copy_of or None,
+        "fit": round(float(answer.fit), 4),
+        "threshold": round(float(answer.threshold), 4),
+        "detector": answer.detector,
+        "instead": [match.name for match in answer.matches] if not standing.chosen else [],
+        "advice": [one_line(step) for step in advise(standing)],
+        "notes": list(answer.notes),
+    }
+    if place is None:
+        return {**told, "rank": None, "of": None}
+    return {
+        **told,
+        "rank": place.rank or None,
+        "of": place.of,
+        "match": match_dict(place.match, answer) if place.match is not None else None,
+        "fields": {field: round(float(value), 4) for field, value in place.fields.items()},
+        "missing": list(place.missing),
+        "ahead": [
+            {
+                **match_dict(match, answer),
+                "fields": {field: round(float(value), 4) for field, value in fields.items()},
+                "by": [field for field, _ in more(fields, place.fields)],
+            }
+            for match, fields in place.ahead
+        ],
+    }
+
+
+# --- for people ---------------------------------------------------------------------------
+
+
+def show_standing(out: Screen, standing: Standing) -> None:
+    """Print the chapter."""
+    place = standing.place
+    mark, colour = ("●", "green") if standing.chosen else ("▲", "yellow")
+    out.write(f"\n{out.paint(mark, colour)} {out.paint(say('For this request'), 'bold')}\n")
+    out.line(f"“{cut(one_line(standing.goal), _GOAL)}”", "dim", "  ")
+    for line in verdict(standing):
+        out.line(one_line(line), "", "  ")
+    if place is None:
+        return
+    judge, reason = reason_of(standing)
+    if reason:
+        lead = [(f"{one_line(judge)}{say(': ')}", "cyan")] if judge else ()
+        out.line(one_line(reason), "", "  ", "    ", lead)
+    _show_fields(out, standing, place)
+    _show_ahead(out, place)
+    missing = lacking(standing)
+    if missing:
+        words = listed(f"`{one_line(word)}`" for word in missing[:WORDS])
+        out.line()
+        out.line(words, "", "  ", "    ", [(say("words it has nowhere") + say(": "), "bold")])
+
+
+def _show_fields(out: Screen, standing: Standing, place: Place) -> None:
+    """What each field gave, beside what it gave to the best one ahead."""
+    rival, theirs = place.ahead[0] if place.ahead else (None, {})
+    shown = fields_shown(place)
+    if not shown:
+        return
+    most = max((*place.fields.values(), *theirs.values()))
+    whole = {**theirs, **place.fields}
+    wide = bar_width(out.width)
+    compared = rival is not None and bool(theirs)
+    head = ["", say("field"), cut(one_line(standing.skill.name), _HEAD)]
+    if compared and rival is not None:
+        head.append(cut(one_line(rival.name), _HEAD))
+
+    def meter(account: Mapping[str, float], field: str) -> str:
+        value = account.get(field, 0.0)
+        filled = f"{bar(share_of(value, most), wide)}  " if wide else ""
+        return f"{filled}{value:.2f}"
+
+    rows = [
+        [
+            "",
+            one_line(label(field, whole)),
+            meter(place.fields, field),
+            *([meter(theirs, field)] * compared),
+        ]
+        for field in shown
+    ]
+    out.line()
+    out.table(head, rows, [["", "bold", "", "dim"] for _ in rows])
+
+
+def _show_ahead(out: Screen, place: Place) -> None:
+    """What beat it, and by which field."""
+    if not place.ahead:
+        return
+    rows: list[list[str]] = []
+    for at, (match, fields) in enumerate(place.ahead, 1):
+        by = one_line(told_more(match, fields, place.fields)) or NO_REASON
+        rows.append(["", str(at), one_line(match.name), f"{match.score:.2f}", by])
+    out.line()
+    out.table(
+        ["", "", say("ahead of it"), say("score"), say("by")],
+        rows,
+        [["", "dim", "bold", "dim", ""] for _ in rows],
+    )
+
 
 MANY = 3
 """A problem that a location has more often is shown by this many examples."""
@@ -72,9 +204,7 @@ def why(session: Session, name: str, budget: int | None, goal: str | None, as_js
     story = session.satchel.why(name, budget)
     standing = _standing(session, story, name, goal)
     if as_json:
-        from satchel.cli import placing
-
-        told = {"goal": placing.to_dict(standing)} if standing is not None else {}
+        told = {"goal": standing_dict(standing)} if standing is not None else {}
         write_json({**story.to_dict(), **told})
     else:
         tell_story(session, story, standing)
@@ -92,7 +222,6 @@ def _standing(session: Session, story: Story, name: str, goal: str | None) -> St
     text = read_goal(session, [goal], None, f"satchel why {one_line(name)} --goal")
     if not story.facts["found"]:
         return None
-    from satchel.cli.placing import find_standing
 
     return find_standing(session, session.find(name)[0], text)
 
@@ -102,8 +231,6 @@ def tell_story(session: Session, story: Story, standing: Standing | None = None)
     out = session.out
     out.line(one_line(story.verdict), lead=[(one_line(story.name) + say(": "), "bold")])
     if standing is not None:  # who asks about a request wants that first
-        from satchel.cli.placing import show_standing
-
         show_standing(out, standing)
     for chapter in story.chapters:
         mark, colour = _MOODS[chapter.mood]
@@ -223,7 +350,7 @@ class _Key:
 
 def _visit(out: Screen, ward: Ward, *, everything: bool) -> None:
     """Print one location: first what is there once, file by file, then what repeats."""
-    words = counted(count_problems(ward.problems))
+    words = counted(**count_problems(ward.problems))
     out.line(words, "dim", hang="  ", lead=[(one_line(ward.title), "bold"), ("  ", "")])
     by_code: dict[str, list[Problem]] = {}
     for problem in ward.problems:

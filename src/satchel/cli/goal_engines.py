@@ -4,34 +4,120 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
+from functools import wraps
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from satchel._language import listed, say
+from satchel._language import listed, render, say
 from satchel._optional import must_be_installed
 from satchel.cli.output import one_line
 from satchel.cli.values import OneOf
-from satchel.errors import InvalidInput, SettingsError
+from satchel.errors import InvalidInput, Refused, SatchelError, SettingsError
 from satchel.goals.engines import opening
 from satchel.goals.engines.opening import ENGINES, goals_folder, is_shared, other_projects
-from satchel.goals.permission import asks_model, needs_model
+from satchel.goals.permission import asks_model, needs_model, unallowed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from satchel.agent.tool_steps import ToolSteps
     from satchel.cli.session import Session
     from satchel.goals.engines.base import Engine
     from satchel.goals.limits.base import Limit, Limiter
-    from satchel.goals.model import Done, Plan, Work
+    from satchel.goals.model import Done, GoalReport, Plan, Work
     from satchel.settings import Settings
+
+
+def must_be_allowed(session: Session, plan: Plan) -> None:
+    """Make sure that no step calls what nobody allowed: it would fail after all that came before.
+
+    Raises:
+        Refused: a step calls a tool that writes or uses the network.
+    """
+    step = unallowed(session.satchel, plan.steps)
+    if step is not None:
+        raise Refused(
+            say("Step `{step}` calls `{tool}`, which may write or use the network",
+                step=step.id, tool=one_line(step.tool)),
+            say("Give `--allow-tools` to allow that"),
+        )  # fmt: skip
+
+
+def needs_yes(session: Session, report: GoalReport, from_step: str = "") -> bool:
+    """Whether a retry does steps that somebody has to allow, here and not where workers are."""
+    from satchel.goals.permission import done_again
+
+    if is_shared(session.satchel.settings, report.engine):
+        return False
+    try:
+        must_be_allowed(session, done_again(report, from_step))
+    except Refused:
+        return True
+    return False
+
+
+def worker_command(session: Session, report: GoalReport) -> str:
+    """What starts a worker that can do all that is left of a goal."""
+    left = (step for step in report.plan.steps if report.steps[step.id].state != "done")
+    yes = "" if unallowed(session.satchel, left) is None else " --allow-tools"
+    return f"satchel worker --engine {report.engine}{yes}"
+
 
 __all__ = [
     "LateSteps", "engine_option", "is_shared", "limits_of", "make_limiter", "make_runner",
     "model_of", "model_options", "open_engine", "other_projects", "read_inputs",
 ]  # fmt: skip
+
+
+_COMMAND = re.compile(r"`(satchel goal (?!plan\b)([a-z]+)(?: (?![^`]*--help)[^`]*)?)`")
+"""A command about a goal that an engine keeps."""
+_GO_ON = {"resume", "retry", "run"}
+"""Commands that do steps."""
+
+
+def complete_hints(function: Callable[..., int]) -> Callable[..., int]:
+    """Give the commands that an error names the options of the command that failed.
+
+    Without `--engine` they would be about another goal of the same name.
+    """
+
+    @wraps(function)
+    def run(*given: Any, **options: Any) -> int:
+        try:
+            return function(*given, **options)
+        except SatchelError as exc:
+            words = ["--engine", options["engine"]] if options.get("engine") else []
+            if options.get("yes") and "model" in options:  # where it allows tools, and no removal
+                words.append("--allow-tools")
+            exc.message = with_options(render(exc.message), words)
+            exc.hint = with_options(render(exc.hint), words)
+            raise
+
+    return run
+
+
+def with_options(text: str, options: Sequence[str]) -> str:
+    """A text whose commands about goals have these options, where they know and lack them.
+
+    Args:
+        text: For people, with commands in backticks.
+        options: `--engine` and its value, `--allow-tools`, or both.
+    """
+
+    def more(found: re.Match[str]) -> str:
+        whole, verb = found[1], found[2]
+        has = {word.partition("=")[0] for word in whole.split()}
+        if "--engine" in options and "--engine" not in has:
+            head = whole.removesuffix(" --allow-tools")
+            whole = f"{head} {' '.join(options[:2])}{whole[len(head) :]}"
+        if "--allow-tools" in options and "--allow-tools" not in has and verb in _GO_ON:
+            whole += " --allow-tools"
+        return f"`{whole}`"
+
+    return _COMMAND.sub(more, text) if options else text
 
 
 def engine_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,8 +128,9 @@ def engine_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--model` and `--yes`, for commands that do steps."""
-    function = click.option("--yes", is_flag=True, help=say("Let every tool be called."))(function)
+    """`--model` and `--allow-tools`, for commands that do steps."""
+    help_text = say("Let every tool be called.")
+    function = click.option("--allow-tools", "yes", is_flag=True, help=help_text)(function)
     return click.option("--model", metavar="PROVIDER:NAME", help=say("Who answers."))(function)
 
 

@@ -5,21 +5,106 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from satchel._language import say
 from satchel.cli.output import clean, one_line, write_json
-from satchel.errors import InvalidInput
+from satchel.errors import Conflict, InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from satchel.cli.goal_view import View
+    from satchel.cli.goal_progress import GoalProgress
     from satchel.cli.session import Session
     from satchel.goals.engines.base import Engine
     from satchel.goals.model import Answer, GoalReport
+
+
+def as_value(text: str | None, schema: Any) -> Any:
+    """A text in the form that a schema wants.
+
+    Raises:
+        InvalidInput: it should be JSON, and is none.
+    """
+    if text is None or not schema or schema.get("type") == "string":
+        return text
+    import json
+
+    try:
+        return json.loads(text)
+    except ValueError as exc:
+        raise InvalidInput(
+            say("The answer is not JSON: {reason}", reason=exc),
+            say("The step wants {schema}", schema=json.dumps(schema, ensure_ascii=False)),
+        ) from exc
+
+
+def user_name() -> str:
+    """Who answers, as this machine knows them."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return ""
+
+
+async def next_line() -> str:
+    """A line from the terminal, without holding up the loop; empty when nothing more comes.
+
+    A thread reads it that nobody waits for: who leaves by Ctrl-C leaves at once. It reads past
+    `sys.stdin`, whose lock it would still hold when Python ends.
+    """
+    import asyncio
+    import os
+    import sys
+    import threading
+
+    loop = asyncio.get_running_loop()
+    came: asyncio.Future[bytes] = loop.create_future()
+    number = sys.stdin.fileno()
+
+    def give(data: bytes) -> None:
+        if not came.done():
+            came.set_result(data)
+
+    def read() -> None:
+        data = b""
+        try:
+            while not data.endswith(b"\n"):
+                more = os.read(number, 4096)
+                data += more
+                if not more:
+                    break
+        except OSError:  # the terminal is gone
+            data = b""
+        with suppress(RuntimeError):  # the loop is closed: nobody is interested any more
+            loop.call_soon_threadsafe(give, data)
+
+    threading.Thread(target=read, daemon=True).start()
+    return (await came).decode(sys.stdin.encoding or "utf-8", "replace")
+
+
+async def give_answer(
+    session: Session, engine: Engine, report: GoalReport, step: str, answer: Answer
+) -> None:
+    """Say a person's word to a step.
+
+    Raises:
+        Conflict: it does not ask, or was answered otherwise; the hint can be followed as it is.
+    """
+    from satchel.cli.goal_engines import needs_yes, with_options
+
+    try:
+        await engine.answer(report.id, step, answer)
+    except Conflict as exc:
+        if needs_yes(session, report, step):
+            exc.hint = with_options(exc.hint, ("--allow-tools",))
+        raise
+
 
 WAITS = 8
 """The exit code when a person is needed: not everything was tried."""
@@ -138,7 +223,7 @@ async def _run(
     *,
     detach: bool,
 ) -> tuple[GoalReport, Mapping[str, Any]]:
-    from satchel.cli.goal_view import PlainView, make_view
+    from satchel.cli.goal_progress import GoalProgress
     from satchel.cli.goals import last_steps, whole_outputs
     from satchel.goals.model import OVER
 
@@ -147,7 +232,7 @@ async def _run(
         report = await begin(place)
         if detach:
             return report, {}
-        view = make_view(session.err)
+        view = GoalProgress(session.err)
         try:
             while True:
                 report = await follow(place, report, view, since)
@@ -157,11 +242,10 @@ async def _run(
                 if not await _ask(session, place, report):
                     break
                 report = await place.report(report.id)
-                view = make_view(session.err)
+                view = GoalProgress(session.err)
         except (KeyboardInterrupt, asyncio.CancelledError):
             _leave_quietly()
-            plain = isinstance(view, PlainView)  # the other draws over what keys left behind
-            left.tell(report.id, plain=plain)
+            left.tell(report.id, plain=not view.redraws)  # a picture covers what keys left behind
             raise
         last = {name: report.steps[name] for name in last_steps(report.plan)}
         return report, await whole_outputs(place, last)
@@ -198,7 +282,9 @@ class _Left:
         err.line(words, "yellow")
 
 
-async def follow(engine: Engine, report: GoalReport, view: View, since: float) -> GoalReport:
+async def follow(
+    engine: Engine, report: GoalReport, view: GoalProgress, since: float
+) -> GoalReport:
     """Show what happens to a goal from `since` on, until it is over or asks a person."""
     goal_id = report.id
     view.begin(report, since)
@@ -233,8 +319,6 @@ def _somebody_there() -> bool:
 
 async def _ask(session: Session, engine: Engine, report: GoalReport) -> bool:
     """Ask the person at the terminal for every step that asks; False when they are gone."""
-    from satchel.cli.goal_answers import give_answer
-
     for step in report.plan.steps:
         result = report.steps[step.id]
         if result.state != "asking":
@@ -256,7 +340,6 @@ async def _ask(session: Session, engine: Engine, report: GoalReport) -> bool:
 
 async def _answer(session: Session, schema: Any) -> Answer | None:
     """What the person says; None when nothing more comes."""
-    from satchel.cli.goal_answers import as_value, next_line, user_name
     from satchel.goals.model import Answer
 
     err = session.err
@@ -304,12 +387,12 @@ def _exit_code(session: Session, report: GoalReport, suffix: str, *, shared: boo
         for name in asking:
             text = str(report.steps[name].output or "").strip().partition("\n")[0]
             session.err.line(one_line(text)[:300], "", f"  ? {name}  ")
-        # `--yes` is no answer, so it does not stand where it could be read as one.
-        step = (asking[0] if len(asking) == 1 else "STEP") + suffix.removesuffix(" --yes")
+        # `--allow-tools` is no answer, so it does not stand where it could be read as one.
+        step = (asking[0] if len(asking) == 1 else "STEP") + suffix.removesuffix(" --allow-tools")
         words = say("Go on later with `satchel goal resume {goal}`", goal=report.id + suffix)
-        if asking and suffix.endswith(" --yes"):
+        if asking and suffix.endswith(" --allow-tools"):
             words = say("Say yes with `satchel goal approve {goal} {step}`, or your own words with "
-                        "`--value`; add `--yes` to let tools write",
+                        "`--value`; add `--allow-tools` to let tools write",
                         goal=report.id, step=step)  # fmt: skip
         elif asking:
             words = say("Say yes with `satchel goal approve {goal} {step}`, or your own words with "
@@ -345,7 +428,7 @@ def _leave(
                              path=os.path.relpath(log) if log.startswith(os.getcwd()) else log),
                          "dim")  # fmt: skip
     else:
-        from satchel.cli.goal_permission import worker_command
+        from satchel.cli.goal_engines import worker_command
 
         command = worker_command(session, report)
         session.err.line(say("A worker does it: `{command}`", command=command), "dim")
@@ -355,6 +438,6 @@ def _leave(
 
 def _go_on_in_background(session: Session, goal_id: str, again: Sequence[str]) -> str:
     """Start a process that resumes a goal and outlives us; returns the path of its log."""
-    from satchel.goals.background import go_on
+    from satchel.goals.engines.opening import go_on
 
     return go_on(session.satchel.settings, goal_id, again, project=session.project).log

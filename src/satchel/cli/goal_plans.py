@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from satchel._language import listed, say
+from satchel._language import listed, render, say
 from satchel._optional import require
-from satchel.cli.goal_failures import json_failures
+from satchel.cli.choosing import show_notes
 from satchel.cli.output import one_line, write_json
 from satchel.cli.session import command
 from satchel.cli.values import AnyPath, WholeNumber
 from satchel.errors import InvalidInput, NotFound, Refused
+from satchel.tools.selecting import note_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from satchel.cli.session import Session
-    from satchel.goals.decompose import Decomposed
+    from satchel.goals.decomposition import Decomposed
     from satchel.goals.model import Plan
     from satchel.goals.problems import Problem
 
@@ -60,7 +61,6 @@ MOST = 4 << 20
     show_default=True,
     help=say("Times that the model may put its plan right."),
 )
-@json_failures
 def plan(
     session: Session,
     text: tuple[str, ...],
@@ -91,6 +91,7 @@ def plan(
                 "plan": pack(made.plan),
                 "path": output,
                 "skills": list(made.skills),
+                "notes": list(made.answer.notes),
                 "attempts": len(made.attempts),
                 "usage": usage_dict(made.usage),
             }
@@ -128,7 +129,7 @@ def decompose_goal(
     from satchel.cli.chat.models import choose_model, quietly
     from satchel.cli.chat.telling import Board
     from satchel.cli.goal_engines import make_limiter, read_inputs
-    from satchel.goals.decompose import decompose
+    from satchel.goals.decomposition import decompose
     from satchel.goals.model import Plan
 
     satchel = session.satchel
@@ -158,7 +159,7 @@ def decompose_goal(
 
 def tell_planned(session: Session, made: Decomposed) -> None:
     """How a plan came about."""
-    from satchel.cli.goal_words import told_usage
+    from satchel.goals.drawing.words import usage_words
 
     err = session.err
     words = [
@@ -166,12 +167,14 @@ def tell_planned(session: Session, made: Decomposed) -> None:
         if len(made.plan.steps) == 1
         else say("{count} steps", count=len(made.plan.steps)),
         say("{count} tries", count=len(made.attempts)) if len(made.attempts) > 1 else "",
-        told_usage(made.usage),
+        listed(usage_words(made.usage)),
     ]
     err.line(" · ".join(word for word in words if word), "dim")
     if made.skills:
         names = listed(one_line(name) for name in made.skills)
         err.line(say("Skills named to the model: {names}", names=names), "dim")
+    told = session.satchel.library.waiting_line()  # before the model was asked
+    show_notes(err, [note for note in made.answer.notes if note != told])
 
 
 def is_plan(word: str) -> bool:
@@ -229,9 +232,14 @@ def _trust_first(session: Session, errors: Sequence[Problem]) -> str:
     """What to do when trust would help: no other advice counts before that. Else empty."""
     missing = [one for one in errors if one.code in {"unknown-skill", "unknown-tool"}]
     if missing and len(missing) == len(errors):
-        states = {skill.state for skill in session.satchel.library.every()}
-        if "untrusted" in states:
-            return say("Skills of this project are not trusted yet: run `satchel trust`")
+        library = session.satchel.library
+        found = (skill for one in missing for skill in library.find(str(one.values["name"])))
+        notes = [
+            render(note_of(skill, locked=library.is_unpinned(skill)))
+            for skill in found
+            if skill.state in ("untrusted", "blocked")
+        ]
+        return say("; ").join(notes) or render(library.waiting_line())
     return ""
 
 

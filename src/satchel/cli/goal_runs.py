@@ -6,28 +6,37 @@ is asked right there; elsewhere the command ends with 8 and says how to answer.
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from satchel._language import listed, say
-from satchel.cli.goal_answers import as_value, give_answer, user_name
 from satchel.cli.goal_engines import (
+    complete_hints,
     engine_option,
     is_shared,
     make_runner,
     model_options,
+    must_be_allowed,
     open_engine,
     read_inputs,
+    worker_command,
 )
-from satchel.cli.goal_failures import json_failures
-from satchel.cli.goal_following import carry_on, detach_option, run_to_end
-from satchel.cli.goal_permission import must_be_allowed, worker_command
+from satchel.cli.goal_following import (
+    as_value,
+    carry_on,
+    detach_option,
+    give_answer,
+    run_to_end,
+    user_name,
+)
 from satchel.cli.goal_plans import is_plan, must_be_no_plan, read_plan_file
 from satchel.cli.goals import find, known_step
 from satchel.cli.session import command, yes_or_no
-from satchel.cli.values import AnyPath
+from satchel.cli.values import AnyPath, OneOf, WholeNumber
 from satchel.errors import Conflict, InvalidInput, Refused
 from satchel.goals.model import OVER
 from satchel.goals.permission import done_again, not_done
@@ -71,15 +80,17 @@ _CODES = say(
 )
 @click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE",
               help=say("A value for the plan's inputs."))  # fmt: skip
+@click.option("--yes", "unasked", is_flag=True, help=say("Run a plan made of words unasked."))
 @engine_option
 @detach_option
 @model_options
-@json_failures
+@complete_hints
 def run(
     session: Session,
     words: tuple[str, ...],
     goal_id: str | None,
     inputs: tuple[str, ...],
+    unasked: bool,
     engine: str | None,
     detach: bool,
     model: str | None,
@@ -90,7 +101,7 @@ def run(
     from satchel.goals.model import Goal
 
     def begin() -> tuple[Goal, Plan]:
-        plan = _plan_of(session, words, inputs, model, yes=yes)
+        plan = _plan_of(session, words, inputs, model, yes=yes, unasked=unasked)
         goal = Goal.of(plan)
         return (goal if goal_id is None else goal._replace(id=goal_id)), plan
 
@@ -126,6 +137,7 @@ def _plan_of(
     model: str | None,
     *,
     yes: bool,
+    unasked: bool,
 ) -> Plan:
     """The plan of a file, or one that a model makes and a person agrees to.
 
@@ -140,7 +152,7 @@ def _plan_of(
     if len(words) == 1:
         must_be_no_plan(words[0])
     text = read_goal(session, words, None, "satchel goal run")
-    if not sys.stdin.isatty() and not yes:
+    if not sys.stdin.isatty() and not unasked:
         raise Refused(
             say("Nobody is there to agree to a plan that a model makes"),
             say("Run `satchel goal plan … -o plan.yaml`, read it, and run that; or give `--yes`"),
@@ -151,7 +163,7 @@ def _plan_of(
     made = decompose_goal(session, text, model, pairs=inputs, yes=yes)
     show_plan(session.err, made.plan)
     tell_planned(session, made)
-    if not yes and not yes_or_no(session, say("Run it?")):
+    if not unasked and not yes_or_no(session, say("Run it?")):
         raise Refused(
             say("The plan was not run"), say("Change it: `satchel goal plan … -o plan.yaml`")
         )
@@ -172,7 +184,7 @@ def _plan_of(
 @engine_option
 @detach_option
 @model_options
-@json_failures
+@complete_hints
 def resume(
     session: Session,
     goal_id: str,
@@ -199,12 +211,12 @@ def resume(
         "STEP may be left out when only one asks. `--value` is what the step gives: a text, or "
         "JSON when the step says what form its output has."
     ),
-    "satchel goal approve week-3f9a --yes",
-    'satchel goal approve week-3f9a review --value "shorter, please" --yes',
+    "satchel goal approve week-3f9a --allow-tools",
+    'satchel goal approve week-3f9a review --value "shorter, please" --allow-tools',
     'satchel goal approve week-3f9a review --no --note "the numbers are old"',
     more=say(
-        "Without `--value`, `--file` and `--no` the answer is a yes. `--yes` is no answer: it lets "
-        "the tools of later steps write and use the network, as in `satchel goal run`."
+        "Without `--value`, `--file` and `--no` the answer is a yes. `--allow-tools` is no answer: "
+        "it lets the tools of later steps write and use the network, as in `satchel goal run`."
     )
     + " "
     + _CODES,
@@ -218,7 +230,7 @@ def resume(
 @engine_option
 @detach_option
 @model_options
-@json_failures
+@complete_hints
 def approve(
     session: Session,
     goal_id: str,
@@ -329,7 +341,7 @@ def _value_of(report: GoalReport, step: str, text: str | None) -> Any:
 @engine_option
 @detach_option
 @model_options
-@json_failures
+@complete_hints
 def retry(
     session: Session,
     goal_id: str,
@@ -437,10 +449,10 @@ def _to_the_end(
     place = open_engine(session, engine, runner, only=goal_id)
     shared = is_shared(session.satchel.settings, engine)
     here = _done_here(session, engine, detach=how["detach"])
-    told = not here and bool(set(how["again"]) & {"--yes", "--model"})
+    told = not here and bool(set(how["again"]) & {"--allow-tools", "--model"})
     if told:
         session.err.line(
-            say("Workers do the steps: `--yes` and `--model` count where they are started"),
+            say("Workers do the steps: `--allow-tools` and `--model` count where they are started"),
             "yellow",
         )
 
@@ -462,4 +474,133 @@ def _again(engine: str | None, model: str | None, *, yes: bool) -> list[str]:
     """Options that hold for a process that goes on instead of this one."""
     words = [] if engine is None else ["--engine", engine]
     words += [] if model is None else ["--model", model]
-    return [*words, *(["--yes"] if yes else [])]
+    return [*words, *(["--allow-tools"] if yes else [])]
+
+
+_FORCED = 130
+
+
+@command(
+    say("Do the steps of goals that others began, until told to stop.")
+    + "\n\n"
+    + say(
+        "Start as many as you like, on as many machines as you like: with the same database, or "
+        "the same Temporal server. The skills of this project are those that steps may use, so "
+        "every worker should have the same."
+    ),
+    "satchel worker --engine dbos",
+    "satchel worker --engine temporal --drain 120",
+    more=say(
+        "SIGTERM or Ctrl-C drains: no new work is taken, what is begun gets `--drain` seconds to "
+        "end, and what is not finished goes on elsewhere. A second one ends it at once. Exit "
+        "codes: 0 drained, 4 this engine has no workers, 6 an extra is missing, 130 ended at once."
+    ),
+)
+@click.option(
+    "--engine",
+    type=OneOf(["dbos", "temporal"]),
+    help=say("Whose goals; the setting `engine` by default."),
+)
+@click.option("--model", metavar="PROVIDER:NAME", help=say("Who answers."))
+@click.option("--allow-tools", "yes", is_flag=True, help=say("Let every tool be called."))
+@click.option(
+    "--drain",
+    type=WholeNumber(),
+    default=30,
+    show_default=True,
+    metavar="SECONDS",
+    help=say("How long begun steps may take to end."),
+)
+@complete_hints
+def worker(
+    session: Session,
+    engine: str | None,
+    model: str | None,
+    yes: bool,
+    drain: int,
+    as_json: bool,
+) -> int:
+    """Nothing on stdout; with `--json` a line for each event: ready, draining, drained."""
+    from satchel.cli.chat.models import quietly
+
+    name = engine or session.satchel.settings.engine
+    if name == "local":
+        raise Refused(
+            say("The engine `local` has no workers"),
+            say("Use `--engine dbos` or `--engine temporal` for work on several machines"),
+        )
+    with quietly():
+        runner = make_runner(session, model, name, yes=yes)
+        runner.ready()  # a worker that takes work can do it
+        place = open_engine(session, name, runner)
+        try:
+            return asyncio.run(_work(session, place, name, drain, as_json=as_json))
+        finally:
+            runner.close()
+
+
+async def _work(
+    session: Session,
+    engine: Engine,
+    name: str,
+    drain: int,
+    *,
+    as_json: bool,
+) -> int:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    at_once = asyncio.Event()
+
+    def told() -> None:
+        (at_once if stop.is_set() else stop).set()
+
+    for one in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(one, told)
+    async with engine as place:
+        working = asyncio.ensure_future(place.work(drain=float(drain)))
+        _say(session, say("Worker of `{engine}` is ready; Ctrl-C drains it", engine=name),
+             "ready", as_json=as_json)  # fmt: skip
+        waiting = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(at_once.wait())]
+        try:
+            await asyncio.wait([working, waiting[0]], return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                await working  # it ended by itself: with an error, which is told
+                return 0
+            words = say("Draining, {count} s at most; once more ends it at once", count=drain)
+            _say(session, words, "draining", as_json=as_json)
+            working.cancel()
+            await asyncio.wait([working, waiting[1]], return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                return _at_once(session)
+        finally:
+            for one in waiting:
+                one.cancel()
+        if not working.cancelled() and working.exception() is not None:
+            await working
+    _say(session, say("Drained"), "drained", as_json=as_json)
+    return 0
+
+
+def _at_once(session: Session) -> int:
+    """End without waiting for anything: a worker that is killed is what engines are made for."""
+    import os
+
+    session.err.line(say("Ended at once; what was begun goes on elsewhere"), "yellow")
+    session.err.stream.flush()
+    os._exit(_FORCED)
+
+
+def _say(session: Session, words: str, event: str, *, as_json: bool) -> None:
+    if as_json:
+        _json_line({"event": event})
+    session.err.line(words, "dim")
+    session.err.stream.flush()
+
+
+def _json_line(value: dict[str, Any]) -> None:
+    """One event, on a line of its own: whoever reads need not wait for the end."""
+    import json
+    import sys
+
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()

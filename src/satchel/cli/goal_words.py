@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from satchel._language import listed, render, say
 from satchel.cli.output import cut, one_line, pad, width_of
-from satchel.goals.drawing.words import MARKS, kind_of, seconds, took
+from satchel.goals.drawing.words import MARKS, kind_of, seconds, state_word, took, usage_words
 from satchel.goals.wiring import needs_of
 
 if TYPE_CHECKING:
@@ -43,26 +43,9 @@ _ID, _WHO, _TOOK = 20, 26, 30
 _WIDEST = 72
 
 
-def state_word(state: str) -> str:
-    """A state of a step that says more than its mark does, in the reader's language."""
-    return {
-        "running": say("running"),
-        "asking": say("asking"),
-        "failed": say("failed"),
-        "skipped": say("skipped"),
-        "cancelled": say("cancelled"),
-    }.get(state, "")
-
-
-def goal_state(state: str) -> str:
-    """A state of a goal, in the reader's language; `--state` and `--json` have the English word."""
-    return state_word(state) or {
-        "queued": say("queued"),
-        "waiting": say("{count} waiting", count="").strip(),
-        "done": say("{count} done", count="").strip(),  # `done` alone is another word elsewhere
-        "partial": say("partial"),
-        "damaged": say("damaged"),
-    }.get(state, state)
+def telling_state(state: str) -> str:
+    """A state of a step where it says more than its mark does; else empty."""
+    return "" if state in {"waiting", "done"} else state_word(state)
 
 
 def step_rows(
@@ -125,7 +108,7 @@ def _cells(
         person = step.action_type == "human"
         taken = one_line(str(result.output)) if person else took(result)
     else:
-        taken = state_word(result.state)
+        taken = telling_state(result.state)
     return (
         MARKS.get(state, "·"),
         one_line(step.id),
@@ -153,20 +136,6 @@ def told_counts(results: Mapping[str, StepResult]) -> str:
     return listed(word for state, word in words.items() if state in counts)
 
 
-def told_usage(usage: Usage) -> str:
-    """What the models took; empty when nobody asked one."""
-    if not usage.requests and not usage.input_tokens:
-        return ""
-    words = [
-        say("{count} requests", count=f"{usage.requests:,}"),
-        say("{count} tokens in", count=f"{usage.input_tokens:,}"),
-        say("{count} tokens out", count=f"{usage.output_tokens:,}"),
-    ]
-    if usage.cost is not None:
-        words.append(f"${usage.cost:.4f}")
-    return listed(words)
-
-
 def was_done(report: GoalReport, since: float) -> bool:
     """Whether a goal was done before somebody looked: nothing was left to do."""
     ends = (result.started + result.seconds for result in report.steps.values())
@@ -180,7 +149,7 @@ def told_end(screen: Screen, report: GoalReport, *, already: bool = False) -> No
         words = say("{id} is done already: nothing is left to do", id=report.id)
         screen.line(words, lead=lead)
         return
-    parts = [told_counts(report.steps), seconds(report.seconds), told_usage(report.usage)]
+    parts = [told_counts(report.steps), seconds(report.seconds), listed(usage_words(report.usage))]
     mark, style = GOAL_MARKS[report.state], STYLES[report.state]
     given = {"id": report.id, "words": " · ".join(part for part in parts if part)}
     line = {
@@ -207,7 +176,7 @@ def told_unbegun(report: GoalReport) -> str:
     """What is said when no worker takes a goal: whether there is one at all, nobody here knows."""
     import click
 
-    from satchel.cli.goal_permission import worker_command
+    from satchel.cli.goal_engines import worker_command
     from satchel.cli.session import Session
 
     context = click.get_current_context(silent=True)
@@ -231,7 +200,7 @@ def told_step(screen: Screen, report: GoalReport, step: str) -> None:
         if result.output is None:
             screen.line(say("Step `{step}` is done, and gave nothing", step=step), "dim")
         return
-    words = [goal_state(result.state)]
+    words = [state_word(result.state)]
     if result.error is not None:
         words.append(told_error(result.error))
     elif report.reason and report.state in {"failed", "cancelled"}:
@@ -246,8 +215,8 @@ def told_hint(error: StepError, *, shared: bool = False) -> str:
     """What a person can do about a step's error; tools tell what a model can do."""
     if _is_unallowed(error):
         if shared:
-            return say("Start the worker with `--yes` to allow that")
-        return say("Give `--yes` to allow that")
+            return say("Start the worker with `--allow-tools` to allow that")
+        return say("Give `--allow-tools` to allow that")
     return one_line(render(error.hint))
 
 
@@ -260,8 +229,7 @@ def told_advice(session: Session, report: GoalReport, suffix: str, *, shared: bo
         suffix: Options that the next command needs, each after a blank.
         shared: Workers do the steps, and their options count.
     """
-    from satchel.cli.goal_answers import needs_yes
-    from satchel.cli.goal_failures import with_options
+    from satchel.cli.goal_engines import needs_yes, with_options
 
     given = suffix.split()
     engine = given[:2] if given[:1] == ["--engine"] else []
@@ -277,8 +245,8 @@ def told_advice(session: Session, report: GoalReport, suffix: str, *, shared: bo
     if not failed and report.state != "cancelled":
         return
     refused = any(one.error is not None and _is_unallowed(one.error) for one in failed)
-    if not shared and "--yes" not in given and (refused or needs_yes(session, report)):
-        suffix += " --yes"
+    if not shared and "--allow-tools" not in given and (refused or needs_yes(session, report)):
+        suffix += " --allow-tools"
     words = say("Do what failed again: `satchel goal retry {goal}`", goal=report.id + suffix)
     if report.state == "cancelled":
         words = say("Go on with it: `satchel goal retry {goal}`", goal=report.id + suffix)

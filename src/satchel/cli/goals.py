@@ -14,8 +14,13 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from satchel._language import listed, say
-from satchel.cli.goal_engines import engine_option, is_shared, open_engine, other_projects
-from satchel.cli.goal_failures import json_failures
+from satchel.cli.goal_engines import (
+    complete_hints,
+    engine_option,
+    is_shared,
+    open_engine,
+    other_projects,
+)
 from satchel.cli.output import clean, one_line, write_json
 from satchel.cli.session import Session, command, group
 from satchel.cli.values import AnyPath, OneOf, WholeNumber
@@ -100,7 +105,7 @@ goal.synonyms = {
     show_default=True,
     help=say("Goals that are shown at most."),
 )
-@json_failures
+@complete_hints
 def list_(
     session: Session,
     engine: str | None,
@@ -154,18 +159,18 @@ def _of_others(session: Session, found: list[tuple[GoalSummary, str]]) -> None:
 
 def _table(session: Session, found: list[tuple[GoalSummary, str]]) -> None:
     """Rows; with the project of each where there are several: they may use the same ids."""
-    from satchel.cli.goal_words import GOAL_MARKS, STYLES, goal_state
+    from satchel.cli.goal_words import GOAL_MARKS, STYLES
+    from satchel.goals.drawing.words import state_word
 
-    names = _short({project for _, project in found})
-    several = len(names) > 1
+    several = len({project for _, project in found}) > 1
     rows = [
         (
             GOAL_MARKS[one.state],
             one_line(one.id),
-            goal_state(one.state),
+            state_word(one.state),
             f"{one.done}/{one.steps}",
             _when(one.started),
-            *([one_line(names[project])] if several else ()),
+            *([one_line(os.path.basename(project))] if several else ()),
             one_line(one.goal),
         )
         for one, project in found
@@ -174,21 +179,6 @@ def _table(session: Session, found: list[tuple[GoalSummary, str]]) -> None:
     head = ("", say("goal"), say("state"), say("steps"), say("started"),
             *([say("project")] if several else ()), say("what it is for"))  # fmt: skip
     session.out.table(head, rows, styles)
-
-
-def _short(paths: set[str]) -> dict[str, str]:
-    """Path -> as many of its last parts as tell it from the others."""
-    found: dict[str, str] = {}
-    for path in paths:
-        parts = path.strip(os.sep).split(os.sep)
-        tails = (os.sep.join(parts[-count:]) for count in range(1, len(parts) + 1))
-        found[path] = next(
-            (tail for tail in tails
-             if not any(f"{os.sep}{other}".endswith(f"{os.sep}{tail}")
-                        for other in paths - {path})),
-            path,
-        )  # fmt: skip
-    return found
 
 
 def _when(moment: float) -> str:
@@ -205,7 +195,7 @@ def _when(moment: float) -> str:
 @click.argument("goal_id", metavar="GOAL")
 @click.option("--step", metavar="STEP", help=say("Only the output of this step."))
 @engine_option
-@json_failures
+@complete_hints
 def show(
     session: Session, goal_id: str, step: str | None, engine: str | None, as_json: bool
 ) -> int:
@@ -374,7 +364,7 @@ def as_text(output: Any) -> str:
 )
 @click.argument("goal_id", metavar="GOAL")
 @engine_option
-@json_failures
+@complete_hints
 def cancel(session: Session, goal_id: str, engine: str | None, as_json: bool) -> int:
     """Nothing happens to a goal that is over."""
 
@@ -417,7 +407,7 @@ def cancel(session: Session, goal_id: str, engine: str | None, as_json: bool) ->
 @click.option("-o", "--output", metavar="FILE", type=AnyPath(dir_okay=False),
               help=say("Write it there instead of to stdout."))  # fmt: skip
 @engine_option
-@json_failures
+@complete_hints
 def graph(
     session: Session,
     what: str,
@@ -428,8 +418,7 @@ def graph(
 ) -> int:
     """The picture on stdout, or its path."""
     from satchel.cli.goal_plans import is_plan, read_plan_file, write_file
-    from satchel.goals.drawing.mermaid import to_mermaid
-    from satchel.goals.drawing.svg import to_svg
+    from satchel.goals.drawing.svg import to_mermaid, to_svg
 
     report: GoalReport | None = None
     if output is not None and not output.lower().endswith((".svg", ".mmd", ".md", ".txt")):

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from satchel.cli.session import Session
     from satchel.skill.model import Skill
-    from satchel.store.agents import Agent, Sight
-    from satchel.store.links import Done, Links
+    from satchel.store.agents import Agent, Done, Links, Sight
 
 
 def _complete_agents(
@@ -74,8 +73,7 @@ def link(
     as_json: bool,
 ) -> int:
     """One line a skill and agent; 1 when something was left alone that should have changed."""
-    from satchel.store.agents import agent_named
-    from satchel.store.links import Links
+    from satchel.store.agents import Links, agent_named
 
     satchel = session.satchel
     links = Links(satchel.settings, user=user, check=satchel.library.seals.check)
@@ -103,7 +101,7 @@ def _hint() -> str:
 
 def _try(links: Links, skill: Skill, agent: Agent, *, alone: bool) -> Done:
     """Link one skill; among many, one that cannot be linked must not stop the others."""
-    from satchel.store.links import Done
+    from satchel.store.agents import Done
 
     try:
         return links.link(skill, agent)

@@ -13,8 +13,8 @@ from satchel._language import say
 from satchel.cli.output import STATES, Screen, one_line
 from satchel.library.locations import OTHER_AGENTS
 from satchel.library.lockfile import interrupted
-from satchel.library.marks import key_path
 from satchel.library.snapshot import find_broken
+from satchel.library.trust import key_path
 from satchel.skill.problems import PROBLEMS
 
 TYPE_CHECKING = False
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from satchel.facade import Satchel
-    from satchel.library.seal import Seals
     from satchel.library.snapshot import Broken
-    from satchel.library.tool_snapshot import ToolSkill
+    from satchel.library.tool_shelf import ToolSkill
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
 
@@ -61,7 +60,7 @@ def show_list(
     broken = find_broken(problems, satchel.library.locations)
     shown = broken if everything else []
     few = everything or len(offered) <= _FEW
-    modified = _modified(satchel.library.seals, offered) if few else set[str]()
+    modified = {skill.ref for skill in satchel.library.modified(offered)} if few else set[str]()
     if as_json:
         from satchel.cli.output import write_json
 
@@ -88,20 +87,6 @@ def show_list(
     return 0
 
 
-def _modified(seals: Seals, offered: Iterable[Skill]) -> set[str]:
-    """The refs of installed skills that were edited; only what a lockfile has is read."""
-    from satchel.errors import LockBroken
-
-    found: set[str] = set()
-    for skill in offered:
-        try:
-            if seals.modified(skill):
-                found.add(skill.ref)
-        except LockBroken:
-            continue  # among the problems
-    return found
-
-
 def _in_order(skills: Sequence[Skill], tools: list[Skill]) -> list[Skill]:
     """What ships with Satchel is the least special here, and so comes last."""
     if not tools:
@@ -116,7 +101,7 @@ class _Marks(NamedTuple):
     brought: Mapping[tuple[str, str], ToolSkill]
     """Those that have tools."""
     modified: Collection[str]
-    """Refs of installed skills that were edited."""
+    """Refs of installed skills that were modified."""
     states: bool
     """Whether there is a column for it."""
 

@@ -63,8 +63,8 @@ def _list(options: Sequence[str]) -> int:
     from satchel.settings import find_project
 
     satchel = open_project(find_project(), {}, {})
-    if sys.stdin.isatty() and "--json" not in options and satchel.library.waiting():
-        return _click(["list", *options])  # which asks about the folder
+    if (sys.stdin.isatty() or "--json" in options) and satchel.library.waiting():
+        return _click(["list", *options])  # which asks about the folder, or says what waits
     warn_of_settings(satchel.settings, None)
     return show_list(satchel, everything="--all" in options, as_json="--json" in options)
 

@@ -1,24 +1,172 @@
-"""Which skills are here is the user's business: add, remove, rename, undo."""
+"""Commands that change skills: new, add, import, update, install, remove, rename, undo."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from satchel._language import listed, say
+from satchel._language import LANGUAGES, language, say
+from satchel.authoring.scaffold import COMPILE, KINDS, SYNONYMS
 from satchel.cli.output import one_line, with_error, write_json
-from satchel.cli.planning import decide_options, open_store, scope_option, settle, tell_repairs
-from satchel.cli.session import command, complete_names
-from satchel.errors import Incomplete, Refused
+from satchel.cli.planning import (
+    RISK,
+    decide_options,
+    open_store,
+    scope_option,
+    settle,
+    tell_hidden,
+    tell_repairs,
+)
+from satchel.cli.progress import Progress
+from satchel.cli.session import command, complete_names, short_path
+from satchel.cli.values import AnyPath, OneOf
+from satchel.errors import Incomplete, InvalidInput, Refused
+from satchel.presentation import history_words, undone_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from satchel.authoring.scaffold import Kind, Scaffold
+    from satchel.authoring.words import Language
     from satchel.cli.session import Session
     from satchel.store.history import Entry, Undone
+
+
+@command(
+    say("Install skills from a folder, a zip or tar archive, or a git repository.")
+    + "\n\n"
+    + say(
+        "They are read without being unpacked anywhere else, scanned, shown, and locked by digest. "
+        "You are asked when something would be overwritten or the scan found something."
+    ),
+    "satchel import pdf-forms.zip",
+    "satchel import ~/skills/pdf-forms --id fill-pdf",
+    "satchel import https://example.com/skills.git --ref v2 --path skills/pdf-forms",
+    "satchel import team-skills.tar.gz --all --yes",
+    name="import",
+)
+@click.argument("source", type=AnyPath())
+@click.option("--id", "skill_id", default="", help=say("The folder's name; else the source's."))
+@click.option("--ref", default="", help=say("Branch, tag or commit of a repository."))
+@click.option("--path", default="", help=say("The skill's folder within the source."))
+@click.option(
+    "--skill", "names", multiple=True, help=say("Which of several skills; may be given often.")
+)
+@click.option("--all", "everything", is_flag=True, help=say("Every skill of the source."))
+@click.option("--accept-risk", metavar="WHY", default="", help=RISK)
+@scope_option
+@decide_options
+def import_(
+    session: Session,
+    source: str,
+    skill_id: str,
+    ref: str,
+    path: str,
+    names: tuple[str, ...],
+    everything: bool,
+    accept_risk: str,
+    everywhere: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Paths of what was installed on stdout, everything else on stderr."""
+    store = open_store(session, everywhere=everywhere)
+    with Progress(say("Reading skills")) as progress:
+        plan = store.plan_import(
+            source,
+            skill_id=skill_id,
+            ref=ref,
+            path=path,
+            names=names,
+            everything=everything,
+            progress=progress,
+        )
+    with plan:
+        return settle(
+            session, store, plan, yes=yes, dry_run=dry_run, as_json=as_json, accept_risk=accept_risk
+        )
+
+
+@command(
+    say("Fetch newer versions of imported skills, and keep your own edits.")
+    + "\n\n"
+    + say(
+        "Shows what would change before it asks: files, frontmatter, programs, hosts, secrets. "
+        "Edits of yours are merged; where that is not possible the skill is left as it is."
+    ),
+    "satchel update",
+    "satchel update pdf-forms --dry-run",
+    "satchel update pdf-forms --ref v3",
+)
+@click.argument("names", nargs=-1, shell_complete=complete_names)
+@click.option("--ref", default="", help=say("Another branch, tag or commit."))
+@click.option(
+    "--discard-edits",
+    is_flag=True,
+    help=say("Take the source's version in place of your edits; `satchel undo` brings them back."),
+)
+@click.option("--accept-risk", metavar="WHY", default="", help=RISK)
+@scope_option
+@decide_options
+def update(
+    session: Session,
+    names: tuple[str, ...],
+    ref: str,
+    discard_edits: bool,
+    accept_risk: str,
+    everywhere: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Every skill that came from somewhere, or the named ones."""
+    store = open_store(session, everywhere=everywhere)
+    with Progress(say("Looking for updates")) as progress:
+        plan = store.plan_update(names, ref=ref, discard_edits=discard_edits, progress=progress)
+    with plan:
+        return settle(
+            session, store, plan, yes=yes, dry_run=dry_run, as_json=as_json, accept_risk=accept_risk
+        )
+
+
+@command(
+    say("Install what the lockfile says and the disk lacks."),
+    "satchel install",
+    "satchel install --frozen --yes",
+    more=say(
+        "With `--frozen` changed skills are brought back too, so that the disk is exactly what is "
+        "locked; if that cannot be done, nothing is changed."
+    ),
+)
+@click.option(
+    "--frozen", is_flag=True, help=say("Exactly what is locked, or nothing and an error.")
+)
+@click.option("--accept-risk", metavar="WHY", default="", help=RISK)
+@scope_option
+@decide_options
+def install(
+    session: Session,
+    frozen: bool,
+    accept_risk: str,
+    everywhere: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """For a fresh clone, and for CI."""
+    store = open_store(session, everywhere=everywhere)
+    with Progress(say("Reading skills")) as progress:
+        plan = store.plan_install(frozen=frozen, progress=progress)
+    with plan:
+        if frozen and not dry_run:
+            store.insist(plan, accept_risk=accept_risk)
+        return settle(
+            session, store, plan, yes=yes, dry_run=dry_run, as_json=as_json, accept_risk=accept_risk
+        )
 
 
 @command(
@@ -149,15 +297,8 @@ def _tell_undone(
         write_json(with_error({**made, **told, "trouble": trouble}, failed))
         return
     tell_repairs(session, done.repaired)
-    names = listed(f"`{one_line(item)}`" for item in done.ids)
     err = session.err
-    what = _doing(done.op)
-    text = (
-        say("Done again: {what} {names}", what=what, names=names)
-        if redo
-        else say("Undone: {what} {names}", what=what, names=names)
-    )
-    err.write(err.paint(text, "green") + "\n")
+    err.write(err.paint(one_line(undone_words(done, redo=redo)), "green") + "\n")
     for note in done.notes:
         err.line(one_line(note), "dim")
 
@@ -180,12 +321,7 @@ def _list_history(session: Session, entries: Sequence[Entry], *, as_json: bool) 
 
 def _became(entries: Sequence[Entry]) -> Iterator[str]:
     """What became of each change, the newest first; one step back or forward is next."""
-    words = {
-        "done": say("done"),
-        "undone": say("taken back"),
-        "past": say("over"),
-        "damaged": say("damaged"),
-    }
+    words = history_words()
     steps = {"done": say("undo is next"), "undone": say("redo is next")}
     for entry in entries:
         step = steps.pop(entry.state, "")
@@ -199,17 +335,164 @@ def _when(time: str) -> str:
     return time.replace("T", " ").removesuffix("Z")
 
 
-def _doing(op: str) -> str:
-    """What was undone, as a word in a sentence."""
-    words = {
-        "add": say("adding"),
-        "import": say("importing"),
-        "update": say("updating"),
-        "remove": say("removing"),
-        "rename": say("renaming"),
-        "install": say("installing"),
-        "lock": say("locking"),
-        "edit": say("editing"),
-        "rebuild": say("rebuilding"),
+class _KindOf(OneOf):
+    """A kind of skill; for another word for one, the hint names it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The kind, however it is capitalised.
+
+        Raises:
+            InvalidInput: there is no such kind.
+        """
+        import difflib
+
+        word = str(value).strip().lower()
+        near = SYNONYMS.get(word) or next(iter(difflib.get_close_matches(word, self.words, 1)), "")
+        try:
+            return super().convert(word if word in self.words else value, param, ctx)
+        except InvalidInput as exc:
+            if not near:
+                raise
+            hint = say("Did you mean {names}?", names=f"`--kind {near}`")
+            raise InvalidInput(exc.message, hint) from exc
+
+
+@command(
+    say("Write a new skill that works as it is and passes `satchel check`: a SKILL.md or a tool.")
+    + "\n\n"
+    + say(
+        "A tool is a program in Python, TypeScript, Go or C that counts words, with limits, "
+        "errors, documentation and examples in place: change what it does. `satchel add` writes "
+        "an empty SKILL.md instead."
+    ),
+    "satchel new style-check",
+    "satchel new word-count --kind python",
+    "satchel new word-count --kind go --into ~/my-skills",
+    more=say(
+        "The skill goes into the project's `.agents/skills` and is trusted, as it is yours. With "
+        "`--into` it goes into any folder, and nothing is trusted."
+    ),
+)
+@click.argument("name")
+@click.option("--kind", type=_KindOf(KINDS), default="skill", help=say("What it is made of."))
+@click.option(
+    "--into",
+    metavar="DIR",
+    type=AnyPath(file_okay=False),
+    help=say("A folder to write it into, in place of the project's."),
+)
+@click.option(
+    "--language",
+    "tongue",
+    type=OneOf(LANGUAGES),
+    help=say("The language of its texts; yours by default."),
+)
+@scope_option
+def new(
+    session: Session,
+    name: str,
+    kind: str,
+    into: str | None,
+    tongue: str | None,
+    everywhere: bool,
+    as_json: bool,
+) -> int:
+    """The folder on stdout, the next steps on stderr."""
+    from satchel.authoring.scaffold import make, write_into
+
+    made = make(name, cast("Kind", kind), cast("Language", tongue or language()))
+    trouble: Incomplete | None = None
+    if into is not None:
+        folder = write_into(made, os.path.abspath(os.path.expanduser(into)))
+    else:
+        folder, trouble = _into_the_store(session, made, everywhere=everywhere)
+    if as_json:
+        _write_made(made, folder, trouble)
+    else:
+        _tell_made(session, name, made, folder, own=into is None)
+    if into is None:
+        tell_hidden(session, [folder])
+    if trouble is not None:
+        raise trouble
+    return 0
+
+
+def _write_made(made: Scaffold, folder: str, failed: Incomplete | None) -> None:
+    told = {
+        "name": made.id,
+        "kind": made.kind,
+        "tool": made.tool or None,
+        "path": folder,
+        "files": sorted(made.files),
+        "missing": made.missing or None,
     }
-    return words.get(op, op)
+    write_json(with_error(told, failed))
+
+
+def _tell_made(session: Session, name: str, made: Scaffold, folder: str, *, own: bool) -> None:
+    session.out.data(folder)
+    if made.id != name:
+        session.err.line(say("The name became `{name}`", name=made.id), "yellow")
+    _next_steps(session, made, folder, trusted=own)
+
+
+def _into_the_store(
+    session: Session, made: Scaffold, *, everywhere: bool
+) -> tuple[str, Incomplete | None]:
+    """The user's own skill, trusted whatever becomes of it; and what could not be done of it."""
+    from satchel.authoring.scaffold import write_into
+    from satchel.skill.tree import MemoryTree
+
+    store = open_store(session, everywhere=everywhere)
+    if made.missing:
+        # A store takes only what can be used, which this will be once it is compiled.
+        folder = write_into(made, store.scope.folder)
+        session.satchel.library.trust.trust(folder, made=True)
+        return folder, None
+    with store.plan_new(made.id, MemoryTree(made.files, made.programs)) as plan:
+        refused = plan.of_kind("refused")
+        if refused and refused[0].error is not None:
+            raise refused[0].error
+        trouble = None
+        try:
+            store.carry_out(plan)
+        except Incomplete as exc:  # it is there all the same
+            trouble = exc
+    return store.scope.target(made.id), trouble
+
+
+def _next_steps(session: Session, made: Scaffold, folder: str, *, trusted: bool) -> None:
+    err = session.err
+    shown = one_line(short_path(folder))
+    steps: list[str] = []
+    if made.missing:
+        steps.append(
+            say(
+                "There is no C compiler here. Install one, then run `{command}` in `{path}`",
+                command=made.missing,
+                path=shown,
+            )
+        )
+    main = {"skill": "SKILL.md", "python": "main.py", "typescript": "main.ts", "go": "main.go",
+            "binary": "main.c"}[made.kind]  # fmt: skip
+    steps.append(say("Make it yours: `{path}`", path=os.path.join(shown, main)))
+    if made.kind == "binary" and not made.missing:
+        steps.append(
+            say(
+                "Compile it after each change: `{command}` in `{path}`",
+                command=" ".join(COMPILE),
+                path=shown,
+            )
+        )
+    target = made.id if trusted else shown
+    steps.append(say("Check it: `satchel check {name}`", name=target))
+    if made.tool and trusted:
+        steps.append(say("Try it: `satchel try {name} --arg text=hello`", name=made.tool))
+        steps.append(say("Run its examples: `satchel test {name}`", name=made.id))
+    elif trusted:
+        steps.append(say("Read it as a model does: `satchel load {name}`", name=made.id))
+    if not made.tool:
+        words = say("See what it is chosen for: `satchel test --triggers {name}`", name=target)
+        steps.append(words)
+    for at, step in enumerate(steps, 1):
+        err.line(step, "", f"{at}. ")

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from satchel._language import listed, render, say
+from satchel._language import render, say
 from satchel.cli.output import SEVERITIES, one_line, told_error, write_json
 from satchel.cli.session import yes_or_no
 from satchel.errors import Incomplete, Refused, SatchelError
-from satchel.store.plan import power_words, verdict_words
+from satchel.presentation import about_step, difference_rows, names_of
+from satchel.store.plan import verdict_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -194,10 +195,7 @@ def ask(session: Session, reason: str, question: str, hint: str = "") -> bool:
 
 
 def _names(steps: Sequence[Step]) -> str:
-    names = [f"`{one_line(step.id)}`" for step in steps]
-    if len(names) > 5:
-        return say("{names} and {count} more", names=listed(names[:4]), count=len(names) - 4)
-    return listed(names)
+    return names_of([one_line(step.id) for step in steps])
 
 
 # --- showing ------------------------------------------------------------------------------
@@ -285,7 +283,9 @@ def _show_refused(err: Screen, steps: Sequence[Step]) -> None:
 def show_step(err: Screen, step: Step, *, short: bool = False) -> None:
     """One skill of a plan."""
     mark, style = _MARKS[step.kind]
-    about = _about(step)
+    about = one_line(about_step(step))
+    if step.kind == "same" and not step.notes:
+        about = say("nothing new")
     err.line(
         about, "dim", "", "  ", [(mark, style), (" ", ""), (one_line(step.id), "bold"), ("  ", "")]
     )
@@ -302,35 +302,16 @@ def show_step(err: Screen, step: Step, *, short: bool = False) -> None:
     _show_scan(err, step)
 
 
-def _about(step: Step) -> str:
-    """Counts and the licence, in a few words."""
-    if step.seal is None or step.kind in ("same", "remove", "refused"):
-        return say("nothing new") if step.kind == "same" and not step.notes else ""
-    files = len(step.seal.files)
-    parts = [say("1 file") if files == 1 else say("{count} files", count=files)]
-    if step.report is not None and step.report.inventory.programs:
-        count = len(step.report.inventory.programs)
-        parts.append(say("1 program") if count == 1 else say("{count} programs", count=count))
-    if step.after is not None:
-        parts.append(one_line(step.after.licence) or say("no licence named"))
-        if step.after.signer:
-            parts.append(say("signed by {who}", who=one_line(step.after.signer)))
-    return ", ".join(parts)
-
-
 def _show_difference(err: Screen, difference: Difference) -> None:
     rows = (
         (say("new files"), difference.added, "green"),
         (say("changed files"), difference.changed, "yellow"),
         (say("removed files"), difference.removed, "red"),
-        (say("your edits kept in"), difference.kept, "cyan"),
-        (say("programs new or changed"), difference.programs, "yellow"),
-        (say("new hosts"), difference.hosts, "yellow"),
-        (say("new secrets"), difference.secrets, "yellow"),
-        (say("its program may"), [power_words(one) for one in difference.powers], "yellow"),
+        *difference_rows(difference),
     )
-    for title, items, style in rows:
+    for title, items, tone in rows:
         if items:
+            style = {"info": "cyan", "warn": "yellow"}.get(tone, tone)
             shown = ", ".join(map(one_line, items[:_FILES]))
             if len(items) > _FILES:
                 shown = say("{names} and {count} more", names=shown, count=len(items) - _FILES)

@@ -10,6 +10,7 @@ from satchel._language import listed, say
 from satchel._optional import require
 from satchel.cli.output import one_line, write_json
 from satchel.cli.session import command
+from satchel.cli.tooling import tell_packaged_at_start
 from satchel.cli.values import Amount, WholeNumber
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def turn_options(function: Callable[..., Any]) -> Callable[..., Any]:
     + "\n\n"
     + say(
         "The answer goes to stdout, and nothing else does; skills, tools and what it took go to "
-        "stderr. A tool that writes or uses the network is refused unless `--yes` is given."
+        "stderr. A tool that writes or uses the network is refused unless `--allow-tools` is given."
     ),
     'satchel run "review src/app.py"',
     'satchel run "write the notes for 1.2" --max-requests 10 --max-cost 0.50',
@@ -56,7 +57,7 @@ def turn_options(function: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.argument("task", nargs=-1)
 @click.option("--file", metavar="FILE", help=say("Read the task from a file; `-` is stdin."))
-@click.option("--yes", is_flag=True, help=say("Let every tool be called."))
+@click.option("--allow-tools", "yes", is_flag=True, help=say("Let every tool be called."))
 @turn_options
 def run(
     session: Session,
@@ -99,6 +100,7 @@ def _run(
     from satchel.cli.chat.telling import REFUSED, STOPPED, Board, Teller
 
     name = choose_model(session, model)
+    tell_packaged_at_start(session)
     teller = Teller(Board(session.err), answer=False)
     with quietly():
         agent = make_agent(session, name, limits=limits_of(**most), approve=True if yes else None)
@@ -134,7 +136,8 @@ def _account(session: Session, report: TurnReport, refused: list[str], *, unpric
         )
     if refused:
         names = listed(f"`{one_line(name)}`" for name in refused)
-        err.line(say("Refused: {names}. `--yes` lets them be called", names=names), "yellow")
+        words = say("Refused: {names}. `--allow-tools` lets them be called", names=names)
+        err.line(words, "yellow")
     if report.stopped:
         err.line(told_stop(report.stopped), "yellow")
 

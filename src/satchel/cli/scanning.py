@@ -12,7 +12,7 @@ from satchel.cli.output import one_line, write_json
 from satchel.cli.session import command, complete_names, short_path
 from satchel.cli.values import AnyPath, OneOf
 from satchel.errors import InvalidInput, NotFound, SatchelError
-from satchel.library.supplier import folder_of
+from satchel.library.locations import folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from satchel.cli.session import Session
     from satchel.security.allow import Allowance
     from satchel.security.report import Finding, Report
+    from satchel.skill.model import Skill
     from satchel.skill.tree import Tree
 
 _VERDICTS = {
@@ -32,18 +33,6 @@ _VERDICTS = {
 _SEVERITIES = {"block": ("✗", "red"), "review": ("▲", "yellow"), "note": ("·", "dim")}
 _MOST = 8
 """Places of one rule, or files that were not looked at, that are listed."""
-
-
-def _words() -> dict[str, str]:
-    """Verdicts and severities in the reader's language."""
-    return {
-        "blocked": say("blocked"),
-        "incomplete": say("incomplete"),
-        "review": say("review"),
-        "no findings": say("no findings"),
-        "block": say("block"),
-        "note": say("note"),
-    }
 
 
 @command(
@@ -123,7 +112,9 @@ def scan(
         from satchel.security.yara import load
 
         load(rules)  # a file that is wrong is wrong for every skill
-    reports = dict(_reports(folders, allowances, rules))
+    own = () if rules or allow else session.satchel.library.every()
+    known = {skill.base_dir: skill for skill in own}
+    reports = dict(_reports(session, folders, allowances, rules, known))
     failed = [report for report in reports.values() if _fails(report, fail_on, allow_incomplete)]
     if form == "json":
         write_json([{"path": folder, **report.to_dict()} for folder, report in reports.items()])
@@ -203,13 +194,21 @@ def _allowances(session: Session, given: Sequence[str]) -> tuple[list[Allowance]
 
 
 def _reports(
-    folders: Sequence[str], allowances: Sequence[Allowance], rules: Sequence[str]
+    session: Session,
+    folders: Sequence[str],
+    allowances: Sequence[Allowance],
+    rules: Sequence[str],
+    known: Mapping[str, Skill],
 ) -> Iterator[tuple[str, Report]]:
+    """Scan each folder; what is found in a skill of the library is remembered for every door."""
     from satchel.cli.progress import with_progress
     from satchel.security import Report, scan_tree
 
     for folder in with_progress(folders, say("Scanning")):
         try:
+            if folder in known:
+                yield folder, session.satchel.scan(known[folder])
+                continue
             for path, tree in _trees(folder):
                 name = os.path.basename(path)
                 yield path, scan_tree(tree, name=name, allow=allowances, rules=rules)
@@ -246,12 +245,11 @@ def _trees(path: str) -> Iterator[tuple[str, Tree]]:
 
 def _show(out: Screen, folder: str, report: Report) -> None:
     mark, colour = _VERDICTS[report.verdict]
-    words = _words()
     plain = colour if report.verdict == "blocked" else "bold"
     out.line(
         one_line(short_path(folder)),
         plain if report.verdict != "no findings" else "",
-        lead=[(f"{mark} {words[report.verdict]}", colour), ("  ", "")],
+        lead=[(f"{mark} {say(report.verdict)}", colour), ("  ", "")],
     )
     for rule, found in _grouped(report.findings).items():
         _show_rule(out, rule, found)
@@ -280,7 +278,7 @@ def _show(out: Screen, folder: str, report: Report) -> None:
 def _show_rule(out: Screen, rule: str, found: Sequence[Finding]) -> None:
     about = found[0].about
     mark, colour = _SEVERITIES[about.severity]
-    word = _words()[about.severity]
+    word = say(about.severity)
     lead = [(f"{mark} {word} {rule}", colour), (": ", "")]
     out.line(say(about.what), indent="  ", hang="    ", lead=lead)
     for one in found[:_MOST]:
@@ -312,16 +310,13 @@ def _place(finding: Finding) -> str:
 def _summary(session: Session, reports: Mapping[str, Report], refused: Sequence[Allowance]) -> None:
     """One line for people, and what they should know besides."""
     err = session.err
-    words = _words()
     counts: dict[str, int] = {}
     for report in reports.values():
         counts[report.verdict] = counts.get(report.verdict, 0) + 1
-    parts = [f"{counts[name]} {words[name]}" for name in _VERDICTS if name in counts]
+    parts = [f"{counts[name]} {say(name)}" for name in _VERDICTS if name in counts]
     shown = listed(parts)
     if len(reports) == 1:
-        err.line(
-            say("1 skill scanned: {counts}", counts=next(iter(words[name] for name in counts)))
-        )
+        err.line(say("1 skill scanned: {counts}", counts=next(iter(say(name) for name in counts))))
     else:
         err.line(say("{count} skills scanned: {counts}", count=len(reports), counts=shown))
     if any(report.engines and "yara" not in report.engines for report in reports.values()):
@@ -340,7 +335,7 @@ def _summary(session: Session, reports: Mapping[str, Report], refused: Sequence[
 
 def _write_sarif(reports: Mapping[str, Report]) -> None:
     from satchel import __version__
-    from satchel.security.sarif import to_sarif
+    from satchel.security.report import to_sarif
 
     write_json(to_sarif({short_path(folder): one for folder, one in reports.items()}, __version__))
 
@@ -369,7 +364,7 @@ def _explain(session: Session, name: str, *, as_json: bool) -> int:
         return 0
     out = session.out
     mark, colour = _SEVERITIES[rule.severity]
-    out.line(rule.id, "bold", lead=[(f"{mark} {_words()[rule.severity]}", colour), ("  ", "")])
+    out.line(rule.id, "bold", lead=[(f"{mark} {say(rule.severity)}", colour), ("  ", "")])
     out.line(say(rule.what), indent="  ")
     out.line(say(rule.why), indent="  ")
     out.line(say(rule.fix), indent="  → ")

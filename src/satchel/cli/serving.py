@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from satchel._language import say
+from satchel._language import render, say
 from satchel.cli.output import one_line, write_json
 from satchel.cli.session import command, group
 from satchel.cli.values import WholeNumber, help_hint
@@ -135,9 +135,7 @@ def serve(
     require("mcp", "mcp")
     if not http:
         return _stdio(session, tools=not no_tools)
-    from satchel.integrations.mcp.access import others_can_read, read_clients
-    from satchel.integrations.mcp.issuer import OAuth
-    from satchel.integrations.mcp.over_http import Web
+    from satchel.integrations.mcp.over_http import OAuth, Web, others_can_read, read_clients
 
     if (issuer is None) != (audience is None):
         raise InvalidInput(
@@ -273,14 +271,8 @@ def _told(session: Session, satchel: Satchel, url: str, token: str) -> None:
 
 def tell_waiting(session: Session, satchel: Satchel) -> None:
     """Print how many skills no client sees because their folder is not trusted."""
-    hidden = satchel.library.snapshot().hidden
-    count = sum(skill.state == "untrusted" for skill in hidden)
-    if not count:
-        return
-    words = say("{count} skills wait for `satchel trust`: no client sees them", count=count)
-    if count == 1:
-        words = say("1 skill waits for `satchel trust`: no client sees it")
-    session.err.line(words)
+    if line := satchel.library.waiting_line():
+        session.err.line(render(line))
 
 
 class _Kept(NamedTuple):

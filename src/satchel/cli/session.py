@@ -37,8 +37,9 @@ _EXIT_CODES = {
 }
 """Error code of an envelope -> exit code; the others are 1. The exceptions carry the same."""
 USES_SKILLS = {
-    "list": False, "load": False, "chat": False, "which": True, "search": True, "catalogue": True,
-    "run": True, "tools": True, "try": True, "goal plan": True, "goal run": True,
+    "list": False, "load": False, "mcp install": False, "which": False, "chat": True,
+    "search": True, "catalogue": True, "run": True, "tools": True, "try": True, "goal plan": True,
+    "goal run": True,
 }  # fmt: skip
 """Commands that ask about a folder whose skills are not trusted yet -> whether they print a note
 where they cannot ask; the others report it themselves."""
@@ -62,7 +63,9 @@ class Session:
         self.asking = False
         """The line on the screen is a question, and nobody has answered it yet."""
         self.command = ""
-        """The command that is run, such as `goal run`; empty when it asks nothing, as for JSON."""
+        """The command that is run, such as `goal run`."""
+        self.as_json = False
+        """It prints JSON, and so asks nothing."""
         self.offer_trust: Callable[..., None] | None = None
         """Asks about a folder that is not trusted yet; the commands set it."""
         self._satchel: Satchel | None = None
@@ -247,7 +250,7 @@ def command(
         @wraps(function)
         def begin(session: Session, **options: Any) -> int:
             path = click.get_current_context().command_path.partition(" ")[2]
-            session.command = "" if options.get("as_json") else path
+            session.command, session.as_json = path, bool(options.get("as_json"))
             return function(session, **options)
 
         function_with_session = click.pass_obj(begin)

@@ -10,6 +10,7 @@ import click
 from satchel._language import listed, say
 from satchel.cli.output import SEVERITIES, STATES, clean, cut, one_line, pad, width_of
 from satchel.cli.session import command, complete_names
+from satchel.presentation import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,9 +18,26 @@ if TYPE_CHECKING:
     from satchel.cli.output import Screen
     from satchel.cli.session import Session
     from satchel.library import Library
-    from satchel.library.tool_snapshot import ToolSkill
+    from satchel.library.tool_shelf import ToolSkill
     from satchel.skill.model import Document, Skill
     from satchel.skill.problems import Problem
+
+
+def count_problems(problems: Iterable[Problem]) -> dict[str, int]:
+    """How many of each severity."""
+    counts = {"errors": 0, "warnings": 0, "notes": 0}
+    for problem in problems:
+        counts[problem.severity + "s"] += 1
+    return counts
+
+
+def checked(files: int, counts: dict[str, int]) -> str:
+    """The sentence that ends a report."""
+    words = counted(**counts) or say("no problems")
+    if files == 1:
+        return say("1 file checked: {words}", words=words)
+    return say("{count} files checked: {words}", count=files, words=words)
+
 
 MAX_FILES = 200
 """More files of a skill are counted, not listed."""

@@ -16,8 +16,7 @@ from satchel.errors import InvalidInput, NotFound, Refused
 if TYPE_CHECKING:
     from satchel.cli.session import Session
     from satchel.skill.tree import FolderTree
-    from satchel.store.signers import Signer, Signers
-    from satchel.store.signing import SignatureState
+    from satchel.store.signing import SignatureState, Signer, Signers
 
 _STATES = {
     "valid": ("✓", "green"),
@@ -62,7 +61,7 @@ def sign(
     """The path of the signature on stdout, the rest on stderr."""
     folder, writable, tree = _folder(session, skill)
     if only_text:
-        from satchel.store.signers import statement
+        from satchel.store.signing import statement
 
         text = statement(tree).decode()
         if as_json:
@@ -198,7 +197,7 @@ def signers(
     as_json: bool,
 ) -> int:
     """The list on stdout; what was changed on stderr."""
-    from satchel.store.signers import user_signers
+    from satchel.store.signing import user_signers
 
     book = user_signers()
     if action == "list":
@@ -208,7 +207,7 @@ def signers(
             say("`{name}` is missing", name="IDENTITY"), help_hint(click.get_current_context())
         )
     if action == "remove":
-        from satchel.store.signers import remove_signer
+        from satchel.store.signing import remove_signer
 
         gone = remove_signer(book, identity, revoke=revoke)
         if as_json:
@@ -227,7 +226,7 @@ def signers(
         raise InvalidInput(
             say("`{name}` is missing", name="--key"), help_hint(click.get_current_context())
         )
-    from satchel.store.signers import add_signer
+    from satchel.store.signing import add_signer
 
     made = add_signer(book, identity, _public_key(key), until or "")
     if as_json:
@@ -260,7 +259,7 @@ def _record(signer: Signer) -> dict[str, Any]:
 
 
 def _list(session: Session, book: Signers, *, as_json: bool) -> int:
-    from satchel.store.signers import list_signers
+    from satchel.store.signing import list_signers
 
     found = list_signers(book)
     if as_json:

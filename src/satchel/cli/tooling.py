@@ -10,8 +10,11 @@ from satchel.cli.output import one_line, write_json
 from satchel.cli.session import command
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from satchel.cli.session import Session
-    from satchel.library.tool_snapshot import ToolSkill, ToolSnapshot
+    from satchel.library.tool_shelf import ToolSkill, ToolSnapshot
+    from satchel.tools.packaged import Packaged
 
 _STYLES = {"enabled": "green", "disabled": "dim", "missing": "yellow"}
 
@@ -72,10 +75,7 @@ def tools(session: Session, as_json: bool) -> int:
         styles.append(["bold", "", "yellow" if record["writes"] else "dim", ""])
     session.out.table([say("tool"), say("owner"), say("may"), say("description")], rows, styles)
     err = session.err
-    for one in packaged:
-        mark = one.skill.mark if one.skill is not None else ""  # for a log, not for a table
-        line = one_line(one.line.removeprefix(mark).lstrip())
-        err.line(line, _STYLES.get(one.state, "red"))
+    tell_packaged(session, packaged)
     if broken:
         words = say(
             "{count} skills are broken and bring no tools (`satchel doctor`)", count=len(broken)
@@ -83,6 +83,22 @@ def tools(session: Session, as_json: bool) -> int:
         one_only = say("1 skill is broken and brings no tools (`satchel doctor`)")
         err.line(one_only if len(broken) == 1 else words, "red")
     return 0
+
+
+def tell_packaged(session: Session, packaged: Iterable[Packaged]) -> None:
+    """One line for each packaged skill on stderr: whether it is on, and why not."""
+    for one in packaged:
+        mark = one.skill.mark if one.skill is not None else ""  # for a log, not for a terminal
+        line = one_line(one.line.removeprefix(mark).lstrip())
+        session.err.line(line, _STYLES.get(one.state, "red"))
+
+
+def tell_packaged_at_start(session: Session) -> None:
+    """The same for a person at a terminal, before a model is asked; no word of missing extras."""
+    if session.err.is_terminal and session.satchel.settings.packaged:
+        from satchel.tools.packaged import find_packaged
+
+        tell_packaged(session, (one for one in find_packaged() if one.state != "missing"))
 
 
 def _broken(look: ToolSnapshot) -> list[str]:

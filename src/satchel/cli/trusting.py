@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel._approval import refuse_locked
-from satchel._language import listed, say
+from satchel._language import listed, render, say
+from satchel._project import refuse_locked
 from satchel.cli.output import one_line, write_json
 from satchel.cli.progress import Progress
 from satchel.cli.session import command, completions, yes_or_no
@@ -96,16 +96,14 @@ def offer_trust(session: Session, *, note: bool) -> None:
         note: Print how many are not trusted where nothing is asked.
     """
     satchel = session.satchel
-    waiting = len(satchel.library.waiting()) if satchel.settings.asks else 0
-    if not waiting:
+    line = satchel.library.waiting_line() if satchel.settings.asks else ""
+    if not line:
         return
     book, folder = satchel.library.trust, satchel.settings.project
-    if not (sys.stdin.isatty() and sys.stderr.isatty()) or book.declines(folder):
-        one = say("1 skill of this folder is not trusted yet: run `satchel trust`")
-        more = say("{count} skills of this folder are not trusted yet: run `satchel trust`",
-                   count=waiting)  # fmt: skip
-        if note:
-            session.err.line(one if waiting == 1 else more, "yellow")
+    asks = not session.as_json and sys.stdin.isatty() and sys.stderr.isatty()
+    if not asks or book.declines(folder):
+        if note or session.as_json:
+            session.err.line(render(line), "yellow")
         return
     review = review_with_progress(session)
     show_review(session, review)
@@ -204,7 +202,11 @@ def _ask(session: Session, review: FolderReview) -> bool:
             say("Whether to trust this folder cannot be asked: this is not a terminal"),
             say("Review its skills with `satchel list --all`, then run `satchel trust --yes`"),
         )
-    question = say("Use them, now and later?") if review.skills else say("Trust it all the same?")
+    question = say("Use them, now and later?")
+    if not review.skills:
+        question = say("Trust it all the same?")
+    elif len(review.skills) == 1:
+        question = say("Use it, now and later?")
     return yes_or_no(session, summary(review) + say(". ") + question)
 
 

@@ -28,32 +28,20 @@ class WholeNumber(click.ParamType):  # pyright: ignore[reportMissingTypeArgument
         Raises:
             InvalidInput: it is none, too small or too large.
         """
+        said = {"option": _option(param), "value": value}
         try:
             number = int(value)
         except ValueError as exc:
-            raise InvalidInput(
-                say("`{option}` needs a whole number, not `{value}`", **_said(param, value)),
-                help_hint(ctx),
-            ) from exc
+            words = say("`{option}` needs a whole number, not `{value}`", **said)
+            raise InvalidInput(words, help_hint(ctx)) from exc
         if number < self.least:
-            raise InvalidInput(
-                say(
-                    "`{option}` must be at least {least}, not `{value}`",
-                    least=self.least,
-                    **_said(param, value),
-                ),
-                help_hint(ctx),
-            )
-        if self.most is not None and number > self.most:
-            raise InvalidInput(
-                say(
-                    "`{option}` must be at most {most}, not `{value}`",
-                    most=self.most,
-                    **_said(param, value),
-                ),
-                help_hint(ctx),
-            )
-        return number
+            words = say("`{option}` must be at least {least}, not `{value}`", least=self.least,
+                        **said)  # fmt: skip
+        elif self.most is not None and number > self.most:
+            words = say("`{option}` must be at most {most}, not `{value}`", most=self.most, **said)
+        else:
+            return number
+        raise InvalidInput(words, help_hint(ctx))
 
 
 class Share(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - generic since 8.4
@@ -70,16 +58,12 @@ class Share(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - ge
             InvalidInput: it is none, or lies outside.
         """
         text = str(value).strip()
-        try:
-            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        except ValueError:
-            share = -1.0
+        share = _number(text.removesuffix("%"), -1.0) / (100 if text.endswith("%") else 1)
         if 0 <= share <= 1:
             return share
-        raise InvalidInput(
-            say("`{option}` needs a number from 0 to 1, not `{value}`", **_said(param, value)),
-            help_hint(ctx),
-        )
+        words = say("`{option}` needs a number from 0 to 1, not `{value}`", option=_option(param),
+                    value=value)  # fmt: skip
+        raise InvalidInput(words, help_hint(ctx))
 
 
 class Amount(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - generic since 8.4
@@ -95,16 +79,12 @@ class Amount(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - g
         Raises:
             InvalidInput: it is none, or not above 0.
         """
-        try:
-            number = float(str(value).strip().removeprefix("$"))
-        except ValueError:
-            number = 0.0
+        number = _number(str(value).strip().removeprefix("$"), 0.0)
         if 0 < number < float("inf"):
             return number
-        raise InvalidInput(
-            say("`{option}` needs a number above 0, not `{value}`", **_said(param, value)),
-            help_hint(ctx),
-        )
+        words = say("`{option}` needs a number above 0, not `{value}`", option=_option(param),
+                    value=value)  # fmt: skip
+        raise InvalidInput(words, help_hint(ctx))
 
 
 class OneOf(click.Choice):  # pyright: ignore[reportMissingTypeArgument] - generic since 8.2
@@ -124,9 +104,10 @@ class OneOf(click.Choice):  # pyright: ignore[reportMissingTypeArgument] - gener
             return value
         words = listed(f"`{word}`" for word in self.words)
         raise InvalidInput(
-            say("`{option}` is one of {words}, not `{value}`", words=words, **_said(param, value)),
+            say("`{option}` is one of {words}, not `{value}`", words=words, option=_option(param),
+                value=value),
             self._meant(str(value)) or help_hint(ctx),
-        )
+        )  # fmt: skip
 
     def _meant(self, value: str) -> str:
         """The word that is most like it, in a question; empty when none is."""
@@ -154,11 +135,15 @@ def help_hint(context: click.Context | None) -> str:
     return say("Run `{command} --help`", command=context.command_path if context else "satchel")
 
 
-def _said(param: click.Parameter | None, value: object) -> dict[str, object]:
+def _option(param: click.Parameter | None) -> str:
     if param is None:
-        option = "value"
-    elif param.param_type_name == "option":
-        option = param.opts[0]
-    else:
-        option = param.human_readable_name.upper()
-    return {"option": option, "value": value}
+        return "value"
+    is_option = param.param_type_name == "option"
+    return param.opts[0] if is_option else param.human_readable_name.upper()
+
+
+def _number(text: str, other: float) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return other

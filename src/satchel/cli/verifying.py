@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from satchel.cli.session import Session
-    from satchel.store.verify import Standing
+    from satchel.store.merge import Standing
 
 _STATES = {
     "intact": ("●", "green"),
-    "edited": ("▲", "yellow"),
+    "modified": ("▲", "yellow"),
     "missing": ("✗", "red"),
     "unreadable": ("✗", "red"),
     "unlocked": ("○", "dim"),
@@ -63,13 +63,13 @@ def verify(
     _show(session, found)
     err = session.err
     if drifted:
-        edited = [item.id for item in drifted if item.state == "edited"]
+        modified = [item.id for item in drifted if item.state == "modified"]
         missing = any(item.state == "missing" for item in drifted)
-        if edited:
+        if modified:
             err.line(
                 say("Yours? `satchel lock {name}` records the edits. Not yours? "
                     "`satchel install --frozen` brings back what was locked",
-                    name=one_line(edited[0])), "", say("hint: "))  # fmt: skip
+                    name=one_line(modified[0])), "", say("hint: "))  # fmt: skip
         elif missing:
             err.line(say("`satchel install` brings back what is missing"), "", say("hint: "))
         return 1
@@ -89,7 +89,7 @@ def _show(session: Session, found: list[Standing]) -> None:
     out = session.out
     words = {
         "intact": say("intact"),
-        "edited": say("edited"),
+        "modified": say("modified"),
         "missing": say("missing"),
         "unreadable": say("unreadable"),
         "unlocked": say("unlocked"),
@@ -236,8 +236,8 @@ def export(session: Session, name: str, output: str | None, yes: bool, as_json: 
     from satchel.library.seal import tree_of
     from satchel.skill.tree import seal
     from satchel.store.export import write_archive
+    from satchel.store.scope import unchanged
     from satchel.store.sources import subtree
-    from satchel.store.trouble import unchanged
 
     skill = session.find(name)[0]
     target = os.path.abspath(output or f"{os.path.basename(skill.base_dir)}.zip")

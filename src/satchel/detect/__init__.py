@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from satchel.detect.base import Answer, BaseDetector, Detector, Match, Place, SkillDetector
+from satchel.detect.base import Answer, BaseDetector, Detector, Match, Note, Place, SkillDetector
 from satchel.detect.lexical import LexicalDetector, MinimalSkillDetector
 
 if TYPE_CHECKING:
     from satchel.detect.hybrid import HybridDetector
     from satchel.detect.model import ModelDetector, Reply
-    from satchel.detect.notes import Note
     from satchel.detect.pipeline import SelectionPipeline
 
 _HOMES = {
     "HybridDetector": "hybrid",
     "ModelDetector": "model",
-    "Note": "notes",
     "Reply": "model",
     "SelectionPipeline": "pipeline",
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import time
 from bisect import insort
 from functools import partial
@@ -34,8 +35,7 @@ from satchel.detect.fusion import (
     mix,
     off_subject,
 )
-from satchel.detect.index.memory import MemoryIndex
-from satchel.detect.index.upkeep import Upkeep, keys_of, moved, open_index
+from satchel.detect.index.upkeep import Upkeep, keys_of, open_index
 from satchel.detect.lexical import LexicalDetector
 from satchel.detect.terms import (
     LINKS,
@@ -53,7 +53,7 @@ from satchel.detect.terms import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from satchel.detect.index.base import Row
@@ -67,24 +67,16 @@ SMALL = 2_000
 """Skills up to which words are looked for in names: in a larger library every word is in some."""
 _TOLD_BY = 2
 """Names that a word may always tell from others."""
-_FEW = 8
-"""Of so many skills one may have changed for the others to be taken over."""
 
 
 class Shelf:
     """Some skills by key and by name."""
 
-    def __init__(self, skills: Sequence[Skill], last: Shelf | None = None) -> None:
-        """Look at all skills, or at those that are not as they were on the `last` shelf."""
+    def __init__(self, skills: Sequence[Skill]) -> None:
         self.skills = skills
-        self._keys: list[str] = []
         self._names: dict[bytes, list[str]] | None = None
         self._words: dict[str, bool] = {}
-        if last is None or not self._take_over(last):
-            self._keys = keys_of(skills)
-        self.by_key: dict[str, Skill] = dict(zip(self._keys, skills, strict=True))
-        if len(self.by_key) != len(skills):
-            self._names = None
+        self.by_key: dict[str, Skill] = dict(zip(keys_of(skills), skills, strict=True))
 
     def called(self, goal: str) -> tuple[str, ...]:
         """Keys of the skills whose name is the goal and nothing else."""
@@ -113,46 +105,6 @@ class Shelf:
             self._names = names
         return self._names
 
-    def _take_over(self, last: Shelf) -> bool:
-        """Whether keys, and names if there are any, could be had from another shelf."""
-        before, now = last.skills, self.skills
-        if len(last.by_key) != len(before):
-            return False
-        gone, new = moved(before, now)
-        if max(len(gone), len(new)) * _FEW > len(now):
-            return False
-        self._keys = last._keys.copy()
-        if isinstance(gone, range) and isinstance(new, range):
-            self._keys[gone.start : gone.stop] = keys_of(now[new.start : new.stop])
-        else:
-            for at, key in zip(new, keys_of([now[at] for at in new]), strict=True):
-                self._keys[at] = key
-        if last._names is not None:
-            were = {(last._keys[at], before[at].name) for at in gone}
-            are = {(self._keys[at], now[at].name) for at in new}
-            self._names = self._renamed(last._names, were - are, are - were)
-        return True
-
-    def _renamed(
-        self,
-        names: dict[bytes, list[str]],
-        gone: set[tuple[str, str]],
-        new: set[tuple[str, str]],
-    ) -> dict[bytes, list[str]]:
-        """The names of another shelf, less those of some pairs of key and name, and with others."""
-        if not gone and not new:
-            return names
-        names = names.copy()
-        for key, name in gone:
-            data = query_bytes(name)
-            names[data] = [one for one in names[data] if one != key]
-        for key, name in new:
-            data = query_bytes(name)
-            found = [*names.get(data, ()), key]
-            # As everywhere, in the order of the library.
-            names[data] = sorted(found, key=self._keys.index) if len(found) > 1 else found
-        return names
-
 
 class Shelves:
     """The shelves of the last few sequences."""
@@ -167,10 +119,7 @@ class Shelves:
                 return shelf
         if not isinstance(skills, tuple):  # a list may change under us
             return Shelf(skills)
-        # All skills, those for models, a scope: whose number is nearest is likely the same before.
-        count = len(skills)
-        last = min(self._kept, key=lambda shelf: abs(len(shelf.skills) - count), default=None)
-        shelf = Shelf(skills, last)
+        shelf = Shelf(skills)
         self._kept = [shelf, *self._kept[: _KEPT - 1]]
         return shelf
 
@@ -184,17 +133,16 @@ _BESIDE_MEANING = 2
 """So many times more where a model compares meanings: its legs agree with those of words less."""
 _SHORT = 24
 """Terms up to which a goal is short."""
-_WAITING = 2_000
-"""Skills not yet indexed that are searched beside the index; more, and all are searched plainly."""
 _CLOSE = 0.5
 """A second or third one is named when it has this share of the first one's score."""
 _SHOWN = 20
 _LOOKED_AT = 50
 _RUNNERS_UP = 7
 _TELLING = 0.5
-_FEW_WORDS = 2
-"""Telling words of a goal up to which a related word alone may be enough."""
 """A term of at least this weight says something."""
+_FEW_WORDS = 2
+"""Telling words of a goal up to which a derived word may be enough."""
+_ABLE = re.compile(r"[a-z]{4,}[ai]b(?:les?|ly|ility)")
 _ASIDE = 0.3
 """What is left of the score of a skill that comes with Satchel and that the goal is not about."""
 _NAMING = 0.3
@@ -237,16 +185,6 @@ class Ranking(NamedTuple):
         return 1 + self.mixed.before(one) + sum(_order(other) < own for other in self.few), one
 
 
-class _Waiting(NamedTuple):
-    """Skills that an index does not know yet, made ready to be searched beside it."""
-
-    skills: Sequence[Skill]
-    by_key: Mapping[str, Skill]
-    searched: MemoryIndex
-    known: AbstractSet[str]
-    """Keys of the others."""
-
-
 def _own_folder(folder: str) -> str:
     """Terms of another cutter are other terms: they have an index of their own."""
     return os.path.join(folder, cutter() or "plain")
@@ -286,7 +224,6 @@ class HybridDetector(BaseDetector):
         self._on_wait = on_wait
         self._shelves = Shelves()
         self._heads = Heads()
-        self._waiting: _Waiting | None = None
 
     def rank(
         self, goal_text: str, skills: Sequence[Skill], limit: int = 50, *, reasons: bool = True
@@ -503,8 +440,7 @@ class HybridDetector(BaseDetector):
         gap = first.score - fifth
         meaning = self.semantic is not None and "about" in found.legs
         some = len(telling) > _FEW_WORDS and 2 * len(shared) <= len(telling)
-        if some and not meaning and not _as_said(found.goal, skill, shared):
-            # `testable` for `tests`: a few related words alone say little.
+        if some and not meaning and _derived(found.goal, skill, shared):
             cover, matched, gap = cover / 2, matched / 2, 0.0
         signs = Signs(cover, math.log1p(matched), gap)
         if self.semantic is None or not meaning:
@@ -518,40 +454,17 @@ class HybridDetector(BaseDetector):
         """The legs that words make."""
         index, waiting, note = self._upkeep.current(shelf.skills, self._patience, self._on_wait)
         notes = [note] if note else []
-        if index is None or len(waiting) > _WAITING:
+        if index is None or waiting:
             found = self._plain.detect(goal_text, shelf.skills)[:limit]
             return {"head": Leg({match.skill.path: match.score for match in found})}, notes
-        asked = list(terms.items())
         by_key, count = shelf.by_key, index.count()
-        allowed = None
-        if waiting:
-            beside, known = self._beside(waiting, by_key)
-            legs = index.search_legs(asked, OF_WORDS, limit if known else 0, known)
-            more = beside.search_beside(index, asked, OF_WORDS, limit)
-            legs = {name: {**legs[name], **more[name]} for name in OF_WORDS}
-        else:
-            # An index may know skills that this agent does not see: all of ours are in it.
-            allowed = by_key if count > len(by_key) else None
-            legs = index.search_legs(asked, OF_WORDS, limit, allowed)
+        # An index may know skills that this agent does not see: all of ours are in it.
+        allowed = by_key if count > len(by_key) else None
+        legs = index.search_legs(list(terms.items()), OF_WORDS, limit, allowed)
         found = {name: Leg(scores) for name, scores in legs.items()}
-        # Nobody else was asked for: to ask for each again takes as long as a search.
-        sure = not waiting and (count == len(by_key) or allowed is not None)
+        # Filtering takes as long as a search, so only where the index may know others.
+        sure = count == len(by_key) or allowed is not None
         return (found if sure else _only(found, by_key)), notes
-
-    def _beside(
-        self, waiting: Sequence[Skill], by_key: Mapping[str, Skill]
-    ) -> tuple[MemoryIndex, AbstractSet[str]]:
-        """An index of what the real one does not know yet, and the keys whose text it does know.
-
-        Of a skill that has changed the real one has the old text, which counts no more.
-        """
-        kept = self._waiting
-        if kept is None or kept.by_key is not by_key or kept.skills != waiting:
-            index = MemoryIndex()
-            index.update(head_row(skill) for skill in waiting)
-            known = by_key.keys() - set(keys_of(waiting))
-            kept = self._waiting = _Waiting(waiting, by_key, index, known)
-        return kept.searched, kept.known
 
     def _whole_first(
         self, found: Ranking, sought: Sought, order: list[Fused], limit: int
@@ -580,16 +493,15 @@ class HybridDetector(BaseDetector):
         return Match(skill.name, round(one.score, 3), reason, evidence, skill, self.name)
 
 
-def _as_said(goal: str, skill: Skill, shared: AbstractSet[str]) -> bool:
-    """Whether the skill's head has one of the shared words as the goal has it, but for an `s`."""
-    if not all(map(str.isascii, shared)):
-        return True  # these scripts have no endings
-    said = {piece.removesuffix("s") for piece in pieces_of(goal) if stem(piece) in shared}
-    return any(
-        piece.removesuffix("s") in said
-        for text in head_texts(skill).values()
-        for piece in pieces_of(text)
-    )
+def _derived(goal: str, skill: Skill, shared: AbstractSet[str]) -> bool:
+    """Whether the skill's head has a shared word only as `testable` for `tests`."""
+    said = set(pieces_of(goal))
+    derived: dict[str, bool] = {}
+    for piece in (one for text in head_texts(skill).values() for one in pieces_of(text)):
+        if (term := stem(piece)) in shared:
+            able = piece not in said and _ABLE.fullmatch(piece) is not None
+            derived[term] = able and derived.get(term, True)
+    return any(derived.values())
 
 
 def _terms(goal: str, shelf: Shelf) -> dict[str, float]:

@@ -16,7 +16,7 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel.detect.notes import Note
+from satchel.detect.base import Note
 from satchel.detect.terms import IDLE
 
 if TYPE_CHECKING:

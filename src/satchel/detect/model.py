@@ -15,8 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from satchel._language import Message, several
-from satchel.detect.base import EXPLICIT, BaseDetector, as_base, checked_answer, name_of
-from satchel.detect.notes import Note
+from satchel.detect.base import EXPLICIT, BaseDetector, Note, as_base, checked_answer, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -32,15 +31,6 @@ _READ = 20_000
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 _FLAT = re.compile(r"\[[^\[\]]{0,4000}\]")
 _FENCED = re.compile(r"\A```[a-z]*|```\Z", re.IGNORECASE)
-_DENIES = re.compile(
-    r"\b(?:no|not|none|never|neither|nor|nothing|cannot|without|but|except|however)\b|n't\b|n’t\b|"
-    "[不没沒無无非]|ない|なし|않|없"
-).search
-_NONE_FITS = re.compile(
-    r"(?:none|nothing|neither|no (?:listed |given |suitable |matching |relevant )?skills?)\b"
-    "[^0-9,;:\n]{0,120}$|(?:没有|沒有|都不|一个都不|無|无)[^0-9,，;；:：\n]{0,60}$"
-).match
-_UNLESS = re.compile(r"\b(?:but|except|besides|other than|apart|however|though|if|unless)\b").search
 _BESIDE = re.compile(r"\b(?:skills?|numbers?|no|answer|and)\b")
 _LISTING = frozenset("0123456789 \t\n#:,;.()*-")
 _SIGNS = " \t\n\"'`*.-"
@@ -109,24 +99,7 @@ def read_verdict(text: str, listed: Sequence[Match]) -> Verdict | None:
         alone = part.strip(_SIGNS)
         if any(_same(alone, match.name) for match in listed):
             return _judge([alone], listed)
-    return _in_words(text, listed)
-
-
-def _in_words(text: str, listed: Sequence[Match]) -> Verdict | None:
-    """A sentence: one name of the list and no denial, or that none fits."""
-    low = text.casefold()
-    there = [at for at, match in enumerate(listed) if _speaks_of(low, match.name)]
-    if not there:
-        one_no = _NONE_FITS(low.strip(_SIGNS)) and not _UNLESS(low)
-        return Verdict(()) if one_no else None
-    return Verdict((there[0],)) if len(there) == 1 and not _DENIES(low) else None
-
-
-def _speaks_of(low: str, name: str) -> bool:
-    name = _visible(name, _NAME).casefold()
-    if not name or name not in low:
-        return False
-    return re.search(rf"(?<![\w.:/-]){re.escape(name)}(?![\w:/-]|\.\w)", low) is not None
+    return None
 
 
 def _judge(items: list[Any], listed: Sequence[Match]) -> Verdict | None:

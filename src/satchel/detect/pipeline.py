@@ -26,13 +26,13 @@ from satchel.detect.base import (
     Answer,
     BaseDetector,
     Match,
+    Note,
     Place,
     as_base,
     checked_answer,
     name_of,
 )
 from satchel.detect.mentions import NameTables
-from satchel.detect.notes import Note
 from satchel.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -1,4 +1,6 @@
-"""WORK THAT SURVIVES A CRASH: a goal becomes a plan, and its steps run in order.
+"""Goals: work in several steps that survives a crash.
+
+    from satchel.goals import Goal, LocalEngine, read_plan
 
     plan, problems = read_plan("weekly.yaml")
     async with LocalEngine(runner) as engine:
@@ -6,9 +8,68 @@
         await engine.submit(goal)
         report = await engine.wait(goal.id)
 
-Reading order: `model` (the records), `plan_file` and `graph` (a plan on disk, and what is wrong
-with it), `templates` (what flows from step to step), `decompose` (a text becomes a plan),
-`execute` (who runs when; knows no engine), `perform` (one step, on the machine that does it),
-`engines` (where it is remembered). Nothing here knows a model: a `StepRunner` does, and the agent
-brings one.
+Reading order: `model` (the records), `plan_file` and `graph` (plan files and their problems),
+`templates` (outputs that later steps use), `decomposition` (makes a plan from a text), `execute`
+(the order of steps, for every engine), `perform` (one step, on the machine that runs it), `engines`
+(where goals are stored). No module here calls a model: a `StepRunner` does, such as
+`satchel.agent.AgentSteps`.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from satchel.goals.decomposition import decompose
+    from satchel.goals.engines.base import Engine
+    from satchel.goals.engines.dbos import DbosEngine
+    from satchel.goals.engines.local import LocalEngine
+    from satchel.goals.engines.temporal import TemporalEngine
+    from satchel.goals.model import Answer, Goal, GoalReport, Plan, Step
+    from satchel.goals.plan_file import read_plan
+
+_HOMES = {
+    "Answer": "model",
+    "DbosEngine": "engines.dbos",
+    "Engine": "engines.base",
+    "Goal": "model",
+    "GoalReport": "model",
+    "LocalEngine": "engines.local",
+    "Plan": "model",
+    "Step": "model",
+    "TemporalEngine": "engines.temporal",
+    "decompose": "decomposition",
+    "read_plan": "plan_file",
+}
+"""Names that are imported when they are first used, with their modules."""
+
+__all__ = [
+    "Answer",
+    "DbosEngine",
+    "Engine",
+    "Goal",
+    "GoalReport",
+    "LocalEngine",
+    "Plan",
+    "Step",
+    "TemporalEngine",
+    "decompose",
+    "read_plan",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module `satchel.goals` has no attribute `{name}`")
+    from importlib import import_module
+
+    from satchel._optional import require
+
+    if name == "DbosEngine":
+        require("dbos", "dbos")
+    elif name == "TemporalEngine":
+        require("temporalio", "temporal")
+    value = getattr(import_module(f"satchel.goals.{home}"), name)
+    globals()[name] = value
+    return value

@@ -1,4 +1,4 @@
-"""What are a goal, its plan and its steps? Plain records, as JSON in files and on wires."""
+"""Records of goals, plans, steps and their results, all of which are JSON data."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Retry(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One thing to do."""
+    """One step of a plan."""
 
     id: str
     action_type: ActionType = "llm"
@@ -78,7 +78,7 @@ class Budget(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Steps and what flows between them."""
+    """The steps of a goal, with its inputs and limits."""
 
     goal: str
     """What is to be reached, in words."""
@@ -94,7 +94,7 @@ class Plan(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """A plan that is to be carried out, under a name of its own."""
+    """A plan with an id, ready to be submitted to an engine."""
 
     id: str
     """Submitting the same id again is the same goal. Letters, digits, `-` and `_`."""
@@ -102,7 +102,7 @@ class Goal(NamedTuple):
 
     @classmethod
     def of(cls, plan: Plan) -> Self:
-        """A plan under a new name: the first words of its goal, and some digits nobody else has."""
+        """Make a goal with a new id: the first words of the plan's goal, and random digits."""
         import os
         import re
 
@@ -157,7 +157,7 @@ class StepResult(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a person says to a step that asks."""
+    """A person's answer to a step that waits for one."""
 
     approved: bool = True
     """False fails the step."""
@@ -168,7 +168,7 @@ class Answer(NamedTuple):
 
 
 class GoalReport(NamedTuple):
-    """How far a goal is."""
+    """The state of a goal and the results of its steps."""
 
     id: str
     state: GoalState

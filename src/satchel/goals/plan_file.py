@@ -13,22 +13,278 @@ Every slip is told at once, with its line where that is known.
 
 from __future__ import annotations
 
+import json
 import os
-from typing import TYPE_CHECKING, Any, cast
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel._language import Message, say
 from satchel.errors import InvalidInput, NotFound
 from satchel.goals.graph import check
 from satchel.goals.model import Budget, Plan, Retry, Step
-from satchel.goals.plan_schema import BUDGET, PLAN, RETRY, STEP, plan_schema
-from satchel.goals.problems import Problem, phrase
-from satchel.goals.yaml_text import to_yaml
+from satchel.goals.problems import MAX_ATTEMPTS, MAX_PROMPT, MAX_STEPS, MAX_TIMEOUT, Problem, phrase
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from satchel.goals.plan_schema import Field
-    from satchel.skill.document import Document, Path
+    from satchel.skill.yaml_block import Document, Path
+
+# --- fields -------------------------------------------------------------------------------
+# One table of what may stand in a plan file; its JSON schema is made from it, for editors, the
+# documentation and a model that writes plans.
+
+_ACTIONS = ["llm", "skill", "tool", "human"]
+_POLICIES = ["fail_fast", "continue", "skip_dependents"]
+
+
+class Field(NamedTuple):
+    """One key."""
+
+    kinds: tuple[str, ...]
+    """What its value may be, as the reader knows it."""
+    wanted: str
+    """The same in a sentence."""
+    schema: dict[str, Any]
+    says: str
+    """What it means."""
+
+
+def _text_field(says: str, **more: Any) -> Field:
+    return Field(("text",), "text", {"type": "string", **more}, says)
+
+
+def _number(says: str, **more: Any) -> Field:
+    return Field(("number",), "a number", {"type": "number", **more}, says)
+
+
+def _whole(says: str, **more: Any) -> Field:
+    return Field(("whole",), "a whole number", {"type": "integer", **more}, says)
+
+
+def _mapping_field(says: str, **more: Any) -> Field:
+    return Field(("mapping",), "a mapping", {"type": "object", **more}, says)
+
+
+_SECONDS = {"exclusiveMinimum": 0, "maximum": MAX_TIMEOUT}
+
+RETRY: dict[str, Field] = {
+    "attempts": _whole("All tries together", minimum=1, maximum=MAX_ATTEMPTS),
+    "first": _number("Seconds before the second try", minimum=0, maximum=MAX_TIMEOUT),
+    "factor": _number("How many times longer each wait is", minimum=1, maximum=100),
+    "most": _number("The longest wait, in seconds", minimum=0, maximum=MAX_TIMEOUT),
+    "jitter": _number("Each wait varies by up to this share", minimum=0, maximum=1),
+}
+BUDGET: dict[str, Field] = {
+    "tokens": _whole("Tokens in and out together", minimum=1),
+    "cost": _number("US dollars", exclusiveMinimum=0),
+    "seconds": _number("Time at work; waiting for people does not count", exclusiveMinimum=0),
+}
+
+
+def _object(fields: dict[str, Field], required: tuple[str, ...] = ()) -> dict[str, Any]:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            name: {**field.schema, "description": field.says} for name, field in fields.items()
+        },
+        "additionalProperties": False,
+    }
+    return {**schema, "required": [*required]} if required else schema
+
+
+_RETRY = Field(
+    ("whole", "mapping"),
+    "a whole number or a mapping",
+    {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_ATTEMPTS}, _object(RETRY)]},
+    "How often a failed step is tried: a number of tries, or when and how often",
+)
+
+STEP: dict[str, Field] = {
+    "id": Field(
+        ("text", "name"),
+        "text",
+        {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"},
+        "What other steps call it",
+    ),
+    "title": _text_field("What people read; the id when empty"),
+    "action_type": _text_field(
+        "`llm` asks a model, `skill` a model with a skill's instructions, `tool` calls a tool, "
+        "`human` waits for a person; when left out, as `tool` or `skill` say, else `llm`",
+        enum=_ACTIONS,
+    ),
+    "skill": _text_field("For `skill`: its name"),
+    "tool": _text_field("For `tool`: its name"),
+    "arguments": _mapping_field(
+        "For `tool`: what it is called with. A text that is one `{{…}}` alone keeps its type"
+    ),
+    "prompt": _text_field(
+        "What the model or the person is told. `{{steps.ID.output}}`, `{{steps.ID.output.field}}`, "
+        "`{{inputs.NAME}}` and `{{goal}}` are filled in",
+        maxLength=MAX_PROMPT,
+    ),
+    "needs": Field(
+        ("texts",),
+        "a list of ids",
+        {
+            "anyOf": [
+                {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+                {"type": "string"},
+            ]
+        },
+        "Steps that must end before it; those that its texts mention need not be listed",
+    ),
+    "output": _mapping_field("A JSON schema of what it gives; a text when empty"),
+    "model": _text_field("Which model is asked; the runner's own when empty"),
+    "retry": _RETRY,
+    "timeout": _number("Seconds for one try", **_SECONDS),
+    "on_failure": _text_field("What its failure means for the rest", enum=_POLICIES),
+}
+
+PLAN: dict[str, Field] = {
+    "goal": _text_field("What is to be reached, in words", minLength=1),
+    "inputs": _mapping_field("Values for `{{inputs.NAME}}`"),
+    "on_failure": _text_field(
+        "What a failed step means: `fail_fast` stops everything, `continue` goes on without its "
+        "output, `skip_dependents` leaves out what depends on it",
+        enum=_POLICIES,
+    ),
+    "retry": _RETRY,
+    "timeout": _number("Seconds for one try of a step", **_SECONDS),
+    "budget": Field(("mapping",), "a mapping", _object(BUDGET), "What the whole goal may take"),
+    "parallel": _whole("Steps that run at once, at most", minimum=1, maximum=10_000),
+    "steps": Field(
+        ("list",),
+        "a list",
+        {
+            "type": "array",
+            "items": _object(STEP, ("id",)),
+            "minItems": 1,
+            "maxItems": MAX_STEPS,
+        },
+        "What is to be done; each begins when all it needs has ended",
+    ),
+}
+
+
+def plan_schema() -> dict[str, Any]:
+    """The JSON schema of a plan file: a new one each time, to be changed at will."""
+    import copy
+
+    schema = _object(PLAN, ("goal", "steps"))
+    schema["properties"]["$schema"] = {"type": "string"}
+    return copy.deepcopy(
+        {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": "A plan of Satchel",
+            **schema,
+        }
+    )
+
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_ ./()'+=-]*(?<! )")
+"""Texts that YAML takes for nothing else, unless they are one of these:"""
+_WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
+_ODD = re.compile(
+    r"[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
+"""What may not stand as it is: tabs, carriage returns, controls, other line ends."""
+_SHORT = 80
+
+
+def to_yaml(value: dict[str, Any]) -> str:
+    """A mapping as a YAML file."""
+    return "\n".join(_mapping(value, 0)) + "\n"
+
+
+def _mapping(table: dict[str, Any], indent: int) -> list[str]:
+    lines: list[str] = []
+    for key, value in table.items():
+        name = _inline(str(key))
+        first, rest = _value(value, indent)
+        lines.append(f"{' ' * indent}{name}:{first}")
+        lines += rest
+    return lines
+
+
+def _items(rows: list[Any], indent: int) -> list[str]:
+    lines: list[str] = []
+    pad = " " * indent
+    for row in rows:
+        if isinstance(row, dict) and row:
+            inner = _mapping(cast("dict[str, Any]", row), indent + 2)
+            lines.append(f"{pad}- {inner[0].lstrip()}")
+            lines += inner[1:]
+        else:
+            first, rest = _value(row, indent)
+            lines.append(f"{pad}-{first}")
+            lines += rest
+    return lines
+
+
+def _value(value: Any, indent: int) -> tuple[str, list[str]]:
+    """What follows on the line of its key, and the lines after it."""
+    if isinstance(value, str) and "\n" in value and _fits_block(value):
+        tail = len(value) - len(value.rstrip("\n"))
+        mark = ("-", "", "+")[min(tail, 2)]
+        body = value[: len(value) - tail] if tail < 2 else value[:-1]
+        pad = " " * (indent + 2)
+        return f" |{mark}", [f"{pad}{line}" if line else "" for line in body.split("\n")]
+    if isinstance(value, dict) and value:
+        table = cast("dict[str, Any]", value)
+        if (flow := _flow(table)) is not None:
+            return f" {flow}", []
+        return "", _mapping(table, indent + 2)
+    if isinstance(value, list | tuple) and value:
+        rows = list(cast("list[Any]", value))
+        if (flow := _flow(rows)) is not None:
+            return f" {flow}", []
+        return "", _items(rows, indent + 2)
+    return f" {_inline(value)}", []
+
+
+def _flow(value: Any) -> str | None:
+    """A short list or mapping of simple values on one line."""
+    if isinstance(value, dict):
+        table = cast("dict[str, Any]", value)
+        if any(isinstance(item, dict | list | tuple) for item in table.values()):
+            return None
+        parts = [f"{_inline(str(key))}: {_inline(item)}" for key, item in table.items()]
+        text = "{" + ", ".join(parts) + "}"
+    else:
+        if any(isinstance(item, dict | list | tuple) for item in value):
+            return None
+        text = "[" + ", ".join(_inline(item) for item in value) + "]"
+    return text if len(text) <= _SHORT else None
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, str):
+        if _PLAIN.fullmatch(value) and value.lower() not in _WORDS and len(value) <= 200:
+            return value
+        return _escaped(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return f"{value:.1f}"
+    if isinstance(value, float):
+        text = repr(value)
+        if "e" in text:  # YAML wants a dot and a sign
+            number, _, power = text.partition("e")
+            number = number if "." in number else f"{number}.0"
+            text = f"{number}e{power if power[0] in '+-' else '+' + power}"
+        return text
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _escaped(text: str) -> str:
+    """In double quotes."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return _ODD.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
+
+
+def _fits_block(text: str) -> bool:
+    if _ODD.search(text) or text[0] in " \n":
+        return False
+    return not any(line != line.rstrip(" ") and not line.strip() for line in text.split("\n"))
+
 
 __all__ = ["plan_schema", "read_plan", "write_plan"]
 
@@ -43,7 +299,7 @@ def read_plan(
     skills: Collection[str] | None = None,
     tools: Collection[str] | None = None,
 ) -> tuple[Plan, list[Problem]]:
-    """A plan, and everything that is wrong with it.
+    """Read and check a plan file; returns the plan and its problems.
 
     Args:
         source: A path; or the text itself, which has more than one line or is JSON.
@@ -55,7 +311,7 @@ def read_plan(
         InvalidInput: it cannot be read as text.
     """
     text = _text(source)
-    from satchel.skill.document import Unreadable, read_document
+    from satchel.skill.yaml_block import Unreadable, read_document
 
     try:
         document = read_document(text, _MOST)

@@ -11,9 +11,8 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._language import say
-from satchel.catalogue.candidate import shown_name
-from satchel.catalogue.escape import clean, xml_text, xml_value
-from satchel.catalogue.shorten import sentence_ends, shorten
+from satchel.catalogue.choose import sentence_ends, shorten, shown_name
+from satchel.catalogue.render import clean, xml_text, xml_value
 from satchel.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
-    from typing import Literal
+    from typing import Unpack
 
     from agent_framework import (
         AgentSession,
@@ -50,9 +50,8 @@ if TYPE_CHECKING:
         SupportsAgentRun,
     )
 
-    from satchel.integrations.base import Sessions
+    from satchel.integrations.base import ChildOptions, SessionOptions, Sessions
     from satchel.integrations.base import Skills as Given
-    from satchel.tools.gate import Approve
     from satchel.tools.session import Session
 
 __all__ = ["Skills", "skill_tools"]
@@ -61,40 +60,19 @@ __all__ = ["Skills", "skill_tools"]
 class Skills(ContextProvider):
     """The catalogue, the tools, and the shortlist behind each message."""
 
-    def __init__(
-        self,
-        skills: Given | Sessions = None,
-        *,
-        approve: Approve = None,
-        ask: Sequence[str] = (),
-        changes: Literal["tail", "rebuild"] | None = None,
-    ) -> None:
+    def __init__(self, skills: Given | Sessions = None, **options: Unpack[SessionOptions]) -> None:
         """Take the skills.
 
         Args:
             skills: A `Satchel`, a folder, or the `Session` of the one conversation there is.
-            approve: As for `Satchel.session`, where sessions are begun.
-            ask: The same.
-            changes: The same.
+            options: Those of `SessionOptions`, where sessions are begun.
         """
         super().__init__("satchel")
-        self.sessions = sessions_of(skills, approve=approve, ask=ask, changes=changes)
+        self.sessions = sessions_of(skills, **options)
 
-    def child(
-        self,
-        *,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        tools: Sequence[str] | None = None,
-    ) -> Skills:
-        """For an agent that is a tool of another: nothing that the other may not do.
-
-        Args:
-            include: As for `Session.child`.
-            exclude: The same.
-            tools: The same.
-        """
-        return Skills(self.sessions.child(include=include, exclude=exclude, tools=tools))
+    def child(self, **limits: Unpack[ChildOptions]) -> Skills:
+        """For an agent that is a tool of another: nothing that the other may not do."""
+        return Skills(self.sessions.child(**limits))
 
     async def before_run(
         self,

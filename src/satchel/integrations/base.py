@@ -14,7 +14,7 @@ import threading
 from collections import OrderedDict
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 from weakref import WeakKeyDictionary, WeakSet
 
 from satchel._language import say
@@ -39,7 +39,9 @@ CONVERSATIONS = 1_000
 __all__ = [
     "CONVERSATIONS",
     "SKILL",
+    "ChildOptions",
     "Reply",
+    "SessionOptions",
     "Sessions",
     "ToolSpec",
     "acall",
@@ -58,6 +60,22 @@ __all__ = [
 ]
 
 _running: ContextVar[Session | None] = ContextVar("satchel_session", default=None)
+
+
+class SessionOptions(TypedDict, total=False):
+    """Options of the sessions that an adapter begins; see `Satchel.session`."""
+
+    approve: Approve
+    ask: Sequence[str]
+    changes: Literal["tail", "rebuild"] | None
+
+
+class ChildOptions(TypedDict, total=False):
+    """Limits of a sub-agent; see `Session.child`."""
+
+    include: Sequence[str]
+    exclude: Sequence[str]
+    tools: Sequence[str] | None
 
 
 class _Notes:

@@ -38,14 +38,12 @@ except ImportError:
     raise
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Literal
+    from typing import Unpack
 
     from claude_agent_sdk import AgentDefinition, ClaudeSDKClient
 
-    from satchel.integrations.base import Sessions
+    from satchel.integrations.base import ChildOptions, SessionOptions, Sessions
     from satchel.integrations.base import Skills as Given
-    from satchel.tools.gate import Approve
     from satchel.tools.session import Session
 
 __all__ = ["Skills"]
@@ -62,21 +60,17 @@ class Skills:
         skills: Given = None,
         *,
         name: str = "skills",
-        approve: Approve = None,
-        ask: Sequence[str] = (),
-        changes: Literal["tail", "rebuild"] | None = None,
+        **options: Unpack[SessionOptions],
     ) -> None:
         """Take the skills.
 
         Args:
             skills: The session of the conversation, or a `Satchel` or a folder to begin one of.
             name: Of the MCP server: the model sees `mcp__skills__Skill`.
-            approve: As for `Satchel.session`, where sessions are begun.
-            ask: The same.
-            changes: The same.
+            options: Those of `SessionOptions`, where sessions are begun.
         """
         self.name = name
-        self._sessions = sessions_of(skills, approve=approve, ask=ask, changes=changes)
+        self._sessions = sessions_of(skills, **options)
         self.session = self._sessions.of()
         self._below: dict[str, Sessions] = {}
         self._anybody = self._sessions.child()  # sub-agents that Claude Code brings
@@ -115,25 +109,17 @@ class Skills:
         )
 
     def agent(
-        self,
-        name: str,
-        agent: AgentDefinition,
-        *,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        tools: Sequence[str] | None = None,
+        self, name: str, agent: AgentDefinition, **limits: Unpack[ChildOptions]
     ) -> AgentDefinition:
         """A sub-agent with skills: nothing that the main agent may not do.
 
         Args:
             name: Its name in the `agents` of the options.
             agent: Its definition. If it lists tools, ours are added to the list.
-            include: As for `Session.child`.
-            exclude: The same.
-            tools: The same.
+            limits: Those of `ChildOptions`.
         """
-        self._below[name] = self._sessions.child(include=include, exclude=exclude, tools=tools)
-        child = self.session.child(include=include, exclude=exclude, tools=tools)
+        self._below[name] = self._sessions.child(**limits)
+        child = self.session.child(**limits)
         listed = agent.tools
         if listed is not None:
             listed = [*listed, *(f"mcp__{self.name}__{one}" for one in child.names)]

@@ -36,17 +36,16 @@ except ImportError:
     raise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from typing import Literal
+    from collections.abc import Iterable, Iterator
+    from typing import Unpack
 
     from google.adk.agents.invocation_context import InvocationContext
     from google.adk.agents.readonly_context import ReadonlyContext
     from google.adk.models.llm_request import LlmRequest
     from google.adk.tools.tool_context import ToolContext
 
-    from satchel.integrations.base import Reply, Sessions, ToolSpec
+    from satchel.integrations.base import ChildOptions, Reply, SessionOptions, Sessions, ToolSpec
     from satchel.integrations.base import Skills as Given
-    from satchel.tools.gate import Approve
     from satchel.tools.session import Session
 
 __all__ = ["Skills", "SkillsPlugin"]
@@ -58,46 +57,25 @@ _caller: ContextVar[Session | None] = ContextVar("satchel_adk_caller", default=N
 class Skills(BaseToolset):
     """The tools, and the catalogue in the system instruction."""
 
-    def __init__(
-        self,
-        skills: Given | Sessions = None,
-        *,
-        approve: Approve = None,
-        ask: Sequence[str] = (),
-        changes: Literal["tail", "rebuild"] | None = None,
-    ) -> None:
+    def __init__(self, skills: Given | Sessions = None, **options: Unpack[SessionOptions]) -> None:
         """Take the skills.
 
         Args:
             skills: A `Satchel`, a folder, or the `Session` of the one conversation there is.
-            approve: As for `Satchel.session`, where sessions are begun.
-            ask: The same.
-            changes: The same.
+            options: Those of `SessionOptions`, where sessions are begun.
         """
         super().__init__()
         self._use_invocation_cache = False  # a changed library is seen in the same turn
-        self.sessions = sessions_of(skills, approve=approve, ask=ask, changes=changes)
+        self.sessions = sessions_of(skills, **options)
         self.plugin = SkillsPlugin(self)
         self.below: list[Skills] = []
         self.agents: set[str] = set()
         """The names of the agents that have these skills."""
         self._above: Skills | None = None
 
-    def child(
-        self,
-        *,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        tools: Sequence[str] | None = None,
-    ) -> Skills:
-        """For a sub-agent, or an agent as a tool: nothing that the starting agent may not do.
-
-        Args:
-            include: As for `Session.child`.
-            exclude: The same.
-            tools: The same.
-        """
-        child = Skills(self.sessions.child(include=include, exclude=exclude, tools=tools))
+    def child(self, **limits: Unpack[ChildOptions]) -> Skills:
+        """For a sub-agent, or an agent as a tool: nothing that the starting agent may not do."""
+        child = Skills(self.sessions.child(**limits))
         child._above = self
         self.below.append(child)
         return child
@@ -135,7 +113,7 @@ class Skills(BaseToolset):
 
 
 class SkillsPlugin(BasePlugin):
-    """What an app does for agents with skills."""
+    """A plugin for the app: appends shortlists, and refuses tools that a loaded skill forbids."""
 
     def __init__(self, skills: Skills) -> None:
         """Take the skills of the app's first agent."""

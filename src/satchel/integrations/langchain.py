@@ -42,7 +42,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-    from typing import Literal
+    from typing import Unpack
 
     from langchain.agents.middleware import ModelRequest, ModelResponse
     from langchain_core.messages import AnyMessage
@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from langgraph.runtime import Runtime
     from langgraph.types import Command
 
-    from satchel.integrations.base import Reply, Sessions, Skills
-    from satchel.tools.gate import Approve
+    from satchel.integrations.base import ChildOptions, Reply, SessionOptions, Sessions, Skills
     from satchel.tools.session import Session
 
 __all__ = ["SkillsMiddleware", "skill_tools"]
@@ -74,41 +73,20 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     state_schema = SkillsState
 
-    def __init__(
-        self,
-        skills: Skills | Sessions = None,
-        *,
-        approve: Approve = None,
-        ask: Sequence[str] = (),
-        changes: Literal["tail", "rebuild"] | None = None,
-    ) -> None:
+    def __init__(self, skills: Skills | Sessions = None, **options: Unpack[SessionOptions]) -> None:
         """Take the skills.
 
         Args:
             skills: A `Satchel`, a folder, or the `Session` of the one conversation there is.
-            approve: As for `Satchel.session`, where sessions are begun.
-            ask: The same.
-            changes: The same.
+            options: Those of `SessionOptions`, where sessions are begun.
         """
         super().__init__()
-        self.sessions = sessions_of(skills, approve=approve, ask=ask, changes=changes)
+        self.sessions = sessions_of(skills, **options)
         self.tools = []
 
-    def child(
-        self,
-        *,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        tools: Sequence[str] | None = None,
-    ) -> SkillsMiddleware:
-        """For a sub-agent: nothing that the agent which started it may not do.
-
-        Args:
-            include: As for `Session.child`.
-            exclude: The same.
-            tools: The same.
-        """
-        return SkillsMiddleware(self.sessions.child(include=include, exclude=exclude, tools=tools))
+    def child(self, **limits: Unpack[ChildOptions]) -> SkillsMiddleware:
+        """For a sub-agent: nothing that the agent which started it may not do."""
+        return SkillsMiddleware(self.sessions.child(**limits))
 
     # --- the user's turn ------------------------------------------------------------------
 

@@ -38,16 +38,15 @@ except ImportError:
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-    from typing import Literal
+    from typing import Unpack
 
     from pydantic_ai import RunContext
     from pydantic_ai.messages import ModelMessage, ToolCallPart
     from pydantic_ai.models import ModelRequestContext
     from pydantic_ai.run import AgentRunResult
 
-    from satchel.integrations.base import Sessions
+    from satchel.integrations.base import ChildOptions, SessionOptions, Sessions
     from satchel.integrations.base import Skills as Given
-    from satchel.tools.gate import Approve
     from satchel.tools.session import Session
 
 __all__ = ["SkillToolset", "Skills"]
@@ -59,23 +58,14 @@ _ANYTHING = SchemaValidator(core_schema.any_schema())
 class SkillToolset(AbstractToolset[Any]):
     """The tools, and the catalogue as their instructions."""
 
-    def __init__(
-        self,
-        skills: Given | Sessions = None,
-        *,
-        approve: Approve = None,
-        ask: Sequence[str] = (),
-        changes: Literal["tail", "rebuild"] | None = None,
-    ) -> None:
+    def __init__(self, skills: Given | Sessions = None, **options: Unpack[SessionOptions]) -> None:
         """Take the skills.
 
         Args:
             skills: A `Satchel`, a folder, or the `Session` of the one conversation there is.
-            approve: As for `Satchel.session`, where sessions are begun.
-            ask: The same.
-            changes: The same.
+            options: Those of `SessionOptions`, where sessions are begun.
         """
-        self.sessions = sessions_of(skills, approve=approve, ask=ask, changes=changes)
+        self.sessions = sessions_of(skills, **options)
         self._hosts: WeakKeyDictionary[Session, set[str]] = WeakKeyDictionary()
         self._ours: WeakKeyDictionary[Session, set[str]] = WeakKeyDictionary()
         self._runs: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
@@ -160,33 +150,14 @@ class SkillToolset(AbstractToolset[Any]):
 class Skills(AbstractCapability[Any]):
     """Skills for an agent: the toolset, and the shortlist behind each prompt."""
 
-    def __init__(
-        self,
-        skills: Given | Sessions = None,
-        *,
-        approve: Approve = None,
-        ask: Sequence[str] = (),
-        changes: Literal["tail", "rebuild"] | None = None,
-    ) -> None:
+    def __init__(self, skills: Given | Sessions = None, **options: Unpack[SessionOptions]) -> None:
         """Take the skills; the arguments are those of `SkillToolset`."""
         self.id = "satchel"
-        self.toolset = SkillToolset(skills, approve=approve, ask=ask, changes=changes)
+        self.toolset = SkillToolset(skills, **options)
 
-    def child(
-        self,
-        *,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        tools: Sequence[str] | None = None,
-    ) -> Skills:
-        """For a sub-agent that a tool starts: nothing that the starting agent may not do.
-
-        Args:
-            include: As for `Session.child`.
-            exclude: The same.
-            tools: The same.
-        """
-        return Skills(self.toolset.sessions.child(include=include, exclude=exclude, tools=tools))
+    def child(self, **limits: Unpack[ChildOptions]) -> Skills:
+        """For a sub-agent that a tool starts: nothing that the starting agent may not do."""
+        return Skills(self.toolset.sessions.child(**limits))
 
     def get_toolset(self) -> SkillToolset:
         """The tools."""

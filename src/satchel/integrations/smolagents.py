@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from satchel._optional import require
 from satchel.integrations.base import (
+    SKILL,
     call,
     forget_lost,
     joined,
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SkillsAgent", "SkillsCodeAgent", "skill_tools"]
 
-_LOADS = "Skill"
-"""The tool whose results are texts of skills."""
 _KNOWN = {"string", "boolean", "integer", "number", "array", "object", "null"}
 
 
@@ -69,7 +68,7 @@ class SkillTool(Tool):
             for name, schema in spec.parameters.get("properties", {}).items()
         }
         self._session = session
-        self._given = given if spec.name == _LOADS else None
+        self._given = given if spec.name == SKILL else None
         cast("Any", super()).__init__()
 
     def forward(self, **arguments: Any) -> str:

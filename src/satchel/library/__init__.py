@@ -7,13 +7,12 @@ Reading order: `library` (the object callers hold), `snapshot` (what it hands ou
 
 from __future__ import annotations
 
-from satchel.library.filters import Filter
 from satchel.library.index import Index
 from satchel.library.library import Library
 from satchel.library.locations import Location, default_locations
-from satchel.library.shelf import Bounds
-from satchel.library.snapshot import Snapshot
+from satchel.library.snapshot import Filter, Snapshot
 from satchel.library.trust import TrustBook
+from satchel.library.walk import Bounds
 
 __all__ = [
     "Bounds",

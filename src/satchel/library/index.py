@@ -17,13 +17,13 @@ from zlib import adler32, crc32
 
 from satchel._fs import write_atomic
 from satchel._language import pack_messages, unpack_messages
-from satchel.library.shelf import Broken, Shelf
+from satchel.library.walk import Broken, Shelf
 from satchel.skill.model import Head
 from satchel.skill.problems import NO_PROBLEMS, Problem
 
 if TYPE_CHECKING:
     from satchel.library.locations import Location
-    from satchel.library.shelf import Bounds
+    from satchel.library.walk import Bounds
 
 _new: Any = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 WORTH_IT = 1
@@ -43,21 +43,12 @@ class Index:
     def load(self, location: Location, bounds: Bounds) -> tuple[Shelf | None, str]:
         """The shelf as it was last saved, or None and the reason when the file is damaged."""
         try:
-            with open(self._path(location, bounds), "rb") as stream:
-                data = stream.read()
-        except OSError:
-            return None, ""
-        head = len(_MAGIC)
-        if data[:head] != _MAGIC or len(data) < head + 8:
-            return None, "unknown format"
-        body = memoryview(data)[head + 8 :]
-        if data[head : head + 8] != _checksum(body):
-            return None, "wrong checksum"
-        try:
-            key, folders, heads, broken, notes, followed = marshal.loads(body)  # noqa: S302 - our own file; see above
+            key, folders, heads, broken, notes, followed = _load(self._path(location, bounds))
             if key != _key(location, bounds):
                 return None, ""
             return _restore(location, bounds, folders, heads, broken, notes, followed), ""
+        except OSError:
+            return None, ""
         except (ValueError, TypeError, EOFError, IndexError) as exc:
             return None, str(exc)
 
@@ -76,10 +67,9 @@ class Index:
             for folder, notes in shelf.notes.items()
         ]
         key = _key(shelf.location, shelf.bounds)
-        body = marshal.dumps((key, shelf.folders, rows, broken, notes, shelf.followed))
-        path = self._path(shelf.location, shelf.bounds)
+        table = (key, shelf.folders, rows, broken, notes, shelf.followed)
         try:
-            write_atomic(path, _MAGIC + _checksum(body) + body, private=True, durable=False)
+            _save(self._path(shelf.location, shelf.bounds), table)
         except OSError as exc:
             return exc.strerror or str(exc)
         return ""
@@ -93,24 +83,13 @@ class Index:
         known = {**self._sound(), path: stamp}
         while len(known) > _LOCKS:
             del known[next(iter(known))]
-        body = marshal.dumps(known)
         with suppress(OSError):  # a cache that cannot be saved is made again
-            write_atomic(
-                os.path.join(self._folder, "locks"),
-                _MAGIC + _checksum(body) + body,
-                private=True,
-                durable=False,
-            )
+            _save(os.path.join(self._folder, "locks"), known)
 
     def _sound(self) -> dict[str, tuple[int, ...]]:
         """Lockfile -> its stamp when it was found sound."""
-        head = len(_MAGIC) + 8
         try:
-            with open(os.path.join(self._folder, "locks"), "rb") as stream:
-                data = stream.read()
-            if data[:head] != _MAGIC + _checksum(data[head:]):
-                return {}
-            return dict(marshal.loads(data[head:]))  # noqa: S302 - our own file; see above
+            return dict(_load(os.path.join(self._folder, "locks")))
         except (OSError, ValueError, TypeError, EOFError):
             return {}
 
@@ -129,6 +108,29 @@ def _key(location: Location, bounds: Bounds) -> tuple[Any, ...]:
         location.boundary if strict else "",
         tuple(bounds),
     )
+
+
+def _load(path: str) -> Any:
+    """What `_save` wrote.
+
+    Raises:
+        OSError: there is no such file.
+        ValueError: it is damaged.
+    """
+    with open(path, "rb") as stream:
+        data = stream.read()
+    head = len(_MAGIC)
+    if data[:head] != _MAGIC or len(data) < head + 8:
+        raise ValueError("unknown format")
+    body = memoryview(data)[head + 8 :]
+    if data[head : head + 8] != _checksum(body):
+        raise ValueError("wrong checksum")
+    return marshal.loads(body)  # noqa: S302 - our own file; see above
+
+
+def _save(path: str, table: Any) -> None:
+    body = marshal.dumps(table)
+    write_atomic(path, _MAGIC + _checksum(body) + body, private=True, durable=False)
 
 
 def _checksum(body: bytes | memoryview) -> bytes:

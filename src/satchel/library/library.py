@@ -11,18 +11,25 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from satchel._fs import is_inside
 from satchel._language import Message
-from satchel.errors import NotFound
-from satchel.library.filters import Filter
+from satchel.errors import LockBroken, NotFound
 from satchel.library.index import WORTH_IT
 from satchel.library.locations import Location
-from satchel.library.shelf import Bounds, Shelf, find_repeated, without
-from satchel.library.snapshot import Snapshot
+from satchel.library.snapshot import Filter, Snapshot
 from satchel.library.trust import TrustBook
-from satchel.library.walk import OWN_FOLDERS, read_shelf, revise_shelf
+from satchel.library.walk import (
+    OWN_FOLDERS,
+    Bounds,
+    Shelf,
+    find_repeated,
+    read_shelf,
+    revise_shelf,
+    without,
+)
 from satchel.skill.model import Skill
 from satchel.skill.problems import Problem
 from satchel.trace import Trace
@@ -31,11 +38,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from satchel.library.index import Index
-    from satchel.library.scans import ScanCache
     from satchel.library.seal import Seals
     from satchel.library.supply import Supply
-    from satchel.library.tool_shelf import ToolShelf
-    from satchel.library.tool_snapshot import ToolSnapshot
+    from satchel.library.survey import ScanCache
+    from satchel.library.tool_shelf import ToolShelf, ToolSnapshot
     from satchel.library.trust import LocationTrust, TrustRecord
     from satchel.library.watch import Watcher
     from satchel.skill.model import Head, Origin, State
@@ -48,7 +54,7 @@ _EACH = 200
 
 
 class Library:
-    """The skills of some locations."""
+    """Finds the skills of some locations, and decides which are offered."""
 
     def __init__(
         self,
@@ -109,21 +115,15 @@ class Library:
         self._tools_at = (-1, self._trusted)
 
     def snapshot(self) -> Snapshot:
-        """What the library holds, as of the last look; the first call reads the disk.
+        """The skills as of the last refresh; the first call reads the disk.
 
         Nobody waits here for a look that is under way, once there was one.
         """
         kept = self._snapshot
         return kept if kept is not None and not self._doubted else self.refresh()
 
-    def discover(self) -> Snapshot:
-        """Look at every location now. The same as `refresh`, under the name some hosts expect."""
-        return self.refresh()
-
-    scan = discover
-
     def refresh(self) -> Snapshot:
-        """Look for changes; the very same snapshot comes back when there are none."""
+        """Search the disk for changes; returns the same snapshot when there are none."""
         with self._lock:
             if (
                 self._watcher is not None
@@ -159,7 +159,8 @@ class Library:
                 if collecting:
                     gc.enable()
 
-    refresh_if_stale = refresh
+    discover = scan = refresh_if_stale = refresh
+    """Names that some hosts expect."""
 
     def doubt(self) -> None:
         """Let the next call look for changes, also where a watcher has noticed nothing yet.
@@ -188,6 +189,7 @@ class Library:
             if kept is not None and kept.last is not None and not refresh:
                 return kept.last
             self.refresh() if refresh else self.snapshot()
+            kept = self._tools  # `notify` may have asked for it meanwhile
             if kept is None:
                 from satchel.library.tool_shelf import ToolShelf
 
@@ -225,14 +227,14 @@ class Library:
 
     def unmatched(self, patterns: Iterable[str] | None = None) -> list[str]:
         """Patterns that match no skill, offered or not; those of `include` when None."""
-        from satchel.library.filters import unmatched
+        from satchel.library.snapshot import unmatched
 
         left = unmatched(self._wanted.include if patterns is None else patterns, self._heads())
         return unmatched(left, (one.skill.head for one in self.tools().only())) if left else left
 
     def strays(self) -> list[Problem]:
         """Folders and Markdown files in the locations that look like skills and are none."""
-        from satchel.library.strays import find_strays
+        from satchel.library.walk import find_strays
 
         self.snapshot()
         return [problem for shelf in self._shelves for problem in find_strays(shelf)]
@@ -243,11 +245,37 @@ class Library:
 
     def waiting(self) -> list[Skill]:
         """Those that are not trusted yet."""
+        if all(location.trusted is True for location in self.locations):
+            return []
         return [
             skill
             for skill in self.every()
             if skill.state == "untrusted" and not self.is_unpinned(skill)
         ]
+
+    def waiting_line(self) -> str:
+        """How many skills wait for trust and what to do, in one line; empty when none does."""
+        count = len(self.waiting())
+        if count == 1:
+            return Message(
+                "1 skill of this folder is not trusted yet: the user can run `satchel trust`",
+                people="1 skill of this folder is not trusted yet: run `satchel trust`",
+            )
+        if not count:
+            return ""
+        return Message(
+            "{count} skills of this folder are not trusted yet: the user can run `satchel trust`",
+            people="{count} skills of this folder are not trusted yet: run `satchel trust`",
+            count=count,
+        )
+
+    def modified(self, skills: Iterable[Skill]) -> list[Skill]:
+        """Those whose files are not what the lockfile has; only what it has is read."""
+        found: list[Skill] = []
+        for skill in skills:
+            with suppress(LockBroken):  # among the problems
+                found += [skill] if self.seals.modified(skill) else []
+        return found
 
     def is_unpinned(self, skill: Skill) -> bool:
         """Whether an untrusted skill lies in a trusted folder, and only no lockfile pins it."""
@@ -301,7 +329,8 @@ class Library:
             NotFound: there is no such skill.
             SatchelError: it may not be used as it is (`Seals.check`).
         """
-        skill = self.get_skill(name)
+        waits = (one for one in self.find(name) if one.state in ("untrusted", "blocked"))
+        skill = self.get_skill(name) or next(waits, None)  # of which the check says why it waits
         if skill is None:
             raise NotFound(
                 Message("There is no skill `{name}`", name=name),
@@ -350,7 +379,7 @@ class Library:
         return self._supplies.get(path)
 
     def close(self) -> None:
-        """End connections to servers, and the watching. Both end with this process anyway."""
+        """End connections to servers, and the watcher."""
         for supply in self._supplies.values():
             supply.supplier.close()
         watcher, self._watcher = self._watcher, None  # without the lock: a look may hang
@@ -383,26 +412,33 @@ class Library:
                 if skill_id:
                     yield Skill(shelf.heads[skill_id], location.origin)
 
+    def wants(self, folder: str) -> bool:
+        """Whether the filter lets a folder's name pass, whatever is in it."""
+        sieve = self._wanted.compile()
+        return sieve is None or sieve.passes(*names_of(folder, self.locations))
+
     def watch(self) -> Watcher:
         """Watch the locations, so that `refresh` costs nothing while nothing changes.
 
         Raises:
             MissingExtra: the `watch` extra is not installed.
         """
-        from satchel.library.watch import Watcher
-
         with self._lock:
             if self._watcher is None:
-                folders = [
-                    place.path
-                    for place in self.locations
-                    if not place.single and place.supplier is None
-                ]
-                files = [
-                    os.path.join(place.path, "SKILL.md") for place in self.locations if place.single
-                ]
-                self._watcher = Watcher(folders, files)
+                self._watcher = self.new_watcher()
             return self._watcher
+
+    def new_watcher(self) -> Watcher:
+        """A watcher of one's own, which `refresh` does not use.
+
+        Raises:
+            MissingExtra: the `watch` extra is not installed.
+        """
+        from satchel.library.watch import Watcher
+
+        here = [place for place in self.locations if place.supplier is None]
+        files = [os.path.join(place.path, "SKILL.md") for place in here if place.single]
+        return Watcher([place.path for place in here if not place.single], files)
 
     def _read(self) -> bool:
         """The first look: from the index where it serves, else from the disk."""
@@ -634,6 +670,12 @@ class Library:
                 self.trace.record(skill.state, (skill.name,), ref=skill.ref)
         for problem in after.problems[:_EACH]:
             self.trace.record("broken", (), path=problem.path, code=problem.code)
+
+
+def names_of(folder: str, locations: Iterable[Location]) -> tuple[str, ...]:
+    """The last part of a folder's path, and its ids in the locations that hold it."""
+    found = [os.path.relpath(folder, one.path) for one in locations if is_inside(folder, one.path)]
+    return os.path.basename(folder), *(one.replace(os.sep, "/") for one in found)
 
 
 def _supplies(served: Sequence[Location]) -> dict[str, Supply]:

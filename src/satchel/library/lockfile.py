@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from satchel._fs import locked, read_small
 from satchel._language import Message, listed, say
 from satchel.errors import InvalidInput, LockBroken
-from satchel.library.marks import RECORD, is_sealed
+from satchel.library.trust import RECORD, is_sealed
 from satchel.skill.problems import Problem
 from satchel.skill.tree import digest_of
 

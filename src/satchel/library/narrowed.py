@@ -6,19 +6,20 @@ a part of a part is never more than either. What was filtered out is known as `e
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
-from satchel.library.filters import Filter
-from satchel.library.library import Library
-from satchel.library.snapshot import Snapshot
-from satchel.library.tool_snapshot import ToolSnapshot
+from satchel.library.library import Library, names_of
+from satchel.library.snapshot import Filter, Snapshot
+from satchel.library.tool_shelf import ToolSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from satchel.library.seal import Seals
     from satchel.library.watch import Watcher
     from satchel.skill.model import Skill
+    from satchel.skill.problems import Problem
 
 
 def narrowed(library: Library, include: tuple[str, ...], exclude: tuple[str, ...]) -> Library:
@@ -87,6 +88,18 @@ class NarrowedLibrary(Library):
         """The skills in whose folders a real path lies; also those outside the part."""
         return self._whole.holders(real)
 
+    def wants(self, folder: str) -> bool:
+        """Whether the filter lets a folder's name pass, whatever is in it."""
+        return self._whole.wants(folder) and self._passes(folder)
+
+    def doubt(self) -> None:
+        """Let the next call look for changes."""
+        self._whole.doubt()
+
+    def close(self) -> None:
+        """End connections to servers, and the watching, of the whole library."""
+        self._whole.close()
+
     def watch(self) -> Watcher:
         """Watch the locations of the whole library."""
         return self._whole.watch()
@@ -94,9 +107,17 @@ class NarrowedLibrary(Library):
     def _keeps(self, skill: Skill) -> bool:
         return self._sieve is None or self._sieve.keeps(skill.head)
 
+    def _passes(self, folder: str) -> bool:
+        return self._sieve is None or self._sieve.passes(*names_of(folder, self.locations))
+
     def _hide(self, skill: Skill) -> Skill:
-        """A skill that is not offered; excluded, too, where the filter leaves out its name."""
-        return skill if self._keeps(skill) else skill._replace(state="excluded")
+        """A skill that is not offered: excluded where the filter leaves out it or its winner."""
+        winner = self._whole.by_ref(skill.winner) if skill.winner else None
+        kept = self._keeps(skill) and (winner is None or self._keeps(winner))
+        return skill if kept else skill._replace(state="excluded")
+
+    def _told(self, problems: Sequence[Problem]) -> tuple[Problem, ...]:
+        return tuple(one for one in problems if self._passes(os.path.dirname(one.path)))
 
     def _take(self, look: Snapshot) -> Snapshot:
         if self._part is None or self._part[0] is not look:
@@ -106,7 +127,7 @@ class NarrowedLibrary(Library):
             )
             by_name = {skill.name: skill for skill in kept}
             hidden = (*map(self._hide, look.hidden), *left)
-            part = Snapshot(kept, by_name, hidden, look.problems)
+            part = Snapshot(kept, by_name, hidden, self._told(look.problems))
             self._part = (look, part)
         return self._part[1]
 
@@ -120,4 +141,6 @@ class NarrowedLibrary(Library):
         tools = {name: pair for name, pair in look.tools.items() if self._keeps(pair[0].skill)}
         known = [one._replace(skill=self._hide(one.skill)) for one in look.hidden]
         hidden = [*known, *left]
-        return ToolSnapshot(kept, hidden, look.problems, tools, look.refused)
+        left_out = {one.skill.ref for one in hidden if one.skill.state == "excluded"}
+        refused = {ref: why for ref, why in look.refused.items() if ref not in left_out}
+        return ToolSnapshot(kept, hidden, self._told(look.problems), tools, refused)

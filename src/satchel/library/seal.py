@@ -24,10 +24,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from satchel._fs import RACY_NS, open_beneath
 from satchel._language import Message
 from satchel.errors import Blocked, Changed, LockBroken, NotFound, Refused, SatchelError
+from satchel.library.locations import folder_of
 from satchel.library.lockfile import pending, read_lock
-from satchel.library.scans import ScanCache
-from satchel.library.supplier import folder_of
-from satchel.library.survey import Sealed, is_settled, survey
+from satchel.library.survey import ScanCache, Sealed, is_settled, survey
 from satchel.library.walk import OWN_FOLDERS
 from satchel.skill.problems import Problem
 from satchel.skill.tree import FolderTree, MemoryTree, Seal, digest_of, seal
@@ -241,18 +240,24 @@ class Seals:
 
     def _check_scan(self, skill: Skill, sealed: Sealed) -> None:
         digest = sealed.seal.digest
-        if self._scans.knows(digest) or skill.source == "builtin" or self._trust.accepts(digest):
+        if skill.source == "builtin" or self._trust.accepts(digest):
+            return
+        blocked = self._trust.read().blocked
+        if self._scans.knows(digest) and blocked.get(os.path.realpath(skill.base_dir)) != digest:
             return
         report = self.scan(skill, sealed)
         if report.verdict == "blocked":
             raise _blocked(skill, report)
 
-    def scan(self, skill: Skill, sealed: Sealed | None = None) -> Report:
+    def scan(
+        self, skill: Skill, sealed: Sealed | None = None, found: dict[str, str] | None = None
+    ) -> Report:
         """Scan a skill as it is now; what is found is remembered for every door.
 
         Args:
             skill: Which one.
             sealed: Its files, where they were hashed already.
+            found: Where the verdict is put, for `note`, when many skills are scanned.
 
         Raises:
             SatchelError: it cannot be read.
@@ -266,13 +271,18 @@ class Seals:
         report = self._scans.scan(tree, os.path.basename(skill.base_dir))
         if tree.differs:
             raise _changing(skill)
-        self._note(skill.base_dir, sealed.seal.digest, report)
+        digest = sealed.seal.digest
+        self._scans.remember(digest, report)
+        rows = {} if found is None else found
+        rows[skill.base_dir] = digest if report.verdict == "blocked" else ""
+        if found is None:
+            self.note(rows)
         return report
 
-    def _note(self, folder: str, digest: str, report: Report) -> None:
-        self._scans.remember(digest, report)
+    def note(self, found: Mapping[str, str]) -> None:
+        """Remember what scans found: a skill's folder -> the digest of its blocked content."""
         with suppress(SatchelError):  # a state folder that cannot be written: refused all the same
-            self._trust.block({folder: digest if report.verdict == "blocked" else ""})
+            self._trust.block(found)
 
     def blocks(self, skill: Skill, digest: str) -> bool:
         """Whether a skill still has the content that the scan blocked, and it is not accepted."""
@@ -296,6 +306,8 @@ class Seals:
     def pins(self, skill: Skill) -> bool:
         """Whether a lockfile pins a skill exactly as it is, or it ships with Satchel."""
         try:
+            if skill.source != "builtin" and self._entry(skill) is None:
+                return False  # nothing need be hashed to know it
             self._matching(skill, clean=False)
         except SatchelError:
             return False
@@ -342,10 +354,8 @@ class Seals:
 
     def is_own(self, skill: Skill) -> bool:
         """Whether a skill is the user's own work: made here or in their folder, not installed."""
-        if skill.source not in ("global", "builtin"):
-            made = os.path.realpath(skill.base_dir) in self._trust.read().folders
-            return made and not self.is_locked(skill)
-        return not self.is_locked(skill)
+        theirs = skill.source in ("global", "builtin") or self._trust.is_made(skill.base_dir)
+        return theirs and not self.is_locked(skill)
 
     def _supply(self, skill: Skill) -> Supply:
         supply = self._supplies.get(skill.origin.root)

@@ -1,19 +1,82 @@
-"""What a library holds at one moment: immutable, cheap to share, the same for all who have it."""
+"""What a library holds at one moment, immutable and cheap to share; and filters of skills."""
 
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._fs import is_inside
 from satchel.skill.problems import PROBLEMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from satchel.library.locations import Location
-    from satchel.skill.model import Skill
+    from satchel.skill.model import Head, Skill
     from satchel.skill.problems import Problem
+
+
+class Filter(NamedTuple):
+    """Keeps a skill when it matches `include` (if any), no `exclude`, and has a tag (if any)."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+    def compile(self) -> Sieve | None:
+        """The filter made ready; None when it keeps everything."""
+        return Sieve(self) if any(self) else None
+
+
+class Sieve:
+    """A filter made ready for many skills."""
+
+    def __init__(self, wanted: Filter) -> None:
+        self._include = _pattern(wanted.include)
+        self._exclude = _pattern(wanted.exclude)
+        self._tags = frozenset(tag.casefold() for tag in wanted.tags)
+
+    def passes(self, *names: str) -> bool:
+        """Whether something of these names that has no tags passes."""
+        return not self._tags and self._matches(names)
+
+    def _matches(self, names: tuple[str, ...]) -> bool:
+        if self._exclude and any(map(self._exclude, names)):
+            return False
+        return not self._include or any(map(self._include, names))
+
+    def keeps(self, head: Head) -> bool:
+        """Whether the skill passes."""
+        if not self._matches((head.name, head.id)):
+            return False
+        if self._tags:
+            tags = (head.extra or {}).get("tags", ())
+            return any(str(tag).casefold() in self._tags for tag in tags)
+        return True
+
+
+def unmatched(patterns: Iterable[str], heads: Iterable[Head]) -> list[str]:
+    """The patterns that match neither name nor id of any skill."""
+    left = {item: match for item in patterns if (match := _pattern((item,))) is not None}
+    if left:
+        for head in heads:
+            for item in [one for one, match in left.items() if match(head.name) or match(head.id)]:
+                del left[item]
+            if not left:
+                break
+    return list(left)
+
+
+def _pattern(patterns: tuple[str, ...]) -> Callable[[str], object] | None:
+    if not patterns:
+        return None
+    import fnmatch
+    from unicodedata import normalize
+
+    match = re.compile("|".join(fnmatch.translate(normalize("NFC", one)) for one in patterns)).match
+    # One name has two spellings where letters have accents.
+    return lambda text: match(text if text.isascii() else normalize("NFC", text))
 
 
 class Snapshot:

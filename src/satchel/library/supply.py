@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from satchel._fs import open_beneath, write_atomic
 from satchel._language import Message
 from satchel.errors import Changed, NotFound, SatchelError
-from satchel.library.supplier import OWN
+from satchel.library.locations import OWN
 from satchel.library.survey import Sealed
 from satchel.skill.load import head_of_fields, parse_document
 from satchel.skill.tree import Seal
@@ -22,9 +22,8 @@ from satchel.skill.tree import Seal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from satchel.library.locations import Location
-    from satchel.library.shelf import Shelf
-    from satchel.library.supplier import Listing, Served, ServedFile, Supplier
+    from satchel.library.locations import Listing, Location, Served, ServedFile, Supplier
+    from satchel.library.walk import Shelf
     from satchel.skill.model import Document, Head, Skill
     from satchel.skill.problems import Problem
 

@@ -13,26 +13,164 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from satchel._fs import is_really_inside
 from satchel._language import Message
 from satchel.errors import Blocked, Changed, SatchelError
-from satchel.library.shelf import find_repeated, without
-from satchel.library.tool_snapshot import ToolSkill, ToolSnapshot
+from satchel.library.walk import (
+    OPEN,
+    find_repeated,
+    folders_above,
+    not_a_file,
+    outside,
+    unreadable,
+    without,
+)
 from satchel.skill.model import MANIFEST as FILE
 from satchel.skill.model import Skill
 from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from satchel.library.filters import Sieve
     from satchel.library.seal import Seals
-    from satchel.library.shelf import Shelf
+    from satchel.library.snapshot import Sieve
+    from satchel.library.walk import Shelf
+    from satchel.skill.manifest import Manifest, ToolDecl
     from satchel.skill.manifest_read import Reading
     from satchel.skill.model import Head, State
     from satchel.trace import Trace
 
-_OPEN = os.O_RDONLY | sum(getattr(os, f"O_{n}", 0) for n in ("NONBLOCK", "CLOEXEC", "NOCTTY"))
+
+class ToolSkill(NamedTuple):
+    """A skill that brings tools."""
+
+    skill: Skill
+    """The skill as lists and trust know it. When the folder has a SKILL.md too, it is that one."""
+    manifest: Manifest
+    description: str
+    """What the skill.yaml says about the whole."""
+    digest: str
+    """The hexadecimal SHA-256 of the skill.yaml that was read."""
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The names of its tools."""
+        return tuple(tool.name for tool in self.manifest.tools)
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        """What its program may touch beside its own folder: for a person who decides about it."""
+        from satchel._language import listed, say
+
+        manifest = self.manifest
+        found: list[str] = []
+        if manifest.network:
+            found.append(say("use the network"))
+        if manifest.secrets:
+            names = listed(f"`{name}`" for name in manifest.secrets)
+            found.append(say("get the secrets {names}", names=names))
+        if manifest.files.access == "read":
+            found.append(say("read the project's files"))
+        elif manifest.files.access == "write":
+            found.append(say("read and change the project's files"))
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form for `--json`."""
+        manifest = self.manifest
+        return {
+            "tools": list(self.tools),
+            "runtime": manifest.runtime,
+            "entry": manifest.entry,
+            "wants": {
+                "network": manifest.network,
+                "secrets": list(manifest.secrets),
+                "files": manifest.files.access,
+            },
+        }
+
+
+class ToolSnapshot:
+    """The tool skills of a library, frozen.
+
+    `skills` are the offered ones, in the order of their locations and then of their ids. `hidden`
+    are known but not offered. `problems` says what is wrong with files, and why tools are missing.
+    """
+
+    def __init__(
+        self,
+        skills: Sequence[ToolSkill],
+        hidden: Sequence[ToolSkill],
+        problems: Sequence[Problem],
+        tools: Mapping[str, tuple[ToolSkill, ToolDecl]],
+        refused: Mapping[str, SatchelError],
+    ) -> None:
+        self.skills = skills
+        self.hidden = hidden
+        self.problems = problems
+        self.tools = tools
+        """Tool name -> what offers it."""
+        self.refused = refused
+        """Skills that may not be used as they are: ref -> the error that says why."""
+        self._by_ref: dict[str, ToolSkill] | None = None
+        self._by_place: dict[tuple[str, str], ToolSkill] | None = None
+
+    def __len__(self) -> int:
+        return len(self.skills)
+
+    def find(self, reference: str) -> list[ToolSkill]:
+        """By the name, id, ref or path of the skill, or by a tool's name; offered ones first."""
+        keys = {reference, reference.rstrip("/")}
+        if os.sep in reference or reference.startswith("."):
+            keys.add(os.path.abspath(reference))
+        return [
+            one
+            for one in (*self.skills, *self.hidden)
+            if not keys.isdisjoint((
+                one.skill.name,
+                one.skill.id,
+                one.skill.ref,
+                one.skill.base_dir,
+                one.skill.path,
+                *one.tools,
+            ))
+        ]  # fmt: skip
+
+    def of(self, skill: Skill) -> ToolSkill | None:
+        """What a skill brings beside its instructions; None when it brings no tools."""
+        table = self._by_place
+        if table is None:
+            every = (*self.hidden[::-1], *self.skills[::-1])  # the first of two counts
+            table = {(one.skill.origin.root, one.skill.head.id): one for one in every}
+            self._by_place = table
+        return table.get((skill.origin.root, skill.head.id))
+
+    def by_ref(self, ref: str) -> ToolSkill | None:
+        """The very one of a ref that has no SKILL.md beside it, offered or not."""
+        table = self._by_ref
+        if table is None:
+            table = self._by_ref = {one.skill.ref: one for one in reversed(self.only())}
+        return table.get(ref)
+
+    def only(self) -> list[ToolSkill]:
+        """Those that have no SKILL.md beside it, offered or not: no other list has them."""
+        return [one for one in (*self.skills, *self.hidden) if one.skill.is_tool]
+
+    def withheld(self, tool: str) -> ToolSkill | None:
+        """Who would offer a tool that is not offered."""
+        return next((one for one in self.hidden if tool in one.tools), None)
+
+    def same_as(self, other: ToolSnapshot) -> bool:
+        """Whether nothing differs that anybody could see."""
+        return self._seen() == other._seen()
+
+    def _seen(self) -> tuple[Any, ...]:
+        rows = [
+            (one.skill.ref, one.skill.head.name, one.skill.state, one.skill.winner, one.digest)
+            for one in (*self.skills, *self.hidden)
+        ]
+        return rows, list(self.problems)
+
+
 _Stamp = tuple[int, int, int]
 _NEVER: _Stamp = (0, 0, 0)
 _WRONG = "skill.yml"
@@ -134,34 +272,29 @@ class ToolShelf:
         # Where there are no tool skills nobody pays for YAML and hashes.
         from hashlib import sha256
 
-        from satchel.skill.file_kind import kind_of_mode
-        from satchel.skill.manifest_head import tool_head
-        from satchel.skill.manifest_read import MAX_FILE, read_manifest
+        from satchel.skill.manifest_read import MAX_FILE, read_manifest, tool_head
 
         self.reads += 1
         try:
-            descriptor = os.open(path, _OPEN)
+            descriptor = os.open(path, OPEN)
             try:
                 info = os.fstat(descriptor)
                 data = os.read(descriptor, MAX_FILE + 1) if stat.S_ISREG(info.st_mode) else None
             finally:
                 os.close(descriptor)
         except OSError as exc:
-            values = {"reason": exc.strerror or str(exc)}
-            return _Seen(_NEVER, "", None, None, (Problem("unreadable", path, values=values),))
+            return _Seen(_NEVER, "", None, None, (unreadable(path, exc),))
         young = info.st_ctime_ns > shelf.settled
-        stamp = _NEVER if young else (info.st_mtime_ns, info.st_ctime_ns, info.st_size)
+        times = (info.st_mtime_ns, info.st_ctime_ns, info.st_size)
+        stamp = _NEVER if young else times
         if data is None:
-            values = {"file": FILE, "kind": kind_of_mode(info.st_mode)}
-            return _Seen(_NEVER, "", None, None, (Problem("not-a-file", path, values=values),))
-        if _escapes(shelf, path):
-            values = {"target": os.path.realpath(path)}
-            return _Seen(_NEVER, "", None, None, (Problem("outside-root", path, values=values),))
+            return _Seen(_NEVER, "", None, None, (not_a_file(path, FILE, info.st_mode),))
+        if shelf.escapes(path):
+            return _Seen(_NEVER, "", None, None, (outside(path),))
         digest = sha256(data).hexdigest()
         if known is not None and known.digest == digest:
             return known._replace(stamp=stamp)  # touched, not changed: the same objects stay
         reading = read_manifest(data, folder.rpartition("/")[2])
-        times = (info.st_mtime_ns, info.st_ctime_ns, info.st_size)
         return _Seen(stamp, digest, reading, tool_head(reading, data, folder, times))
 
     def _tell(self, before: ToolSnapshot | None, after: ToolSnapshot) -> None:
@@ -190,13 +323,6 @@ def _stamp(path: str) -> _Stamp:
     return info.st_mtime_ns, info.st_ctime_ns, info.st_size
 
 
-def _escapes(shelf: Shelf, path: str) -> bool:
-    """Whether a file of a location that is not trusted really lies outside the project."""
-    if not shelf.guarded or (not shelf.followed and not os.path.islink(path)):
-        return False
-    return not is_really_inside(path, shelf.location.boundary)
-
-
 class _Sorting:
     """Decides for every tool skill whether it is offered, in the order of the locations."""
 
@@ -221,7 +347,7 @@ class _Sorting:
         from satchel.skill.manifest_read import with_entry
 
         path = shelf.path_of(folder)
-        outer = next((one for one in _above(folder) if one in seen), "")
+        outer = next((one for one in folders_above(folder) if one in seen), "")
         if outer:
             values = {"outer": f"{shelf.location.name}/{outer}"}
             self._problems.append(Problem("tool-nested", f"{path}/{FILE}", values=values))
@@ -321,9 +447,3 @@ class _Sorting:
             tools,
             self._refused,
         )
-
-
-def _above(folder: str) -> Iterator[str]:
-    while "/" in folder:
-        folder = folder.rpartition("/")[0]
-        yield folder

@@ -1,35 +1,142 @@
-"""Trusted folders, blocked skills and accepted risks of one user.
+"""Trusted folders, blocked skills and accepted risks of one user, and the key of own records.
 
 One JSON file in the state folder, readable by people. A skill of a project is offered when its
 folder, with links resolved, lies in a trusted folder. A skill whose content the scan blocked is
 neither offered nor loaded until that content is accepted.
+
+A project may bring a `.satchel` of its own, and a `git pull` may put files into ours. So what is
+believed later, the journal and the history, carries a seal: a keyed sum over its content and over
+the real path of the work area. The key is in the user's state folder and nowhere else.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel._fs import RACY_NS, is_inside, write_atomic
+from satchel._fs import RACY_NS, is_inside, read_plain, write_atomic
 from satchel._fs import locked as file_lock
 from satchel._language import Message
 from satchel.errors import Refused, SettingsError
-from satchel.library.marks import key_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+NAME = "work.key"
+MEMORY = "(memory)"
+"""Instead of a path: there is no state folder, so the key lives as long as the process."""
+SEAL = "seal"
+RECORD = "record"
+_KEY = re.compile(rb"[0-9a-f]{64}")
+_MAX_FILE = 1024
+_NOT_KEPT = frozenset((errno.EROFS, errno.EACCES, errno.EPERM))
+_memory: dict[str, bytes] = {}
+
+
+def key_path(state: str) -> str:
+    """Where the key of a user is, for the path of the state folder."""
+    return os.path.join(state, NAME) if state else MEMORY
+
+
+def read_key(path: str) -> bytes:
+    """The key; empty when there is none yet.
+
+    Raises:
+        OSError: it cannot be read, or is damaged. That must not look as if there were none.
+    """
+    if path == MEMORY:
+        return _memory.get(path, b"")
+    try:
+        data = read_plain(path, _MAX_FILE).strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return _memory.get(path, b"")
+    if not _KEY.fullmatch(data):
+        raise OSError(errno.EINVAL, "it is damaged; delete it to begin with a new one", path)
+    return bytes.fromhex(data.decode())
+
+
+def own_key(path: str) -> tuple[bytes, str]:
+    """The key, made at the first use; and why it cannot be kept, when it cannot.
+
+    Raises:
+        OSError: the disk says no, in a way that may be over soon.
+    """
+    key = read_key(path)
+    if key and path not in _memory:
+        return key, ""
+    if path == MEMORY:
+        return _memory.setdefault(path, os.urandom(32)), "there is no state folder"
+    try:
+        with file_lock(path + ".lock"):
+            key = b"" if path in _memory else read_key(path)
+            if not key:
+                key = _memory.get(path) or os.urandom(32)
+                write_atomic(path, key.hex().encode() + b"\n", private=True)
+                _memory.pop(path, None)
+    except OSError as exc:
+        if exc.errno not in _NOT_KEPT:
+            raise
+        return _memory.setdefault(path, key or os.urandom(32)), exc.strerror or str(exc)
+    return key, ""
+
+
+def mark_of(key: bytes, work: str) -> str:
+    """What stands in a work area so that its owner knows it again. It is no secret."""
+    return _sum(key, b"owner", work, b"")[:32]
+
+
+def seal_of(table: Mapping[str, Any], key: bytes, work: str, kind: str) -> str:
+    """The seal of what is about to be written.
+
+    Args:
+        table: The content, as JSON knows it; a seal in it does not count.
+        key: Whose.
+        work: The work area that it belongs to.
+        kind: What it is, so that nothing passes for something else.
+    """
+    import json
+
+    bare = {name: value for name, value in table.items() if name != SEAL}
+    return _sum(key, kind.encode(), work, json.dumps(bare, sort_keys=True).encode())
+
+
+def is_sealed(table: Mapping[str, Any], path: str, work: str, kind: str) -> bool:
+    """Whether something that was read carries the seal of the key at `path`.
+
+    Raises:
+        OSError: the key cannot be read.
+    """
+    from hmac import compare_digest
+
+    key, given = read_key(path), table.get(SEAL)
+    if not key or not isinstance(given, str) or not given.isascii():
+        return False
+    return compare_digest(seal_of(table, key, work, kind), given)
+
+
+def _sum(key: bytes, kind: bytes, work: str, data: bytes) -> str:
+    import hmac
+
+    place = os.fsencode(os.path.realpath(work))
+    framed = b"".join(b"%d:" % len(part) + part for part in (kind, place, data))
+    return hmac.new(key, framed, "sha256").hexdigest()
+
+
 _VERSION = 3
 _FOLDER_KINDS = frozenset(("project", "own"))
 """Entries of versions 1 and 2 that held for a folder whatever it contained."""
+_MADE = " made"
 
 
 class TrustRecord(NamedTuple):
     """What one user decided. Never changed in place: another state is another record."""
 
     folders: Mapping[str, str]
-    """Real path of a trusted folder -> when it was trusted. It holds for all that is below it."""
+    """Real path of a trusted folder -> when it was trusted, and ` made` for a skill that the user
+    made there. It holds for all that is below it."""
     blocked: Mapping[str, str]
     """Real path of a skill's folder -> the digest of the content that the scan blocked."""
     accepted: Mapping[str, str]
@@ -106,14 +213,18 @@ class TrustBook:
         folders = _within(self.read().folders, project)
         return bool(folders) and _is_below(os.path.realpath(path), folders)
 
-    def trust(self, *paths: str) -> None:
+    def trust(self, *paths: str, made: bool = False) -> None:
         """Trust folders, with all that they hold now and later.
+
+        Args:
+            paths: The folders.
+            made: They are skills that the user made here, not installed ones.
 
         Raises:
             Refused: the decision cannot be kept.
         """
         reals = [os.path.realpath(path) for path in paths]
-        now = _now()
+        now = _now() + (_MADE if made else "")
 
         def change(old: TrustRecord) -> TrustRecord:
             declined = {one: since for one, since in old.declined.items() if one not in reals}
@@ -122,6 +233,10 @@ class TrustBook:
             return old._replace(folders=folders, declined=declined, removed=removed)
 
         self._change(change)
+
+    def is_made(self, path: str) -> bool:
+        """Whether the user made the skill in a folder here."""
+        return self.read().folders.get(os.path.realpath(path), "").endswith(_MADE)
 
     def decline(self, path: str) -> None:
         """Remember that the user does not trust a folder, so that they are not asked again."""
@@ -154,14 +269,16 @@ class TrustBook:
 
         def change(old: TrustRecord) -> TrustRecord:
             left = {one: since for one, since in old.folders.items() if one != real}
-            return old._replace(folders=left, removed={**old.removed, real: digest})
+            made = _MADE if old.folders.get(real, "").endswith(_MADE) else ""
+            return old._replace(folders=left, removed={**old.removed, real: digest + made})
 
         self._change(change)
 
     def bring_back(self, path: str, digest: str) -> None:
         """Trust a removed folder again when it holds what it held."""
-        if digest and self.read().removed.get(os.path.realpath(path)) == digest:
-            self.trust(path)
+        removed = self.read().removed.get(os.path.realpath(path), "")
+        if digest and removed.removesuffix(_MADE) == digest:
+            self.trust(path, made=removed.endswith(_MADE))
 
     def block(self, found: Mapping[str, str]) -> None:
         """Remember what the scan found in skills.

@@ -1,7 +1,7 @@
 """Skills served by MCP servers, through the Skills extension and the official SDK's client.
 
-Reading order: `servers` (configuration), `entries` (validation of lists), `supplier` (a server as a
-location of a library, with its cache), `line` (a connection in a thread), `wire` (requests).
+Reading order: `servers` (configuration), `supplier` (a server as a location of a library: its list
+checked, its cache, its connection in a thread), `wire` (requests).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests of the Skills extension over the official SDK's client, with limits.
 
-Answers over HTTP are limited in bytes, every request in time (`line`), lists in pages, entries and
-bytes. Nothing in an answer is trusted: `entries` validates lists, `Supply` checks every file.
+Answers over HTTP are limited in bytes, every request in time, lists in pages, entries and bytes.
+Nothing in an answer is trusted: `supplier` validates lists, `Supply` checks every file.
 """
 
 from __future__ import annotations

@@ -322,6 +322,11 @@ class _Talk:
         """The fault of a program that ended, or will not go on, without an answer."""
         if exit_ is None and self._unread():
             return "closed-input", Message("it closed its input before it had read the request")
+        if exit_ is None and self.answer:
+            cut = quote(bytes(self.answer))
+            return "partial-reply", Message(
+                "it closed its output within a line: {quote}", quote=cut
+            )
         if exit_ is None:
             return "no-reply", Message("it closed its output without a reply")
         if exit_.reason in {"", "killed"}:

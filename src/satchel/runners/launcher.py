@@ -20,6 +20,8 @@ import contextlib
 import marshal
 import os
 import select
+import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -32,8 +34,160 @@ from satchel._language import Message
 from satchel.runners.base import CannotStart, Exit
 
 if TYPE_CHECKING:
-    from satchel.runners.base import Launch
-    from satchel.runners.plain import PlainLauncher
+    from satchel.runners.base import Launch, Limits
+
+
+# --- without the launcher -----------------------------------------------------------------
+# For systems that are not Linux, where only tier `none` exists. What ends is the process group: a
+# descendant that left it (`setsid`) lives on, which is why the tier says so in every result.
+# Memory and the number of processes are not watched, and a killed host leaves the program behind
+# until that finds its pipes closed.
+
+
+class PlainProcess:
+    """A program in a process group of its own: what `base.Process` asks for."""
+
+    def __init__(self, process: subprocess.Popen[bytes], scratch: str) -> None:
+        pipes = (process.stdin, process.stdout, process.stderr)
+        self.stdin, self.stdout, self.stderr = (
+            os.dup(pipe.fileno()) if pipe is not None else -1 for pipe in pipes
+        )
+        for pipe in pipes:
+            if pipe is not None:
+                pipe.close()
+        self.pid = process.pid
+        self._process = process
+        self._scratch = scratch
+        self._killed = False
+        self._exit: Exit | None = None
+
+    def kill(self) -> None:
+        """End it and its group at once; safe to call twice."""
+        self._killed = self._killed or self._process.poll() is None
+        self._end_group()
+
+    def wait(self, timeout: float) -> Exit | None:
+        """How it ended, when it has; None when time is up."""
+        if self._exit is None:
+            try:
+                code = self._process.wait(max(timeout, 0.0))
+            except subprocess.TimeoutExpired:
+                return None
+            self._end_group()
+            if self._scratch:
+                shutil.rmtree(self._scratch, ignore_errors=True)
+            self._exit = Exit(code, reason="killed" if self._killed else "")
+        return self._exit
+
+    def close(self) -> None:
+        """Kill it, and give back every descriptor."""
+        self.kill()
+        self.wait(5)
+        ends = (self.stdin, self.stdout, self.stderr)
+        self.stdin = self.stdout = self.stderr = -1
+        for end in ends:
+            if end >= 0:
+                os.close(end)
+
+    def _end_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+
+class PlainLauncher:
+    """Starts programs as children of the host."""
+
+    def start(self, launch: Launch) -> PlainProcess:
+        """Start a program.
+
+        Raises:
+            CannotStart: When it is to be held in a sandbox, or cannot be run.
+        """
+        if launch.tier != "none":
+            launch.give_up()
+            raise CannotStart(Message("there is no sandbox on this system"))
+        try:
+            process = subprocess.Popen(  # noqa: S603
+                _limited(launch.argv, launch.limits),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                cwd=launch.cwd,
+                env=dict(launch.env),
+                start_new_session=True,
+                umask=0o077,
+            )
+        except OSError as error:
+            launch.give_up()
+            raise CannotStart(
+                Message("the program cannot be started: {reason}", reason=str(error))
+            ) from error
+        return PlainProcess(process, launch.scratch)
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
+def _limited(argv: tuple[str, ...], limits: Limits) -> list[str]:
+    """The command with limits set by a shell, since Python between fork and exec is unsafe."""
+    blocks = limits.file_size // 512  # the unit that POSIX gives `ulimit -f`
+    settings = f"ulimit -c 0; ulimit -f {blocks}; ulimit -n {limits.open_files}; "
+    return ["/bin/sh", "-c", settings + 'exec "$@"', "sh", *argv]
+
+
+# --- control groups -----------------------------------------------------------------------
+# They let the kernel bound a program's memory. Version two first: the nearest group above this
+# process that hands the memory controller down. Then version one: the memory group of this
+# process. It must be writable. Without any, memory is watched (`_minder`), as it is anyway.
+
+_CGROUPS = "/sys/fs/cgroup"
+_OWN_CGROUP = "/proc/self/cgroup"
+
+
+def find_cgroup_folder(root: str = _CGROUPS, own: str = _OWN_CGROUP) -> str:
+    """A folder in which groups can be made and joined; nothing when there is none."""
+    return next((folder for folder in cgroup_places(root, own) if _may_use(folder)), "")
+
+
+def cgroup_places(root: str, own: str) -> list[str]:
+    """Folders that could serve, the best first; whether they may be written is another question."""
+    try:
+        with open(own, encoding="utf-8", errors="replace") as file:
+            lines = [line.rstrip("\n").split(":", 2) for line in file]
+    except OSError:
+        return []
+    rows = {row[1]: row[2].lstrip("/") for row in lines if len(row) == 3}
+    found: list[str] = []
+    if "" in rows and os.path.exists(os.path.join(root, "cgroup.controllers")):
+        folder = os.path.normpath(os.path.join(root, rows[""]))
+        while folder.startswith(root):
+            if "memory" in _read(os.path.join(folder, "cgroup.subtree_control")).split():
+                found.append(folder)
+                break
+            folder = os.path.dirname(folder)
+    for controllers, path in rows.items():
+        if "memory" in controllers.split(","):
+            folder = os.path.normpath(os.path.join(root, "memory", path))
+            if os.path.isdir(folder):
+                found.append(folder)
+    return found
+
+
+def _may_use(folder: str) -> bool:
+    """Whether a group can be made there, and a process moved into it."""
+    return os.access(folder, os.W_OK | os.X_OK) and os.access(
+        os.path.join(folder, "cgroup.procs"), os.W_OK
+    )
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(4096)
+    except OSError:
+        return ""
+
 
 _MAIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_launcher_main.py")
 _PACKET = 128 * 1024
@@ -282,14 +436,7 @@ def launcher() -> Launcher | PlainLauncher:
     global _shared  # noqa: PLW0603
     with _guard:
         if _shared is None:
-            if is_supported():
-                from satchel.runners.control_groups import find_folder
-
-                _shared = Launcher(find_folder())
-            else:
-                from satchel.runners.plain import PlainLauncher
-
-                _shared = PlainLauncher()
+            _shared = Launcher(find_cgroup_folder()) if is_supported() else PlainLauncher()
             atexit.register(_shared.close)
         return _shared
 

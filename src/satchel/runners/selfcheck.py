@@ -201,7 +201,7 @@ def _missing(tier: Tier) -> str:
     if os.uname().machine not in ARCHES:
         return say("not written for {machine}", machine=os.uname().machine)
     if tier == "bwrap":
-        from satchel.runners.bwrap import find_bwrap
+        from satchel.runners.dressing import find_bwrap
 
         return "" if find_bwrap() else say("bubblewrap is not installed")
     from satchel.runners._confine import LOWEST_ABI, landlock_abi

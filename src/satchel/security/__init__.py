@@ -2,17 +2,14 @@
 
 rules/       every rule as data: what, why, fix, and the patterns it looks for
 rules.py     reads them, once
-scan.py      a tree of files -> a Report
-report.py    Finding, Inventory, Report: what a scan says
+scan.py      a tree of files -> a Report; archives, programs, files that are not what they seem
+report.py    Finding, Inventory, Report: what a scan says, also as SARIF
 allow.py     findings that somebody accepted, with a reason and a last day
 regions.py   Markdown -> prose, commands, code, hidden comments
-patterns.py  text rules, and whether a text does a thing or talks about it
-python.py    Python by its syntax tree; flows.py: which secret goes where
-unseen.py    characters that people do not see
-secrets.py   credentials that were left in a skill
-files.py     archives, programs, padding, files that are not what they are called
+patterns.py  text rules, encoded text, hidden characters, credentials left in a skill
+orders.py    orders to a model, which secret goes where, and texts that only talk about it
+python.py    Python by its syntax tree
 yara.py      YARA rules, when the extra `scan` is installed
-sarif.py     a report as SARIF, for code scanning services
 """
 
 from __future__ import annotations

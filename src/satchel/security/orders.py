@@ -6,17 +6,234 @@ are put together: a deed that alone is for review is blocked where the page orde
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.security import shelldeeds
-from satchel.security.context import softened, talks
 from satchel.security.regions import Region
 from satchel.security.report import Finding
 from satchel.security.rules import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+# --- secrets and hosts --------------------------------------------------------------------
+# A token belongs to the service that issued it. In the body of a request to anybody else it is
+# stolen; in a header to an unknown host it may be a gateway, and nothing is said.
+
+_ISSUERS: dict[str, tuple[str, ...]] = {
+    "AWS": ("amazonaws.com", "aws.amazon.com"),
+    "AZURE": ("azure.com", "microsoftonline.com", "windows.net", "azure.net", "microsoft.com"),
+    "GCP": ("googleapis.com", "google.com"),
+    "GOOGLE": ("googleapis.com", "google.com"),
+    "GEMINI": ("googleapis.com", "google.com"),
+    "GITHUB": ("github.com", "githubusercontent.com", "ghcr.io"),
+    "GH": ("github.com", "githubusercontent.com", "ghcr.io"),
+    "GITLAB": ("gitlab.com",),
+    "OPENAI": ("openai.com", "azure.com"),
+    "ANTHROPIC": ("anthropic.com", "claude.ai", "claude.com"),
+    # Package registries are known by their first word, wherever their mirrors are.
+    "NPM": ("npmjs",),
+    "PYPI": ("pypi",),
+    "DOCKER": ("docker.com", "docker.io"),
+    "STRIPE": ("stripe.com",),
+    "SLACK": ("slack.com",),
+    "TWILIO": ("twilio.com",),
+    "SENDGRID": ("sendgrid.com", "sendgrid.net"),
+    "DATADOG": ("datadoghq.com", "datadoghq.eu"),
+    "HUGGINGFACE": ("huggingface.co",),
+    "HF": ("huggingface.co",),
+    "CLOUDFLARE": ("cloudflare.com",),
+    "VERCEL": ("vercel.com",),
+    "HEROKU": ("heroku.com",),
+    "DISCORD": ("discord.com", "discordapp.com"),
+    "TELEGRAM": ("telegram.org",),
+    "KUBE": (),
+    "SSH": (),
+    "DATABASE": (),
+    "POSTGRES": (),
+    "MYSQL": (),
+    "REDIS": (),
+    "JWT": (),
+    "SUDO": (),
+}
+"""First word of a variable -> hosts of whoever issued it; none for what is nobody else's."""
+_SECRET = re.compile(
+    r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIAL|SERVICE_ACCOUNT"
+    r"|MNEMONIC|SEED_PHRASE|_KEY$|^KEY_|DATABASE_URL|_PAT$|_AUTH$|COOKIE|SESSION_ID)",
+    re.IGNORECASE,
+)
+_HOME = re.compile(r"^(?:localhost|127\.|0\.0\.0\.0|\[?::1|10\.|192\.168\.|host\.docker\.internal)")
+_CALL = re.compile(
+    r"\b(?:curl|wget|http|xh|invoke-restmethod|invoke-webrequest|irm|iwr)\b", re.IGNORECASE
+)
+_URL = re.compile(r"https?://(?:[^\s/@'\"]{1,80}@)?([A-Za-z0-9.\-\[\]]+)", re.IGNORECASE)
+_BODY = re.compile(
+    r"(?:\s-d|\s-F|\s--data(?:-raw|-binary|-urlencode|-ascii)?|\s--form(?:-string)?|\s--json"
+    r"|\s--post-data|\s-Body)[\s=]{0,3}(\"(?:[^\"\\]|\\.){0,2000}\"|'[^']{0,2000}'|\S{1,2000})",
+    re.IGNORECASE,
+)
+_VARIABLE = re.compile(r"\$(?:env:)?[({]?([A-Z][A-Z0-9_]{2,60})\b[)}]?")
+_SHELLS = frozenset(("shell", "plain", "powershell", "prose", "decoded"))
+_GRANT = re.compile(
+    r"grant_type|client_id|client_secret|refresh_token|code_verifier", re.IGNORECASE
+)
+"""A token exchange sends a secret in its body, and may."""
+
+
+def is_secret(variable: str) -> bool:
+    """Whether a variable of this name holds a secret."""
+    return bool(_SECRET.search(variable))
+
+
+def is_strange(variable: str, host: str) -> bool:
+    """Whether `host` is known not to be who issued the secret."""
+    hosts = _ISSUERS.get(issuer(variable))
+    host = host.lower().rstrip(".")
+    if hosts is None or not is_secret(variable) or _HOME.match(host):
+        return False
+    return not any(
+        host == own or host.endswith("." + own) or ("." not in own and own in host.split("."))
+        for own in hosts
+    )
+
+
+def issuer(variable: str) -> str:
+    """The first word of a variable's name."""
+    return variable.upper().partition("_")[0]
+
+
+def host_of(url: str) -> str:
+    """The host of an address, or nothing."""
+    found = _URL.search(url)
+    return found[1] if found else ""
+
+
+def find_flows(path: str, region: Region) -> Iterator[Finding]:
+    """Commands that send a secret in the body of a request to a stranger."""
+    text = region.text
+    if region.kind not in _SHELLS or "$" not in text or "http" not in text:
+        return
+    if not _CALL.search(text):
+        return
+    at = 0
+    for line in text.replace("\\\n", "\\ ").split("\n"):
+        number = region.line + text.count("\n", 0, at)
+        at += len(line) + 1
+        if len(line) > 4000 or "$" not in line or line.lstrip().startswith("#"):
+            continue
+        call = _CALL.search(line)
+        if call is None:
+            continue
+        host = host_of(line[call.start() :])
+        if not host:
+            continue
+        for body in _BODY.finditer(line, call.start()):
+            names = [name for name in _VARIABLE.findall(body[1]) if is_strange(name, host)]
+            if names and not _GRANT.search(body[1]):
+                yield Finding("sends-secret-variable", path, number, f"{names[0]} → {host}")
+                break
+
+
+# --- lessons ------------------------------------------------------------------------------
+# A page that teaches how attacks look holds the same words as an attack. Where it names the attack
+# beside the words, quotes them or forbids them, a blocking rule becomes the review rule
+# `describes-attack`: it is still shown, and a person decides. Scripts, frontmatter and comments
+# that nobody sees are never taken for lessons.
+
+_STRONG = (
+    r"\b(?:attack(?:er|s|ers|ing|ed)?|malicious(?:ly)?|malware|inject(?:ion|ions|ed|ing)"
+    r"|exploit\w*|payloads?|vulnerab\w+|red[ -]?flags?|adversar\w+|pen-?test\w*|red[ -]?team\w*"
+    r"|jailbreak\w*|exfiltrat\w+|(?:reverse|bind|web) shells?|phishing|anti-?patterns?|ctf|owasp"
+    r"|mitre|backdoor\w*|trojan\w*|post-?exploitation|privilege escalation|persistence techniques?"
+    r"|forensic\w*|incident response|threat (?:model|hunt|actor|intel)\w*|guardrails?)\b"
+    r"|攻击|恶意|注入|漏洞|越狱|木马"
+)
+_VILLAIN = re.compile(
+    r"\b(?:attacker|evil|malicious|hacker|badguy)\.(?:com|net|org|io|tld|test)\b|attacker@|@kali\b",
+    re.IGNORECASE,
+)
+"""Hosts that only lessons use."""
+_LESSON = re.compile(_STRONG, re.IGNORECASE)
+"""Words with which a page talks about an attack."""
+_TITLE = re.compile(
+    _STRONG + r"|\b(?:suspicious|threats?|detect\w*|indicators?|untrusted|dangerous|insecure|unsafe"
+    r"|hostile|forbidden|prohibited|block(?:ed|list)"
+    r"|security (?:review|audit|scan|check|risk|issue)\w*|harmful"
+    r"|bad (?:example|practice|pattern)s?|what not to do|never do|don[’']?t|avoid|do not)\b"
+    r"|危险|可疑|禁止|检测|威胁|反例",
+    re.IGNORECASE,
+)
+"""The same in a heading, where fewer words say more."""
+_FORBIDS = re.compile(
+    r"(?:\b(?:never|don[’']?t|do not|does not|must not|should not|shouldn[’']?t|cannot|can[’']?t"
+    r"|avoid|refuse\w*|reject\w*|forbid\w*|deny|denies|ignore (?:any )?requests?|block\w*|flag\w*"
+    r"|instead of|rather than|not to|wrong|bad|e\.g\.|for example|such as|examples?|say(?:s|ing)?"
+    r"|claim\w*"
+    r"|looks? (?:for|like)|search(?:es)? for|grep|regex\w*|pattern\w*|detect\w*|suspicious\w*"
+    r"|attempts? to|tr(?:y|ies|ying) to|requests? to|asks? (?:you )?to"
+    r"|when (?:you )?(?:need|want) to"
+    r"|you need to|could|would|might)\b"
+    r"|[❌✗🚫⛔]|不要|切勿|禁止|例如|避免|不得)[^\n]{0,100}$",
+    re.IGNORECASE,
+)
+"""What stands on the line before words that are forbidden or quoted."""
+_LIST = re.compile(
+    r"(?:❌|🚫|⛔|\b(?:don[’']?ts?|do not|never|avoid|must not)\b)[^\n]{0,30}:\W{0,6}\n"
+    r"(?:[ \t]{0,8}[-*+\d][^\n]{0,200}\n){0,12}$",
+    re.IGNORECASE,
+)
+"""The lines above a point of a list that says what not to do."""
+_ADDRESS = re.compile(r"[a-z+]{2,12}://\S+|\b[\w-]{1,63}(?:\.[\w-]{1,63}){2,8}")
+"""Names of hosts and paths say nothing about a page."""
+_PAGES = frozenset(("prose", "plain", "shell", "powershell", "python", "javascript", "code", "data",
+                    "decoded"))  # fmt: skip
+
+
+def is_lesson(region: Region, path: str) -> bool:
+    """Whether a part of a page stands under words about attacks."""
+    if region.script or region.kind not in _PAGES:
+        return False
+    if _TITLE.search(region.heading) or _LESSON.search(_ADDRESS.sub(" ", region.above)):
+        return True
+    name = os.path.splitext(path.lower())[0].replace("-", " ").replace("_", " ").replace("/", " ")
+    return not path.lower().endswith("skill.md") and bool(_TITLE.search(name))
+
+
+def talks(region: Region, path: str, start: int, end: int) -> bool:
+    """Whether the words around a match talk about it instead of asking for it."""
+    if region.script or region.kind not in _PAGES:
+        return False
+    text = region.text
+    line_start = text.rfind("\n", 0, start) + 1
+    before = text[max(line_start, start - 200) : start]
+    if _FORBIDS.search(_ADDRESS.sub(" ", before)):
+        return True
+    if _LIST.search(text[max(0, line_start - 600) : line_start]):
+        return True
+    line_end = text.find("\n", end)
+    after = text[end : min(line_end if line_end >= 0 else len(text), end + 200)]
+    around = text[max(0, line_start - 240) : line_start] + before + " " + after
+    if _LESSON.search(_ADDRESS.sub(" ", around)) or _quoted(region, before, after):
+        return True
+    if _VILLAIN.search(before + text[start:end] + after):
+        return True
+    return is_lesson(region, path)
+
+
+def softened(finding: Finding) -> Finding:
+    """A blocking finding as one that a person looks at."""
+    shown = f"{finding.rule}: {finding.evidence}"
+    return Finding("describes-attack", finding.path, finding.line, shown[:160])
+
+
+def _quoted(region: Region, before: str, after: str) -> bool:
+    """Words in quotes on a page are said to exist, not said to be done."""
+    if region.kind != "prose" or not before or not after:
+        return False
+    return before[-1] in '"“「' and after[0] in '"”」,.…'
+
 
 _ASIDE = re.compile(
     r"\b(?:after|before|upon|following) (?:every|each|any|all|you|the|using|creating|editing|doing"

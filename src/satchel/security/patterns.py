@@ -7,21 +7,322 @@ that no text can make a scan slow.
 
 from __future__ import annotations
 
+import math
+import re
+from base64 import b64decode
+from binascii import Error, unhexlify
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from satchel.security.context import softened, talks
+from satchel.security.orders import softened, talks
+from satchel.security.regions import PROGRAMS, Region
 from satchel.security.report import Finding
 from satchel.security.rules import every_word, text_rules, words_of_rules
 from satchel.security.yara import word_finder
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterator, Sequence
 
-    from satchel.security.budget import Budget
-    from satchel.security.regions import Region
+    from satchel.security.report import Budget
     from satchel.security.rules import Pattern, Rule
+
+_TAGS = re.compile("[\U000e0020-\U000e007f]{2,}")
+_FLAG = "\U0001f3f4"
+"""A black flag: tag characters after it spell the flag of a region, and are honest."""
+_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{4,}")
+_ZERO = re.compile("[\u200b\u200c\u200d\u2060-\u2064\ufeff\u00ad\u180e\u3164\uffa0]{8,}")
+_BROKEN = re.compile("[a-z][\u200b\u2060\u00ad\u2063\u2062\ufeff][a-z]", re.IGNORECASE)
+_BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_HIDDEN = frozenset(
+    "\u00ad\u180e\u200b\u200c\u200d\u202a\u202b\u202c\u202d\u202e\u2060\u2061\u2062\u2063\u2064\u2066"
+    "\u2067\u2068\u2069\u3164\ufe00\ufe01\ufe02\ufe03\ufe04\ufe05\ufe06\ufe07\ufe08\ufe09\ufe0a\ufe0b"
+    "\ufe0c\ufe0d\ufe0e\ufe0f\ufeff\uffa0"
+)
+_HOST = re.compile(r"https?://([^\s/'\"`<>()\[\]{}|\\^:?#]{3,253})", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]{3,40}")
+_BLANKS = re.compile(r"(?<![^\S\n])[^\S\n]{200,}+(?=\S)")
+"""Starts only at the first blank of a run and never gives one back: linear on any text."""
+_BLANK_LINES = 79
+"""Blank lines in a row before more text: an editor's window shows fewer."""
+_PADDED_COMMAND = re.compile(
+    r"\b(?:curl|wget|bash|sh|powershell|python[23]?|eval|exec|node|nc|base64|iex|rm|fetch)\b"
+    r"|https?://|ignore (?:all|previous)",
+    re.IGNORECASE,
+)
+_LOOKALIKES = frozenset("аеорсухіјѕԁӏԛԝһкмтнвАВЕКМНОРСТУХІЈЅοαινρυτκΑΒΕΖΗΙΚΜΝΟΡΤΥΧ")
+"""Cyrillic and Greek letters that look Latin."""
+
+
+def find_unseen(path: str, text: str, kind: str) -> Iterator[Finding]:
+    """What cannot be seen in a text."""
+    if not text.isascii():
+        used = set(text)
+        if not used.isdisjoint(_HIDDEN) or max(used) >= "\U000e0000":
+            yield from _invisible(path, text, kind)
+        if not used.isdisjoint(_LOOKALIKES):
+            yield from _lookalikes(path, text, kind)
+    if "    " * 50 in text or "\t" * 200 in text or "\n\n\n\n" in text:
+        yield from _padding(path, text)
+
+
+def _invisible(path: str, text: str, kind: str) -> Iterator[Finding]:
+    for found in _TAGS.finditer(text):
+        if text[found.start() - 1 : found.start()] != _FLAG:
+            words = "".join(chr(ord(char) - 0xE0000) for char in found.group())
+            yield _at(path, text, found.start(), "tag-characters", words)
+            break
+    for pattern in (_SELECTORS, _ZERO):
+        found = pattern.search(text)
+        if found:
+            shown = f"{len(found.group())} × U+{ord(found.group()[0]):04X}"
+            yield _at(path, text, found.start(), "hidden-bytes", shown)
+            break
+    found = _BIDI.search(text)
+    if found:
+        rule = "bidi-controls" if kind in PROGRAMS else "bidi-in-text"
+        yield _at(path, text, found.start(), rule, f"U+{ord(found.group()):04X}")
+    found = _BROKEN.search(text)
+    if found:
+        shown = f"{found.group()[0]} U+{ord(found.group()[1]):04X} {found.group()[2]}"
+        yield _at(path, text, found.start(), "zero-width", shown)
+
+
+def _lookalikes(path: str, text: str, kind: str) -> Iterator[Finding]:
+    for found in _HOST.finditer(text):
+        if any(mixed(label) for label in found[1].split(".")):
+            yield _at(path, text, found.start(), "lookalike-host", found.group())
+            break
+    for found in _WORD.finditer(text):
+        word = found.group()
+        if not word.isascii() and mixed(word) and _disguised(word, kind):
+            yield _at(path, text, found.start(), "lookalike-letters", word)
+            break
+
+
+def mixed(word: str) -> bool:
+    """Latin letters, and letters of another script that look Latin."""
+    return (
+        not word.isascii()
+        and any("a" <= char.lower() <= "z" for char in word)
+        and any(char in _LOOKALIKES for char in word)
+    )
+
+
+def _disguised(word: str, kind: str) -> bool:
+    """Every foreign letter looks Latin: it was chosen for that. `μm` and `αβ` were not."""
+    foreign = [char for char in word if not char.isascii()]
+    latin = len(word) - len(foreign)
+    return all(char in _LOOKALIKES for char in foreign) and (
+        kind in PROGRAMS or (latin >= 3 and len(foreign) < latin)
+    )
+
+
+def _padding(path: str, text: str) -> Iterator[Finding]:
+    for found in _BLANKS.finditer(text):
+        end = text.find("\n", found.end())
+        rest = text[found.end() : end if end >= 0 else found.end() + 400][:400]
+        if len(rest) < 8 or set(rest) <= set("|-+=─│ ║╗╝"):
+            continue
+        rule = "padding-hides-command" if _PADDED_COMMAND.search(rest) else "padding"
+        yield _at(path, text, found.end(), rule, rest[:120])
+        return
+    blank = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line or line.isspace():
+            blank += 1
+        elif blank >= _BLANK_LINES:
+            yield Finding("padding", path, number, line.strip()[:80])
+            return
+        else:
+            blank = 0
+
+
+def _at(path: str, text: str, where: int, rule: str, evidence: str) -> Finding:
+    return Finding(rule, path, text.count("\n", 0, where) + 1, evidence[:160])
+
+
+_TOKENS = {
+    "AKIA": r"(?:AKIA|ASIA)[0-9A-Z]{16}\b",
+    "gh": r"gh[pousr]_[A-Za-z0-9]{36,}\b",
+    "github_pat_": r"github_pat_[A-Za-z0-9_]{60,}\b",
+    "glpat-": r"glpat-[A-Za-z0-9_-]{20,}\b",
+    "xox": r"xox[abprs]-[0-9]{8,}-[A-Za-z0-9-]{20,}\b",
+    "sk-ant-": r"sk-ant-(?:api|sid|oat)\d\d-[A-Za-z0-9_-]{60,}",
+    "sk-": r"sk-(?:proj-|svcacct-)?[A-Za-z0-9]{40,}\b",
+    "sk_live_": r"[rs]k_live_[A-Za-z0-9]{24,}\b",
+    "AIza": r"AIza[0-9A-Za-z_-]{35}\b",
+    "npm_": r"npm_[A-Za-z0-9]{36}\b",
+    "pypi-": r"pypi-AgEIcHlwaS5vcmc[A-Za-z0-9_-]{50,}",
+    "hf_": r"hf_[A-Za-z0-9]{34,}\b",
+    "SG.": r"SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}\b",
+    "eyJ": r"eyJ[A-Za-z0-9_-]{16,}\.eyJ[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{20,}",
+    "dop_v1_": r"dop_v1_[a-f0-9]{64}\b",
+    "hooks.slack.com": r"hooks\.slack\.com/services/T[A-Z0-9]{8,}/B[A-Z0-9]{8,}/[A-Za-z0-9]{24}",
+    "discord": r"discord(?:app)?\.com/api/webhooks/\d{17,20}/[A-Za-z0-9_-]{60,}",
+    "bot": r"bot\d{8,10}:[A-Za-z0-9_-]{35}\b",
+}
+_COMPILED = {word: re.compile(pattern) for word, pattern in _TOKENS.items()}
+_KEY = re.compile(
+    r"-----BEGIN (?:RSA |EC |DSA |OPENSSH |PGP |ENCRYPTED )?PRIVATE KEY(?: BLOCK)?-----"
+    r"\s{0,8}((?:[A-Za-z0-9+/=:\-, ]{20,100}\s{1,4}){3})"
+)
+_ASSIGNED = re.compile(r"[:=][ \t]{0,4}['\"]([^\s'\"]{12,80})['\"]")
+_NAMES = ("passw", "secret", "api_key", "apikey", "token")
+_NAMED = re.compile(
+    r"\b(?:password|passwd|secret|api_?key|auth_?token|access_?token|client_?secret)['\"]?\s{0,4}$",
+    re.IGNORECASE,
+)
+_PLACEHOLDER = re.compile(
+    r"example|sample|dummy|fake|test|your|placeholder|redacted|changeme|xxxx|\.\.\.|<|>|\$\{|\{\{"
+    r"|1234|abcd|0000|none|null|secret|password|insert|replace|todo|env|config|process|demo|mock",
+    re.IGNORECASE,
+)
+_ENOUGH = 3.2
+"""Bits of entropy a character from which a value looks random."""
+
+
+def find_secrets(path: str, text: str, lowered: str) -> Iterator[Finding]:
+    """Credentials in a text, shortened so that a report does not spread them."""
+    if "PRIVATE KEY" in text:
+        found = _KEY.search(text)
+        if found and _entropy(found[1]) > 4 and not _PLACEHOLDER.search(found[1][:40]):
+            yield _at(path, text, found.start(), "secret-private-key", found.group()[:32])
+    for word, pattern in _COMPILED.items():
+        if word not in text:
+            continue
+        for found in pattern.finditer(text):
+            value = found.group()
+            if text[max(found.start() - 1, 0)].isalnum() and found.start():
+                continue  # the middle of a longer word
+            if _entropy(value) >= _ENOUGH and not _PLACEHOLDER.search(value):
+                yield _at(path, text, found.start(), "secret-token", _masked(value))
+                break
+    if not any(word in lowered for word in _NAMES):
+        return
+    for found in _ASSIGNED.finditer(text):
+        value = found[1]
+        before = text[max(0, found.start() - 40) : found.start()]
+        if _NAMED.search(before) and _random(value):
+            yield _at(path, text, found.start(), "secret-assigned", _masked(value))
+            break
+
+
+def _random(value: str) -> bool:
+    kinds = (
+        any(char.islower() for char in value)
+        + any(char.isupper() for char in value)
+        + any(char.isdigit() for char in value)
+    )
+    return kinds >= 2 and _entropy(value) >= 3.5 and not _PLACEHOLDER.search(value)
+
+
+def _entropy(value: str) -> float:
+    total = len(value)
+    return -sum(
+        value.count(char) / total * math.log2(value.count(char) / total) for char in set(value)
+    )
+
+
+def _masked(value: str) -> str:
+    return f"{value[:6]}… ({len(value)} characters)"
+
+
+_BASE64 = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{24,}={0,2}")
+_HEX = re.compile(r"(?:\\x[0-9a-fA-F]{2}){8,}|(?<![0-9a-fA-F])(?:[0-9a-fA-F]{2}){24,}")
+_CODES = re.compile(r"(?:\b\d{2,3}\s{0,2},\s{0,2}){12,}\d{2,3}\b")
+_PIECES = 40
+_SHORTEST = 24
+_LONGEST = 64 * 1024
+_COMMAND = re.compile(
+    r"\b(?:curl|wget)\s+(?:-\w+\s+)*['\"]?https?://|/bin/(?:ba|z)?sh\b|\b(?:ba|z)?sh\s+-c\b"
+    r"|powershell(?:\.exe)?\s+-|invoke-(?:expression|webrequest)|\biex\b\s*\(|downloadstring"
+    r"|\b(?:exec|eval)\s*\(|\bos\.(?:system|popen)\s*\(|\bsubprocess\.|\bchild_process\b"
+    r"|/dev/tcp/|\bnc\s+-\w*e|import\s+(?:os|socket|subprocess)\b|cmd(?:\.exe)?\s+/c",
+    re.IGNORECASE,
+)
+_ADDRESS = re.compile(r"^\s*(?:https?|wss?|tcp)://[^\s]{4,200}\s*$")
+
+
+def decoded(region: Region) -> Iterator[Region]:
+    """What is encoded in a region, as regions of their own."""
+    text = region.text
+    left = _PIECES
+    at = 0
+    words = text.split()
+    if max(map(len, words), default=0) < _SHORTEST:
+        words = []  # most parts of most pages
+    for word in [word for word in words if len(word) >= _SHORTEST]:
+        at = max(text.find(word, at), at)
+        for pattern, read in ((_BASE64, _base64), (_HEX, _hex)):
+            for found in pattern.finditer(word):
+                inner = read(found.group())
+                if inner:
+                    yield _inside(region, at, inner)
+                    left -= 1
+        if left <= 0:
+            return
+        at += len(word)
+    if text.count(",") > 11:
+        for found in _CODES.finditer(text):
+            inner = _codes(found.group())
+            if inner:
+                yield _inside(region, found.start(), inner)
+                return
+
+
+def find_encoded(path: str, region: Region) -> Iterator[Finding]:
+    """What a decoded region is, beyond what the other rules find in it."""
+    if region.kind != "decoded":
+        return
+    found = _COMMAND.search(region.text)
+    if found:
+        yield Finding("encoded-command", path, region.line, " ".join(region.text.split())[:160])
+    elif _ADDRESS.match(region.text):
+        yield Finding("encoded-address", path, region.line, region.text.strip()[:160])
+
+
+def _inside(region: Region, where: int, text: str) -> Region:
+    line = region.line + region.text.count("\n", 0, where)
+    return Region("decoded", text, line, region.heading, region.above, region.script)
+
+
+def _base64(value: str) -> str:
+    value = value[:_LONGEST]
+    head = _readable(_bytes64(value[:40]))
+    return _readable(_bytes64(value)) if head else ""
+
+
+def _bytes64(value: str) -> bytes:
+    value = value.rstrip("=")
+    if len(value) % 4 == 1:
+        value = value[:-1]
+    try:
+        return b64decode(value + "==")
+    except (Error, ValueError):
+        return b""
+
+
+def _hex(value: str) -> str:
+    try:
+        return _readable(unhexlify(value.replace("\\x", "")[: _LONGEST * 2]))
+    except (Error, ValueError):
+        return ""
+
+
+def _codes(value: str) -> str:
+    numbers = [int(part) for part in value[:_LONGEST].split(",") if part.strip()]
+    return _readable(bytes(numbers)) if max(numbers) < 256 else ""
+
+
+def _readable(data: bytes) -> str:
+    """The text that bytes are, or nothing."""
+    if data[1:2] == b"\0" and data[3:4] == b"\0":
+        data = data[: len(data) // 2 * 2].decode("utf-16-le", "replace").encode("utf-8", "replace")
+    if len(data) < 12 or not data.isascii():
+        return ""
+    text = data.decode("ascii")
+    return text if all(char.isprintable() or char in "\n\r\t" for char in text) else ""
+
 
 _MATCHES = 20
 """Matches of one rule in one region that are looked at: more say nothing new."""

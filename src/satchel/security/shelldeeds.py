@@ -7,18 +7,392 @@ that they stand in and what follows makes the deed. Paths of caches and builds a
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.security.report import Finding
-from satchel.security.shellalone import accounts, burns, loads, records, stops, uploads
-from satchel.security.shellread import read_shell
-from satchel.security.whose import is_fixed_place, is_home, is_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from satchel.security.regions import Region
-    from satchel.security.shellread import Command
+
+# --- reading ------------------------------------------------------------------------------
+# It knows words, quotes, pipes, loops and variables: enough to say that `rm "$f"` stands in a loop
+# over the user's documents. What it cannot tell it leaves as it is written. It never runs
+# anything.
+
+_LONGEST = 64 * 1024
+_MOST = 3000
+"""Commands of one script that are read."""
+_VALUE = 400
+"""Characters of a variable's value that are kept."""
+_DEEPEST = 3
+"""Commands inside of commands."""
+_TOKEN = re.compile(
+    r"(?P<space>(?:[ \t]|\\\n)+)|(?P<comment>(?<![^\s;|&(])\#[^\n]*)|(?P<end>\n|&&|\|\||;;?)"
+    r"|(?P<redirect>&>>?|\d?>>?&?\d?|<<<|<(?![<(]))|(?P<pipe>\|&?)|(?P<background>&)"
+    r"|(?P<here><<-?[ \t]*['\"]?\w+['\"]?)"
+    r"|(?P<inner>[$<>]\()|(?P<paren>[()])|(?P<single>'[^']*')|(?P<double>\"(?:[^\"\\]|\\.)*\")"
+    r"|(?P<piece>\$\{[^}\n]{0,200}\}|\$'[^']*'|\\.|`[^`\n]{0,500}`|\{[^{}\s;|&]{0,80}\}"
+    r"|[^\s;|&(){}<>'\"\\$`]+|[^\n])",
+    re.DOTALL,
+)
+_ASSIGNED = re.compile(r"([A-Za-z_]\w{0,60})=(.*)", re.DOTALL)
+_USED = re.compile(
+    r"\$(?:\{([A-Za-z_]\w{0,60}|\d)(?::?[-=]([^}]{0,160}))?[^}]{0,60}\}|([A-Za-z_]\w{0,60}))"
+)
+_FED = re.compile(r"\bdone[ \t]*<[ \t]*(?:<\(([^\n]{0,300})\)|<<[ \t]*\"?([^\n]{0,300}))")
+_OPENERS = frozenset(("then", "do", "else", "elif", "if", "!", "{", "time", "("))
+_LOOPS = frozenset(("for", "while", "until", "select"))
+_DECLARES = frozenset(("export", "local", "readonly", "declare", "typeset"))
+_MANY = re.compile(r"\{\d+\.\.(\d+)\}|\bseq\s+(?:\d+\s+)?(\d+)|<=?\s*(\d+)")
+BIG = 100
+"""Rounds of a loop that are many."""
+
+
+class Command(NamedTuple):
+    """One simple command."""
+
+    words: tuple[str, ...]
+    """Its words; quotes are gone, variables are filled in where they are known."""
+    line: int
+    """0-based."""
+    loop: int = 0
+    """0: in no loop; 1: in one that ends; 2: in one with many rounds; 3: in one without end."""
+    pipe: int = 0
+    """Commands of one pipeline share a number."""
+    background: bool = False
+
+
+class _Loop(NamedTuple):
+    weight: int
+    variable: str
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.commands: list[Command] = []
+        self.known: dict[str, str] = {}
+        self.loops: list[_Loop] = []
+        self.pipes = 0
+        self.fed = [found[1] or found[2] or "" for found in _FED.finditer(text)]
+
+    def read(self, text: str, line: int, depth: int) -> None:
+        words: list[str] = []
+        word: str | None = None
+        here = ""
+        at = 0
+        while at < len(text) and len(self.commands) < _MOST:
+            found = _TOKEN.match(text, at)
+            if found is None:
+                return
+            kind, piece = found.lastgroup, found.group()
+            at = found.end()
+            if kind in {"piece", "single", "double", "inner"}:
+                if kind == "inner":
+                    end = _closing(text, at)
+                    inner = text[at : end - 1]
+                    piece += inner + ")"
+                    if depth < _DEEPEST:
+                        self._inside(inner, line, depth)
+                    at = end
+                word = (word or "") + self._value(piece, kind, line, depth)
+                line += piece.count("\n")
+                continue
+            if word is not None:
+                words.append(word)
+                word = None
+            if kind == "redirect":
+                words.append(piece)
+            elif kind == "here":
+                here = piece.lstrip("<-").strip(" \t'\"")
+            elif kind in {"end", "pipe", "background", "paren"}:
+                self._finish(words, line, piped=kind == "pipe", background=kind == "background")
+                words = []
+            line += piece.count("\n")
+            if here and piece == "\n":
+                at, lines = _after_here(text, at, here)
+                line += lines
+                here = ""
+        if word is not None:
+            words.append(word)
+        self._finish(words, line, piped=False, background=False)
+
+    def _inside(self, text: str, line: int, depth: int) -> None:
+        pipes, self.pipes = self.pipes, self.pipes + 1000
+        self.read(text, line, depth + 1)
+        self.pipes = pipes
+
+    def _value(self, piece: str, kind: str, line: int, depth: int) -> str:
+        if kind == "single":
+            return piece[1:-1]
+        if kind == "double":
+            piece = piece[1:-1].replace('\\"', '"')
+            if "$(" in piece and depth < _DEEPEST:
+                start = piece.index("$(") + 2
+                self._inside(piece[start : _closing(piece, start) - 1], line, depth)
+        elif piece.startswith("\\"):
+            return piece[1:]
+        if "$" not in piece:
+            return piece
+        return _USED.sub(self._filled, piece)[: _VALUE * 4]
+
+    def _filled(self, found: re.Match[str]) -> str:
+        name = found[1] or found[3]
+        if name in {"HOME", "PWD", "USER"}:
+            return f"${name}"
+        return self.known.get(name) or found[2] or found.group()
+
+    def _finish(self, words: list[str], line: int, *, piped: bool, background: bool) -> None:
+        while words and words[0] in _OPENERS:
+            words = words[1:]
+        if words:
+            self._command(words, line, background=background)
+        if not piped:
+            self.pipes += 1
+
+    def _command(self, words: list[str], line: int, *, background: bool) -> None:
+        first = words[0]
+        if first in _LOOPS:
+            self._opens(words)
+            if first == "for" or len(words) < 2:
+                return
+            words = words[1:]
+        elif first == "done":
+            weight = self.loops.pop().weight if self.loops else 0
+            if background:
+                self.commands.append(Command(("done",), line, weight, self.pipes, background))
+            return
+        elif first in _DECLARES:
+            words = [one for one in words[1:] if not one.startswith("-")] or words
+        at = 0
+        for one in words:
+            found = _ASSIGNED.fullmatch(one)
+            if found is None:
+                break
+            self.known[found[1]] = found[2][:_VALUE]
+            at += 1
+        if at == len(words):
+            return
+        weight = max((one.weight for one in self.loops), default=0)
+        self.commands.append(Command(tuple(words[at:]), line, weight, self.pipes, background))
+
+    def _opens(self, words: list[str]) -> None:
+        head = " ".join(words)
+        if words[0] == "for" and len(words) > 3 and words[2] == "in":
+            self.known[words[1]] = " ".join(words[3:])[:_VALUE]
+            self.loops.append(_Loop(_rounds(head), words[1]))
+            return
+        if words[0] in {"while", "until"} and "read" in words:
+            before = [one for one in self.commands[-4:] if one.pipe == self.pipes]
+            source = " | ".join(" ".join(one.words) for one in before)
+            if not source and self.fed:
+                source = self.fed.pop(0)
+            self.known[words[-1]] = f"$({source})"[:_VALUE] if source else ""
+            self.loops.append(_Loop(1, words[-1]))
+            return
+        endless = words[0] == "while" and words[1:2] in (["true"], [":"], ["1"], ["[", "1"])
+        endless |= words[0] == "until" and words[1:2] == ["false"]
+        self.loops.append(_Loop(3 if endless else _rounds(head), ""))
+
+
+def _rounds(head: str) -> int:
+    for found in _MANY.finditer(head):
+        if int((found[1] or found[2] or found[3])[:9]) >= BIG:
+            return 2
+    return 1
+
+
+def _closing(text: str, at: int) -> int:
+    """Behind the bracket that closes the one before `at`."""
+    depth = 1
+    for place in range(at, min(at + 4000, len(text))):
+        depth += (text[place] == "(") - (text[place] == ")")
+        if depth == 0:
+            return place + 1
+    return min(at + 4000, len(text)) + 1
+
+
+def _after_here(text: str, at: int, word: str) -> tuple[int, int]:
+    """(place behind a text that is given in the script, its lines)."""
+    found = re.compile(rf"^[ \t]*{re.escape(word)}[ \t]*$", re.MULTILINE).search(text, at)
+    end = found.end() if found else len(text)
+    return end, text.count("\n", at, end)
+
+
+_FOR = re.compile(r"\bfor\s*\(\(([^)]{0,80})\)\)")
+
+
+def _plain_for(found: re.Match[str]) -> str:
+    """`for ((…))` in the words that the reader knows."""
+    head = found[1].replace(" ", "")
+    if head == ";;":
+        return "while true"
+    number = re.search(r"<=?(\d{1,9})", head)
+    return f"for i in {{1..{number[1] if number else 9}}}"
+
+
+def read_shell(text: str) -> list[Command]:
+    """The commands of a script, in the order in which they are written."""
+    reader = _Reader(text)
+    text = text[:_LONGEST]
+    if "((" in text:
+        text = _FOR.sub(_plain_for, text)
+    reader.read(text, 0, 0)
+    return reader.commands
+
+
+# --- whose files --------------------------------------------------------------------------
+# A script that deletes `build/` tidies up after itself; one that deletes `~/Documents` does not.
+# An address that the user gives is the user's choice; one that is written into the skill is its
+# author's.
+
+_OWN = re.compile(
+    r"(?:^|/)(?:\.?(?:cache|caches|tmp|temp|build|dist|out|output|node_modules|\.?venv|target|logs?|coverage"
+    r"|__pycache__|\.\w[\w.-]*|generated|artifacts?|downloads/\w+|var/(?:cache|tmp)|library))(?:/|$)"
+    r"|\.(?:pyc|pyo|tmp|temp|log|bak|o|class|swp|orig|rej|lock|pid|egg-info|DS_Store|map)['\"]?$|mktemp"
+    r"|\btest|DS_Store|__pycache__",
+    re.IGNORECASE,
+)
+_HOME = re.compile(
+    r"(?:~|\$HOME|\$\(echo ~\)|/home/(?:\*|\$\w+|\w+)|/Users/(?:\*|\$\w+|\w+)|/root|%USERPROFILE%)"
+    r"(?:/?|/\*+|/\*\*/\*|/(?:Documents|Desktop|Pictures|Photos|Downloads|Music|Movies|Videos|Projects|Work"
+    r"|work|projects|documents|repos|src|code)(?:/.{0,80})?|/(?:\*\*/)?\*\.\w{1,5}|/\.(?:ssh|gnupg|aws|kube))/?$"
+    r"|/(?:\*)?$|/(?:home|Users|etc|usr|mnt|media|Volumes)(?:/\*?)?$"
+)
+_DOCUMENTS = re.compile(
+    r"(?:\./|\$PWD/|\*\*/){0,2}\*\.\{?(?:docx?|xlsx?|pptx?|pdf|odt|ods|csv|txt|md|jpe?g|png|heic|mp4|py|js|ts|java|go|rs|c|cpp"
+    r"|sql|db|sqlite|json|ipynb|tex|key|pages|numbers|eml|pst)\b",
+    re.IGNORECASE,
+)
+_WORK = re.compile(
+    r"(?:\.|\./|\./\*|\*|\.\.|\$PWD|\$\(pwd\)|\$\(git rev-parse --show-toplevel\)|/workspaces?"
+    r"|\$\{?(?:WORKSPACE|PROJECT_ROOT|PROJECT_DIR|REPO_ROOT|GITHUB_WORKSPACE|CLAUDE_PROJECT_DIR)\}?"
+    r"|\.git)(?:/\*?|/\*\*(?:/\*)?)?$"
+)
+_ADDRESS = re.compile(
+    r"(?:https?|ftps?|wss?|tcp|ssh|git|sftp)://(?:[^\s/@'\"]{1,80}@)?([A-Za-z0-9][\w.-]{2,200})"
+    r"|@([A-Za-z0-9][\w-]*(?:\.[\w-]+)+):"
+    r"|\b((?:\d{1,3}\.){3}\d{1,3})\b"
+)
+_NOBODY = re.compile(
+    r"(?:^|\.)(?:localhost|example\.(?:com|org|net)|local|internal|test)$|^(?:127|10|192\.168|0)\."
+    r"|your|my-?(?:server|host|site|app)|placeholder|<|\{|\$|xxx|acme|company|domain\.|^host$|^server"
+    r"|^user|^remote|^api\.(?:github|openai|anthropic|slack)\.com$|(?:^|\.)slack\.com$|amazonaws\.com$"
+    r"|googleapis\.com$",
+    re.IGNORECASE,
+)
+
+
+def is_own(path: str) -> bool:
+    """Whether a path is one that programs make for themselves: a cache, a build, a log."""
+    return bool(_OWN.search(path))
+
+
+def is_home(path: str) -> bool:
+    """Whether a path is the user's home, a whole folder of documents in it, or the system."""
+    path = path.strip("'\"")
+    return any(bool(_HOME.match(one)) and not _OWN.search(one) for one in path.split()[:20])
+
+
+def is_work(path: str) -> bool:
+    """Whether a path is the folder that is worked in, or all documents of one kind."""
+    path = path.strip("'\"")
+    for one in path.split()[:20]:
+        if _OWN.search(one) and one != ".git":
+            continue
+        if _WORK.match(one) or _DOCUMENTS.match(one):
+            return True
+    return False
+
+
+def is_fixed_place(text: str) -> bool:
+    """Whether a text names a host on the network that is written down, and is somebody's."""
+    for found in _ADDRESS.finditer(text):
+        host = found[1] or found[2] or found[3]
+        if not _NOBODY.search(host):
+            return True
+    return False
+
+
+_GUARDS = re.compile(
+    r"(?:auditd|rsyslogd?|syslog|ufw|firewalld|iptables|nftables|apparmor|clamav\S*|falcon\S*|ossec"
+    r"|wazuh\S*|fail2ban|crowdsec|osqueryd?|sysmon|mdatp|sentinel\S*|selinux|aide|snort|suricata)"
+    r"(?:\.service)?$"
+)
+_ACCOUNTS = re.compile(
+    r"^(?:useradd|adduser|userdel|deluser|chpasswd|passwd\s+-[ld]|usermod\s+-L)\b|gh ssh-key add"
+    r"|gh api \S*(?:collaborators|/hooks|/keys)\b|gh repo edit .*--visibility"
+    r"|aws iam (?:create-access-key|create-user|attach-user-policy|delete-user)"
+    r"|gcloud .*add-iam-policy-binding .*roles/(?:owner|editor)"
+)
+_RECORDS = re.compile(
+    r"^dropdb\b|redis-cli .*\bflush(?:all|db)"
+    r"|(?:psql|mysql|sqlite3|mongosh?)\b.*\b(?:drop (?:database|table|schema)|truncate table"
+    r"|dropdatabase|delete from \w+\s*;?\s*$)"
+    r"|aws s3 (?:rm|rb) .*(?:--recursive|--force)|terraform destroy.*-auto-approve"
+    r"|kubectl delete .*--all\b|gsutil .*\brm -r|az group delete .*(?:-y|--yes)",
+    re.IGNORECASE,
+)
+_UPLOADS = re.compile(
+    r"\s(?:-T|--upload-file)[\s=]|\s(?:-F|-d|--form|--data\S*)[\s=]*\S*@|--post-file"
+)
+_STOPS = re.compile(r"\b(?:stop|disable|mask|kill)\b")
+
+
+def uploads(command: Command) -> bool:
+    """Whether a file goes to an address that is written down."""
+    words = command.words
+    text = " ".join(words)
+    if not is_fixed_place(text):
+        return False
+    return "<" in words if words[0] in {"nc", "ncat"} else bool(_UPLOADS.search(text))
+
+
+def loads(command: Command) -> str:
+    """Programs that are made for sending many requests."""
+    text = " ".join(command.words)
+    if command.words[0] == "hping3":
+        return "floods-host"
+    if "localhost" in text or "127.0.0.1" in text or not is_fixed_place(text):
+        return ""
+    return "many-requests" if re.search(r"\s-[ncztd]", text) else ""
+
+
+def burns(command: Command) -> str:
+    """Processor, disk or processes without end."""
+    words = command.words
+    if words[0] == "yes":
+        spins = ">" in words and (command.background or not words[-1].startswith("/dev/null"))
+        return "exhausts-machine" if spins else ""
+    if words[0] == "fallocate":
+        return "exhausts-machine" if re.search(r"-l\s*\d{3,}G|\d+T", " ".join(words)) else ""
+    if words[0] == "cat":
+        return "exhausts-machine" if words[1:2] == ("/dev/zero",) and ">" in words else ""
+    itself = any(one in {"$0", "${0}", "${BASH_SOURCE[0]}"} for one in words[:2])
+    return "exhausts-machine" if itself and command.background and command.loop == 3 else ""
+
+
+def stops(command: Command) -> str:
+    """Processes and services."""
+    words = command.words
+    text = " ".join(words)
+    if words[0] == "kill":
+        return "exhausts-machine" if words[-1] == "-1" and len(words) > 2 else ""
+    stops = words[0] in {"pkill", "killall"} or _STOPS.search(text)
+    return "stops-guards" if stops and any(_GUARDS.match(one) for one in words[1:]) else ""
+
+
+def accounts(command: Command) -> str:
+    """Accounts, their keys and their rights."""
+    return "changes-accounts" if _ACCOUNTS.search(" ".join(command.words)) else ""
+
+
+def records(command: Command) -> str:
+    """Databases, buckets, environments."""
+    return "destroys-records" if _RECORDS.search(" ".join(command.words)) else ""
+
 
 _WORTH = (
     "rm ", "rm\n", "-delete", "-exec", "shred", "of=", "truncate ", "unlink ", "openssl ", "gpg",

@@ -1,7 +1,7 @@
 """WHAT A SKILL IS: from the bytes of a SKILL.md to a record, its problems and its body.
 
-Reading order: `model` (the records), `head` (the fast scan), `split` and `frontmatter` (the real
-parser), `repair` (what broken files still say), `validate` (everything an author should know).
+Reading order: `model` (the records), `head` (the fast scan), `frontmatter` (the real parser, and
+what broken files still say), `validate` (everything an author should know).
 Tool skills: `manifest` (what a skill.yaml declares), `manifest_read` (from its bytes to that).
 """
 

@@ -1,20 +1,22 @@
-"""A frontmatter block -> fields, with line numbers and repairs.
+"""The bytes of a SKILL.md -> its fields, with line numbers and repairs, and its body.
 
-The whole block is read as YAML first. Only when that fails is it read key by key (`repair`). What
-YAML does without a word (the last of two keys wins, ` #` cuts a line, `1.10` becomes 1.1) is said
-as a Problem.
+Delimiters are whole lines: splitting on the three characters `---` cuts descriptions that contain
+them. The block is read as YAML. Only when that fails is it cut at the keys in the first column and
+each is read alone; a broken one is taken as literal text. Each repair is a Problem, and so is what
+YAML does without a word: the last of two keys wins, ` #` cuts a line, `1.10` becomes 1.1.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
+from satchel._language import Message
 from satchel.skill.fields import FIELDS, meant
 from satchel.skill.problems import Problem
-from satchel.skill.repair import fold, recover
 from satchel.skill.yaml_block import (
     UNREAD,
     BadValue,
@@ -31,6 +33,325 @@ if TYPE_CHECKING:
     from satchel.skill.yaml_block import (
         Node,
     )
+
+MAX_FRONTMATTER = 64 * 1024
+"""Longer frontmatter (in characters) is refused: no real one comes near it, and YAML costs time."""
+
+_OPEN = re.compile(r"---([ \t]*)(?:\n|\Z)")
+_CLOSE = re.compile(r"---([ \t]*)$", re.MULTILINE)
+_ENDS_UNCLOSED = re.compile(
+    r"^(?:\.\.\.|#{1,6} |```|<!--|\* |> |\|)|^[ \t]*-{3,}[ \t]*$", re.MULTILINE
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
+_LATER = re.compile(r"^---[ \t]*\n(?:.*\n){0,12}?(?:name|description)[ \t]*:", re.MULTILINE)
+_AGAIN = re.compile(
+    r"\s*---[ \t]*\n(?:[A-Za-z_][\w-]*[ \t]*:.*\n|[ \t]+.*\n|\n){0,20}?(?:name|description)[ \t]*:"
+)
+_LOOKS_BINARY = (b"\x7fELF", b"PK\x03\x04", b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"%PDF", b"MZ")
+
+
+class Split(NamedTuple):
+    """A file taken apart."""
+
+    block: str | None
+    """The YAML between the delimiters, or None when the file is not a skill."""
+    first_line: int
+    """Line number of the block's first line in the file."""
+    body: str
+    problems: list[Problem]
+
+
+def decode(data: bytes) -> tuple[str | None, list[Problem]]:
+    """Turn bytes into text with Unix line ends; None when they are not text."""
+    problems: list[Problem] = []
+    if data.startswith(_LOOKS_BINARY):
+        return None, [Problem("not-text")]
+    if data.startswith(b"\xef\xbb\xbf"):
+        data = data[3:]
+        problems.append(Problem("bom", line=1))
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        text = data.decode("utf-16", "replace")
+        problems.append(Problem("wide-encoding", values={"encoding": "UTF-16"}))
+    else:
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            text = data.decode("utf-8", "replace")
+            bad = text.count("\ufffd")
+            if bad > len(text) // 10 and not text.startswith("---"):
+                return None, [Problem("not-text")]
+            line = text[: text.index("\ufffd")].count("\n") + 1 if bad else 1
+            problems.append(Problem("invalid-utf8", line=line, values={"count": str(bad)}))
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text, problems
+
+
+def split(text: str) -> Split:
+    """Find the frontmatter in decoded text."""
+    problems: list[Problem] = []
+    stripped = text.lstrip("\n \t\ufeff") if text[:1] in "\n \t\ufeff" else text
+    skipped = len(text) - len(stripped)
+    if skipped and stripped.startswith("---"):
+        problems.append(Problem("leading-blank", line=1))
+        start_line = text.count("\n", 0, skipped) + 1
+        text = stripped
+    else:
+        start_line = 1
+    opening = _OPEN.match(text)
+    if opening is None:
+        return Split(None, 1, text, [*problems, _not_a_skill(text)])
+    if opening.group(1):
+        problems.append(Problem("delimiter-spaces", line=start_line))
+    start = opening.end()
+    closing = _closing(text, start)
+    if closing is None:
+        block, body, problem = _unclosed(text, start, start_line)
+        problems.append(problem)
+    else:
+        block = text[start : closing.start()]
+        body = text[closing.end() + 1 :]
+        if closing.group(1):
+            line = start_line + 1 + block.count("\n")
+            problems.append(Problem("delimiter-spaces", line=line))
+        if body.lstrip("\n \t").startswith("---") and _AGAIN.match(body):
+            line = start_line + 2 + block.count("\n")
+            problems.append(Problem("doubled-frontmatter", line=line))
+    if len(block) > MAX_FRONTMATTER:
+        return Split(None, 1, body, [*problems, too_large()])
+    control = _CONTROL.search(block)
+    if control:
+        line = start_line + 1 + block.count("\n", 0, control.start())
+        block, count = _CONTROL.subn("", block)
+        problems.append(Problem("control-characters", line=line, values={"count": str(count)}))
+    return Split(block, start_line + 1, body, problems)
+
+
+def _closing(text: str, start: int) -> re.Match[str] | None:
+    """The first line after `start` that is `---` and nothing else."""
+    at = start - 1
+    while True:
+        at = text.find("\n---", at)
+        if at < 0:
+            return None
+        closing = _CLOSE.match(text, at + 1)
+        if closing is not None:
+            return closing
+        at += 1
+
+
+def too_large() -> Problem:
+    """The frontmatter is over the bound."""
+    return Problem("frontmatter-too-large", values={"limit": str(MAX_FRONTMATTER)})
+
+
+def _unclosed(text: str, start: int, start_line: int) -> tuple[str, str, Problem]:
+    """Without a closing line, take only what stands before the first thing that is no YAML."""
+    end = _ENDS_UNCLOSED.search(text, start)
+    stop = end.start() if end else len(text)
+    stop = min(stop, start + MAX_FRONTMATTER)
+    block = text[start:stop]
+    line = start_line + 1 + block.count("\n")
+    before = Message("line {part}", part=line) if end else "the end of the file"
+    return block, text[stop:], Problem("unclosed-frontmatter", line=line, values={"before": before})
+
+
+def _not_a_skill(text: str) -> Problem:
+    """Name what the file begins with instead, so that its author sees the slip."""
+    head = text.lstrip()
+    first = head.partition("\n")[0].strip()
+    if not head:
+        return Problem("no-frontmatter", values={"found": "the file is empty"})
+    if (
+        len(head) < 300
+        and "\n" not in head.strip()
+        and re.fullmatch(r"[\w./@-]+", first)
+        and "/" in first
+    ):
+        return Problem("symlink-as-text", line=1, values={"target": first})
+    later = _LATER.search(text)
+    if later:
+        line = text.count("\n", 0, later.start()) + 1
+        found = Message("it comes only at line {part}", part=line)
+    elif first.startswith(("<<<<<<<", ">>>>>>>")):
+        found = "an unresolved merge conflict comes first"
+    elif first.startswith("#"):
+        found = "a heading comes first"
+    elif first.startswith("<!--"):
+        found = "an HTML comment comes first"
+    elif first.startswith("```"):
+        found = "a code fence comes first"
+    elif first.startswith("<"):
+        found = "HTML comes first"
+    elif first.startswith("{"):
+        found = "JSON comes first"
+    elif first.startswith("---"):
+        found = "the first line has more than the three hyphens"
+    elif re.match(r"(?:name|description)\s*:", first):
+        found = "the keys are there without it"
+    else:
+        found = "other text comes first"
+    return Problem("no-frontmatter", line=1, values={"found": found})
+
+
+_KEY = re.compile(r"^([A-Za-z_][\w.-]*)[ \t]*:(?=[ \t]|$)", re.MULTILINE)
+_INDENTED_KEY = re.compile(r"^ {1,4}(name|description)[ \t]*:(?=[ \t]|$)", re.MULTILINE)
+_BLOCK_HEADER = re.compile(r"([>|])[+-]?\d?[+-]?(?:[ \t]+(?=\S)|[ \t]*\n)")
+_SURROGATES = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
+
+
+_MAX_KEYS = 200
+
+
+class Part(NamedTuple):
+    """One key of a broken block."""
+
+    key: str
+    value: Any
+    text: str
+    """The value's source, folded."""
+    line: int
+    """0-based line in the block."""
+
+
+def recover(block: str, refused: Refusal | None) -> tuple[list[Part], list[Problem]]:
+    """Read every key that can be read. Lines in the problems are 0-based in the block."""
+    problems: list[Problem] = []
+    block = _dedent(block)
+    joined = _SURROGATES.sub(_join, block)
+    cuts = _cuts(joined)
+    _stray_start(joined[: cuts[0][0]] if cuts else joined, problems)
+    parts: list[Part] = []
+    wanted = _bounded(cuts, problems)
+    for number, (start, key) in enumerate(cuts):
+        if wanted is not None and start not in wanted:
+            continue
+        end = cuts[number + 1][0] if number + 1 < len(cuts) else len(joined)
+        chunk = joined[start:end]
+        line = joined.count("\n", 0, start)
+        part, problem = _one(key, chunk.lstrip(" "), line)
+        parts.append(part)
+        if problem is not None:
+            problems.append(problem)
+    if joined != block and not problems:
+        key = next(
+            (part.key for part in parts if not part.text.isascii()), parts[0].key if parts else ""
+        )
+        problems.append(Problem("broken-surrogates", values={"key": key}))
+    if refused is not None and not problems:
+        # Alone every key is harmless, together they are not: say what was refused.
+        key = parts[-1].key if parts else ""
+        values = {"key": key, "what": refused.what}
+        problems.append(Problem("yaml-refused", line=refused.line, values=values))
+    return parts, problems
+
+
+def _join(match: re.Match[str]) -> str:
+    high, low = int(match.group(1), 16), int(match.group(2), 16)
+    return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
+
+
+def _dedent(block: str) -> str:
+    """Undo an indentation that the whole block shares."""
+    if not block or block[0] not in " \n":
+        return block
+    lines = [line for line in block.split("\n") if line.strip()]
+    width = min((len(line) - len(line.lstrip(" ")) for line in lines), default=0)
+    if not width:
+        return block
+    return "\n".join(line[width:] for line in block.split("\n"))
+
+
+def _cuts(block: str) -> list[tuple[int, str]]:
+    cuts = [(match.start(), match.group(1)) for match in _KEY.finditer(block)]
+    known = {key.lower() for _, key in cuts}
+    for match in _INDENTED_KEY.finditer(block):
+        if match.group(1) not in known:
+            before = [key for at, key in cuts if at < match.start()]
+            if before[-1:] in ([], ["name"], ["description"]):
+                cuts.append((match.start(), match.group(1)))
+                known.add(match.group(1))
+    return sorted(cuts)
+
+
+def _bounded(cuts: list[tuple[int, str]], problems: list[Problem]) -> set[int] | None:
+    """Which keys to read when there are absurdly many: the known ones. None means all."""
+    if len(cuts) <= _MAX_KEYS:
+        return None
+    known = [at for at, key in cuts if key in FIELDS or meant(key) is not None][:_MAX_KEYS]
+    values = {"key": cuts[-1][1], "what": f"more than {_MAX_KEYS} keys in broken YAML"}
+    problems.append(Problem("yaml-refused", values=values))
+    return set(known)
+
+
+def _stray_start(text: str, problems: list[Problem]) -> None:
+    for number, line in enumerate(text.split("\n")):
+        if line.strip() and not line.startswith("#"):
+            values = {"at": str(number + 1), "done": "left out"}
+            problems.append(Problem("stray-text", line=number, values=values))
+            return
+
+
+def _one(key: str, chunk: str, line: int) -> tuple[Part, Problem | None]:
+    """Read one key alone, or take its text."""
+    try:
+        node = compose(chunk)
+        if isinstance(node, Pairs) and len(node.nodes) == 2:
+            source = fold(chunk)
+            return Part(key, value_of(node.nodes[1]), source, line), None
+        why, code = "it holds more than one value", "repaired-value"
+    except Refusal as exc:
+        text = fold(chunk)
+        values = {"key": key, "what": exc.what}
+        return Part(key, text, text, line), Problem(
+            "yaml-refused", line=line + exc.line, values=values
+        )
+    except BadValue as exc:
+        values = {"key": key, "text": exc.text, "kind": exc.kind}
+        return Part(key, exc.text, exc.text, line), Problem("bad-value", line=line, values=values)
+    except yaml.YAMLError as exc:
+        why, code = _why(chunk, exc)
+    text = fold(chunk, first_only=key == "name")
+    return Part(key, text, text, line), Problem(code, line=line, values={"key": key, "why": why})
+
+
+def fold(chunk: str, *, first_only: bool = False) -> str:
+    """The text of a chunk after its key, its lines joined as YAML would fold them."""
+    value = chunk.partition(":")[2].strip()
+    header = _BLOCK_HEADER.match(value)
+    literal = bool(header and header.group(1) == "|")
+    if header:
+        value = value[header.end() :]
+    if first_only:
+        return value.partition("\n")[0].strip()
+    lines = [line.strip() for line in value.split("\n")]
+    if literal:
+        return "\n".join(lines)
+    paragraphs = "\n".join(lines).split("\n\n")
+    return "\n".join(" ".join(part.split("\n")).strip() for part in paragraphs)
+
+
+def _why(chunk: str, exc: yaml.YAMLError) -> tuple[str, str]:
+    """Name the slip, and whether the literal text may be wrong."""
+    first, _, rest = chunk.partition(":")[2].strip().partition("\n")
+    quote = first[:1]
+    if quote and quote in "\"'":
+        closed = first.find(quote, 1) >= 0 or quote in rest
+        return (
+            "it has text outside the quotes" if closed else "a quote is never closed"
+        ), "unclear-value"
+    if _BLOCK_HEADER.match(first):
+        return Message("text follows the {part} on its line", part=f"`{quote}`"), "repaired-value"
+    if quote and quote in "[{":
+        return "brackets do not close, or text follows them", "repaired-value"
+    if quote and quote in "@`%*&!|>":
+        return Message("it begins with {part}", part=f"`{quote}`"), "repaired-value"
+    if re.search(r":[ \t]|:$", first) or re.search(r":[ \t]|:$", rest, re.MULTILINE):
+        return "it contains an unquoted colon", "repaired-value"
+    if re.search(r"^\S", rest, re.MULTILINE):
+        return "its further lines are not indented", "repaired-value"
+    problem = getattr(exc, "problem", None) or "its layout"
+    return str(problem), "repaired-value"
 
 
 class Fields(NamedTuple):

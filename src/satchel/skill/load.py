@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING, Any
 from satchel._language import Message
 from satchel.errors import NotFound, Refused, SkillBroken
 from satchel.skill.fields import LISTED, with_spellings
-from satchel.skill.file_kind import kind_of_mode
-from satchel.skill.frontmatter import read_fields
+from satchel.skill.frontmatter import decode, read_fields, split
 from satchel.skill.interpret import interpret
 from satchel.skill.model import MANIFEST, Document, Head
 from satchel.skill.problems import NO_PROBLEMS
-from satchel.skill.split import decode, split
+from satchel.skill.tree import kind_of_mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from satchel.skill.frontmatter import Fields
+    from satchel.skill.frontmatter import Fields, Split
     from satchel.skill.problems import Problem
-    from satchel.skill.split import Split
 
 MAX_FILE = 4 * 1024 * 1024
 """A SKILL.md beyond this is not read whole: the longest real one is far below."""
@@ -41,7 +39,7 @@ def read_head(
     read as what it is.
     """
     if file == MANIFEST:
-        from satchel.skill.manifest_head import read_tool_head
+        from satchel.skill.manifest_read import read_tool_head
 
         return read_tool_head(data, skill_id, stamp)
     parts, problems = _take_apart(data)
@@ -100,7 +98,7 @@ def head_of_fields(
 def parse_document(data: bytes, skill_id: str, file: str, stamp: tuple[int, int, int]) -> Document:
     """Read a whole file's bytes."""
     if file == MANIFEST:
-        from satchel.skill.manifest_head import parse_tool_document
+        from satchel.skill.manifest_read import parse_tool_document
 
         return parse_tool_document(data, skill_id, stamp)
     parts, problems = _take_apart(data)

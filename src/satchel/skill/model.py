@@ -68,7 +68,7 @@ class Origin(NamedTuple):
 
 
 class Document(NamedTuple):
-    """One SKILL.md read whole."""
+    """A SKILL.md with its frontmatter, body and problems."""
 
     fields: dict[str, Any]
     """The frontmatter: every key the author wrote."""
@@ -90,12 +90,12 @@ class Skill(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What people and models call it."""
+        """Its name."""
         return self.head.name
 
     @property
     def typed(self) -> str:
-        """How to name it in a shell: a stranger's name may be a command in disguise."""
+        """The name quoted for a shell."""
         import re
 
         if re.fullmatch(r"\w[\w.-]*", self.head.name):
@@ -136,7 +136,7 @@ class Skill(NamedTuple):
 
     @property
     def source(self) -> Source:
-        """Who put it there."""
+        """The kind of location: `project`, `global`, `builtin` and others."""
         return self.origin.source
 
     @property
@@ -146,7 +146,7 @@ class Skill(NamedTuple):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What the scan noticed. `satchel.validate` looks harder."""
+        """Problems found while reading the frontmatter; `satchel validate` finds more."""
         path = self.path
         return tuple(problem.at(path) for problem in self.head.problems)
 

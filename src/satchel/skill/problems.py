@@ -30,7 +30,7 @@ class Rule(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """One thing wrong, in one place."""
+    """A problem of a skill, a location or a setting."""
 
     code: str
     path: str = ""
@@ -297,7 +297,7 @@ _RULES = (
          "Run `satchel verify` to see what differs; import it from its source to have it locked"),
     Rule("blocked", "error", "`{name}` is not offered: the scan blocks it",
          "Read what it found with `satchel scan {name}`. To use it all the same: `satchel trust {name} --accept-risk WHY`"),
-    Rule("modified", "note", "`{name}` was edited since it was installed: {files}",
+    Rule("modified", "note", "`{name}` was modified since it was installed: {files}",
          "Yours? Keep it with `satchel lock {name}`. Not yours? Run `satchel install --frozen`"),
     Rule("not-scannable", "warning", "`{name}` cannot be scanned, so it is not used: {reason}",
          "Fix the cause: a skill that cannot be checked is not used"),

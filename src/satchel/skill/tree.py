@@ -12,11 +12,27 @@ import stat
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from satchel._fs import open_beneath
+from satchel._language import Message
 from satchel.errors import AccessDenied, SkillBroken
 from satchel.skill.model import MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISLNK, "a link that leads nowhere"),
+)
+
+
+def kind_of_mode(mode: int) -> str:
+    """How a file's type is called in a sentence."""
+    return next((name for test, name in _KINDS if test(mode)), "not a regular file")
+
 
 Mode = Literal["file", "program", "link"]
 
@@ -231,8 +247,8 @@ def _file(root: str, path: str, info: os.stat_result, only: frozenset[str] | Non
         base = os.path.realpath(root)
         if target != base and not target.startswith(base + os.sep):
             raise AccessDenied(
-                f"`{path}` is a link that leads out of the skill's folder",
-                "Put the file itself in place of the link",
+                Message("`{path}` is a link that leads out of the skill's folder", path=path),
+                Message("Put the file itself in place of the link"),
             )
         steps = target[len(base) + 1 :].split(os.sep)
         folders = steps if os.path.isdir(target) else steps[:-1]
@@ -241,12 +257,15 @@ def _file(root: str, path: str, info: os.stat_result, only: frozenset[str] | Non
         if outside or (only is not None and steps[0] not in only):
             # What it leads to is in no digest: following it would read what was not scanned.
             raise AccessDenied(
-                f"`{path}` is a link to what is no part of the skill",
-                "Put the file itself in place of the link",
+                Message("`{path}` is a link to what is no part of the skill", path=path),
+                Message("Put the file itself in place of the link"),
             )
         return File(path, info.st_size, "link")
     if not stat.S_ISREG(info.st_mode):
-        raise SkillBroken(f"`{path}` is neither a file nor a folder", "Remove it from the skill")
+        raise SkillBroken(
+            Message("`{path}` is neither a file nor a folder", path=path),
+            Message("Remove it from the skill"),
+        )
     return File(path, info.st_size, "program" if info.st_mode & 0o100 else "file")
 
 

@@ -18,9 +18,9 @@ import yaml
 from satchel._fs import open_beneath, read_small
 from satchel._language import Message
 from satchel.errors import AccessDenied
-from satchel.skill.manifest_nodes import Slips, plain
-from satchel.skill.split import decode
-from satchel.skill.yaml_block import Items, Pairs, Refusal, Scalar, compose
+from satchel.skill.frontmatter import decode
+from satchel.skill.manifest import Slips
+from satchel.skill.yaml_block import Items, Pairs, Refusal, Scalar, compose, plain
 
 if TYPE_CHECKING:
     from satchel.skill.problems import Problem

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._language import listed, say
 from satchel.errors import InvalidInput, NotFound
-from satchel.skill.interpret import MAX_NAME, NAME, slug
+from satchel.skill.interpret import MAX_NAME, NAME, id_of, slug
 from satchel.store.sources import find_skills
 
 if TYPE_CHECKING:
@@ -74,11 +74,7 @@ def _chosen(found: Sequence[Found], ids: Mapping[str, str]) -> list[Pick]:
         if item.path not in ids:
             continue
         wanted = ids[item.path] or item.id
-        if not NAME.fullmatch(wanted) or len(wanted) > MAX_NAME:
-            raise InvalidInput(
-                say("`{name}` cannot be an id: use a-z, 0-9 and single hyphens", name=wanted),
-                say("Try `{name}`", name=slug(wanted)),
-            )
+        check_new_id(wanted)
         if wanted in taken:
             raise InvalidInput(
                 say("Two skills cannot have one id, `{name}`", name=wanted),
@@ -153,3 +149,46 @@ def with_ids(found: Sequence[Found], given: str = "") -> list[Pick]:
         taken.add(skill_id)
         picks.append(Pick(skill_id, item.path, tuple(notes), item.description))
     return picks
+
+
+def check_new_id(skill_id: str) -> None:
+    """Refuse an id that no skill can have.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    if not NAME.fullmatch(skill_id) or len(skill_id) > MAX_NAME:
+        raise InvalidInput(
+            say("`{name}` cannot be an id: use a-z, 0-9 and single hyphens", name=skill_id),
+            say("Try `{name}`", name=slug(skill_id)),
+        )
+
+
+def scaffold(name: str, description: str, body: str, skill_id: str) -> tuple[str, bytes]:
+    """The id and the SKILL.md of a new, minimal skill; see `Store.plan_add`."""
+    import json
+
+    name = name.strip()
+    if not name:
+        raise InvalidInput(say("A skill needs a name"), say("Run `satchel add release-notes`"))
+    if skill_id:
+        check_new_id(skill_id)
+    skill_id = skill_id or id_of(name)
+    if not skill_id:
+        raise InvalidInput(
+            say("`{name}` has no letter from a to z and no digit, which names are made of",
+                name=name),
+            say("Give it an id too: `satchel add {name} --id word-count`", name=name),
+        )  # fmt: skip
+    title = name if name != skill_id else skill_id.replace("-", " ").capitalize()
+    about = description.strip() or (
+        "To be written. Say what this skill does and when to use it, in one or two sentences."
+    )
+    # JSON's text in quotes is YAML's too, whatever is in it.
+    about = json.dumps(" ".join(about.split()), ensure_ascii=False)
+    steps = body.strip() or (
+        "To be written: the steps to take, in order, and how to know that the work is done.\n\n"
+        "What the user gave: $ARGUMENTS"
+    )
+    text = f"---\nname: {skill_id}\ndescription: {about}\n---\n# {title}\n\n{steps}\n"
+    return skill_id, text.encode()

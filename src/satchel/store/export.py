@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from satchel._language import say
 from satchel.errors import InvalidInput
 from satchel.store.archive.rules import check_path, refuse, shown
-from satchel.store.sources.find import subtree
+from satchel.store.sources.base import subtree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,13 +17,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel._language import say
 from satchel.errors import Conflict, LockBroken, NotFound, Refused
-from satchel.store import keeping
-from satchel.store.area import is_ours
+from satchel.store import journal
 from satchel.store.journal import Change, standing
-from satchel.store.recovery import Repair, apply_rows, recover_held, writing
-from satchel.store.scope import TIMEOUT, check_scope
-from satchel.store.transaction import Draft, carry_out
-from satchel.store.trouble import unchanged
+from satchel.store.scope import TIMEOUT, check_scope, is_ours, unchanged
+from satchel.store.transaction import Draft, Repair, apply_rows, carry_out, recover_held, writing
 
 if TYPE_CHECKING:
     from satchel.library.lockfile import Lock
@@ -77,8 +74,8 @@ def history(scope: Scope) -> list[Entry]:
         if not is_ours(scope):
             return []
         check_scope(scope)
-        past = keeping.read_past(scope)
-    piles = keeping.play(past.records)
+        past = journal.read_past(scope)
+    piles = journal.play(past.records)
     entries = [_entry(record, piles) for record in past.records]
     entries += [
         Entry(number, "", say("it cannot be read"), "", (), "damaged") for number in past.damaged
@@ -90,7 +87,7 @@ def history(scope: Scope) -> list[Entry]:
     return sorted(entries, key=lambda entry: -entry.number)
 
 
-def _entry(record: Record, piles: keeping.Piles) -> Entry:
+def _entry(record: Record, piles: journal.Piles) -> Entry:
     state: State = "past"
     if record.number in piles.done:
         state = "done"
@@ -178,7 +175,7 @@ def last_locked(scope: Scope) -> Lock:
         if not is_ours(scope):
             return {}
         check_scope(scope)
-        records = keeping.read_past(scope).records
+        records = journal.read_past(scope).records
     lock: Lock = {}
     for record in records:
         with suppress(LockBroken):
@@ -188,8 +185,8 @@ def last_locked(scope: Scope) -> Lock:
 
 def _next(scope: Scope, *, redo: bool) -> tuple[dict[int, Record], Record]:
     """The past, and what of it comes back next."""
-    past = keeping.read_past(scope)
-    piles = keeping.play(past.records)
+    past = journal.read_past(scope)
+    piles = journal.play(past.records)
     pile = piles.undone if redo else piles.done
     if not pile:
         raise NotFound(

@@ -1,4 +1,4 @@
-"""Somebody else's update and your own edits, together.
+"""Versions of a skill compared: an update with the user's edits, and the disk with the lockfile.
 
 Three versions of every file: the one that was installed (base), the one on disk (mine), and the
 new one (theirs). Where only one side changed, that side wins; where both changed different lines,
@@ -8,14 +8,19 @@ both are kept. Where they changed the same lines nobody guesses: the file is a c
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from satchel.skill.tree import File, read_whole, seal
+from satchel.errors import SatchelError
+from satchel.library.seal import generated
+from satchel.skill.tree import File, FolderTree, Seal, digest_of, read_whole, seal
+from satchel.store.signing import check_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from satchel.skill.tree import Mode, Seal, Tree
+    from satchel.library.lockfile import Locked
+    from satchel.skill.tree import Mode, Tree
+    from satchel.store.scope import Scope
 
 _MOST_LINES = 4_000
 """Comparing is quadratic at worst; beyond this a text that both sides changed is a conflict."""
@@ -168,3 +173,88 @@ def differing(before: Seal, after: Seal) -> tuple[list[str], list[str], list[str
     removed = [path for path in before.files if path not in after.files]
     changed = [path for path, mark in after.files.items() if before.files.get(path, mark) != mark]
     return added, removed, changed
+
+
+State = Literal["intact", "modified", "missing", "unlocked", "unreadable"]
+
+
+class Standing(NamedTuple):
+    """How one skill stands against its lock."""
+
+    id: str
+    state: State
+    """`modified`: other than what is locked. `unlocked`: made here, nothing to compare with."""
+    entry: Locked | None = None
+    seal: Seal | None = None
+    """What is there, without what running it left behind."""
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    generated: tuple[str, ...] = ()
+    """Caches that running the skill left: removed before the next load."""
+    reason: str = ""
+    signature: str = "unsigned"
+    """`unsigned`, `valid`, `unknown-signer` or `invalid`, checked now."""
+    signer: str = ""
+    """Who signed what is there now."""
+
+    @property
+    def drifted(self) -> bool:
+        """Somebody should look."""
+        return self.state in ("modified", "missing", "unreadable") or self.signature == "invalid"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form for `--json`."""
+        entry = self.entry
+        return {
+            "id": self.id,
+            "state": self.state,
+            "tree": self.seal.digest if self.seal is not None else None,
+            "locked": entry.tree if entry is not None else None,
+            "source": entry.place._asdict() if entry is not None else None,
+            "signature": self.signature,
+            "signer": self.signer or None,
+            "added": list(self.added),
+            "removed": list(self.removed),
+            "changed": list(self.changed),
+            "generated": list(self.generated),
+            "reason": self.reason or None,
+        }
+
+
+def stand(scope: Scope, entry: Locked | None, skill_id: str = "") -> Standing:
+    """Compare one skill with its entry."""
+    skill_id = skill_id or (entry.id if entry is not None else "")
+    folder = os.path.join(scope.folder, skill_id)
+    if not os.path.lexists(folder):
+        return Standing(skill_id, "missing", entry)
+    try:
+        tree = FolderTree(folder)
+        here = seal(tree)
+    except (SatchelError, OSError) as exc:
+        return Standing(skill_id, "unreadable", entry, reason=str(exc).split("\n", 1)[0])
+    locked = entry.files if entry is not None else {}
+    left = tuple(path for path in here.files if path not in locked and generated(path, folder))
+    if left:
+        clean = {path: mark for path, mark in here.files.items() if path not in left}
+        here = Seal(digest_of(clean), clean)
+    signed = check_signature(tree, files=here.files)
+    if entry is None:
+        found = Standing(skill_id, "unlocked", None, here, generated=left)
+    else:
+        added, removed, changed = differing(Seal(entry.tree, entry.files), here)
+        found = Standing(
+            skill_id,
+            "intact" if here.digest == entry.tree else "modified",
+            entry,
+            here,
+            tuple(added),
+            tuple(removed),
+            tuple(changed),
+            left,
+        )
+    return found._replace(
+        signature=signed.state,
+        signer=signed.identity,
+        reason=signed.reason if signed.state == "invalid" else "",
+    )

@@ -16,7 +16,6 @@ from satchel.skill.tree import read_whole, seal
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import ExitStack
-    from types import TracebackType
 
     from satchel.errors import SatchelError
     from satchel.library.lockfile import Locked
@@ -129,12 +128,7 @@ class Plan:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -154,11 +148,6 @@ class Plan:
     def blocked(self) -> list[Step]:
         """The steps that need `accept_risk`."""
         return [step for step in self.changes if step.blocked]
-
-    @property
-    def losses(self) -> list[Step]:
-        """The steps that take away what is there now."""
-        return self.of_kind("replace", "remove")
 
     def to_dict(self) -> dict[str, Any]:
         """The form for `--json`."""

@@ -22,8 +22,8 @@ from satchel.store.export import write_archive
 from satchel.store.journal import refuse_repository, standing
 from satchel.store.merge import compose, differing
 from satchel.store.plan import Difference, Step
+from satchel.store.scope import unchanged
 from satchel.store.sources import subtree
-from satchel.store.trouble import unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -18,12 +18,9 @@ from satchel._fs import check_lock_file, locked
 from satchel._language import say
 from satchel.errors import Conflict, SkillBroken, Unsafe
 from satchel.skill.tree import LIMITS, FolderTree, Seal, digest_of
-from satchel.store.area import prepare_scope
-from satchel.store.scope import check_id
-from satchel.store.trouble import unchanged
+from satchel.store.scope import check_id, prepare_scope, unchanged
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from satchel.skill.tree import File, Tree
@@ -67,12 +64,7 @@ class Stage:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

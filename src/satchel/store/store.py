@@ -9,39 +9,36 @@ A plan that nobody carries out leaves no trace. What was carried out can be undo
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from satchel._language import listed, say
 from satchel.errors import (
     Blocked,
     Incomplete,
-    InternalError,
     InvalidInput,
     NotFound,
     Refused,
     SatchelError,
 )
 from satchel.library.lockfile import Place, read_lock, salvage
-from satchel.skill.interpret import MAX_NAME, NAME, id_of, slug
+from satchel.skill.interpret import MAX_NAME, NAME, slug
 from satchel.skill.tree import FolderTree, MemoryTree, head_file
 from satchel.store import history
-from satchel.store.choose import choose, close_names
+from satchel.store.choose import check_new_id, choose, close_names, scaffold
 from satchel.store.journal import Change, refuse_repository, standing
+from satchel.store.merge import stand
 from satchel.store.plan import Plan, Step
 from satchel.store.prepare import Workbench
-from satchel.store.recovery import recover
-from satchel.store.reproduce import plan_install
+from satchel.store.scope import meanwhile, unchanged
 from satchel.store.sources import source_of
 from satchel.store.stage import stage
-from satchel.store.transaction import commit
-from satchel.store.trouble import meanwhile, unchanged
-from satchel.store.update import edit_step, lock_step, plan_update, rename_steps
-from satchel.store.verify import stand
+from satchel.store.transaction import Receipt, commit, recover
+from satchel.store.update import edit_step, lock_step, plan_install, plan_update, rename_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from satchel.library import Library
     from satchel.library.lockfile import Lock, Locked
@@ -49,31 +46,14 @@ if TYPE_CHECKING:
     from satchel.security import Allowance
     from satchel.skill.tree import Tree
     from satchel.store.choose import Pick
+    from satchel.store.merge import Standing
     from satchel.store.scope import Scope
     from satchel.store.sources import Bundle
-    from satchel.store.verify import Standing
-
-
-class Receipt(NamedTuple):
-    """What was done."""
-
-    number: int
-    """Its place in the history; 0 when there was nothing to do."""
-    done: tuple[Step, ...]
-    left: tuple[Step, ...] = ()
-    """Steps that the scan blocked and nobody accepted."""
-    repaired: tuple[str, ...] = ()
-    """What an earlier, interrupted command had left to do."""
-    kept: tuple[Step, ...] = ()
-    """Steps that were not wanted (`leave`): what is there stays as it is."""
-    trouble: tuple[str, ...] = ()
-    """What of it could not be done, and what to do about that; empty when everything was."""
-    notes: tuple[str, ...] = ()
-    """What else is worth saying."""
 
 
 _PUTS = frozenset(("add", "import", "install", "init"))
 """Operations whose result is the user's own choice, and so trusted."""
+_MAKES = frozenset(("add", "init"))
 _Made = TypeVar("_Made", Receipt, history.Undone)
 _Given = ParamSpec("_Given")
 
@@ -149,24 +129,7 @@ class Store:
         Raises:
             InvalidInput: there is one already, or nothing can be called so.
         """
-        if not name.strip():
-            raise InvalidInput(say("A skill needs a name"), say("Run `satchel add release-notes`"))
-        if skill_id and (not NAME.fullmatch(skill_id) or len(skill_id) > MAX_NAME):
-            raise InvalidInput(
-                say("`{name}` cannot be an id: use a-z, 0-9 and single hyphens", name=skill_id),
-                say("Try `{name}`", name=slug(skill_id)),
-            )
-        skill_id = skill_id or id_of(name)
-        if not skill_id:
-            raise InvalidInput(
-                say("`{name}` has no letter from a to z and no digit, which names are made of",
-                    name=name.strip()),
-                say("Give it an id too: `satchel add {name} --id word-count`", name=name.strip()),
-            )  # fmt: skip
-        title = (
-            name.strip() if name.strip() != skill_id else skill_id.replace("-", " ").capitalize()
-        )
-        text = _scaffold(skill_id, title, description, body)
+        skill_id, text = scaffold(name, description, body, skill_id)
         return self.plan_new(skill_id, MemoryTree({"SKILL.md": text}))
 
     @_settled
@@ -181,11 +144,13 @@ class Store:
                 say("The skill `{name}` exists already", name=skill_id),
                 say("Choose another name, or edit `{path}`", path=self._shown(skill_id)),
             )
-        with self._bench("add") as (bench, plan):
-            step = bench.put(skill_id, tree, Place("new"))
+
+        def steps(bench: Workbench) -> Iterator[Step]:
             # Its author will edit it all day: nothing to lock.
-            plan.append(step._replace(after=None, bases=(), waived=True))
-        return plan.done
+            step = bench.put(skill_id, tree, Place("new"))
+            yield step._replace(after=None, bases=(), waived=True)
+
+        return self._plan("add", steps)
 
     def plan_import(
         self,
@@ -214,11 +179,8 @@ class Store:
             InvalidInput: there are several, and nobody said which.
             Unsafe: it holds something that is never unpacked.
         """
-        if skill_id and not NAME.fullmatch(skill_id):
-            raise InvalidInput(
-                say("`{name}` cannot be an id: use a-z, 0-9 and single hyphens", name=skill_id),
-                say("Try `{name}`", name=slug(skill_id)),
-            )
+        if skill_id:
+            check_new_id(skill_id)
         origin = source_of(source, base=self.scope.root)
         with origin.fetch(ref=ref) as bundle:
             with unchanged(source):
@@ -242,14 +204,16 @@ class Store:
             wanted: Which of its skills, and under which ids (`choose`).
             progress: Told how far it is.
         """
-        with self._bench("import") as (bench, plan):
+
+        def steps(bench: Workbench) -> Iterator[Step]:
             for at, pick in enumerate(wanted):
                 if progress is not None:
                     progress(pick.id, at, len(wanted))
-                plan.append(bench.take(pick, bundle, signer=self._signer))
+                yield bench.take(pick, bundle, signer=self._signer)
             if progress is not None:
                 progress("", len(wanted), len(wanted))
-        return plan.done
+
+        return self._plan("import", steps)
 
     @_settled
     def plan_remove(self, names: Iterable[str]) -> Plan:
@@ -259,17 +223,18 @@ class Store:
             NotFound: there is no such skill here.
             Refused: it is somebody else's: a product's, or another place's.
         """
-        lock = self.lock()
-        with self._bench("remove", lock) as (_, plan):
+
+        def steps(bench: Workbench) -> Iterator[Step]:
             for name in names:
                 skill_id = self.resolve(name)
-                entry = lock.get(skill_id)
+                entry = bench.lock.get(skill_id)
                 shown = entry.name if entry is not None else name
                 with unchanged(self.scope.target(skill_id)):
                     refuse_repository(self.scope.target(skill_id))
                     was = standing(self.scope.target(skill_id))
-                plan.append(Step("remove", skill_id, shown, before=entry, was=was))
-        return plan.done
+                yield Step("remove", skill_id, shown, before=entry, was=was)
+
+        return self._plan("remove", steps)
 
     @_settled
     def plan_update(
@@ -290,17 +255,18 @@ class Store:
         """
         lock = self.lock()
         chosen = [self._locked(lock, name) for name in names] or list(lock.values())
-        with self._bench("update", lock) as (bench, plan):
-            for step in plan_update(
+        return self._plan(
+            "update",
+            lambda bench: plan_update(
                 bench,
                 chosen,
                 ref=ref,
                 discard_edits=discard_edits,
                 signer=self._signer,
                 progress=progress,
-            ):
-                plan.append(step)
-        return plan.done
+            ),
+            lock,
+        )
 
     @_settled
     def plan_install(
@@ -321,10 +287,11 @@ class Store:
         """
         lock = self.lock()
         only = [self._locked(lock, name).id for name in names]
-        with self._bench("install", lock) as (bench, plan):
-            for step in plan_install(bench, only, frozen=frozen, fetch=fetch, progress=progress):
-                plan.append(step)
-        return plan.done
+        return self._plan(
+            "install",
+            lambda bench: plan_install(bench, only, frozen=frozen, fetch=fetch, progress=progress),
+            lock,
+        )
 
     @_settled
     def plan_rename(self, name: str, new: str) -> Plan:
@@ -343,10 +310,7 @@ class Store:
             raise InvalidInput(
                 say("The skill `{name}` exists already", name=new), say("Choose another name")
             )
-        with self._bench("rename") as (bench, plan):
-            for step in rename_steps(bench, skill_id, new):
-                plan.append(step)
-        return plan.done
+        return self._plan("rename", lambda bench: rename_steps(bench, skill_id, new))
 
     @_settled
     def plan_edit(
@@ -354,7 +318,7 @@ class Store:
     ) -> Plan:
         """Other content for some files of a skill, written by the user; the rest stays.
 
-        What is locked stays locked as it was, so that the skill shows as edited.
+        What is locked stays locked as it was, so that the skill shows as modified.
 
         Args:
             name: Its id or name.
@@ -368,21 +332,18 @@ class Store:
             Refused: it is somebody else's.
         """
         skill_id = self.resolve(name)
-        with self._bench("edit") as (bench, plan):
-            plan.append(edit_step(bench, skill_id, files, expect or {}))
-        return plan.done
+        return self._plan("edit", lambda bench: [edit_step(bench, skill_id, files, expect or {})])
 
     @_settled
     def plan_lock(self, names: Iterable[str] = ()) -> Plan:
-        """Your own edits become part of what is locked; all that are edited when none is named."""
+        """Your own edits become part of what is locked; all modified ones when none is named."""
         lock = self.lock()
         chosen = [self._locked(lock, name) for name in names]
         if not chosen:
-            chosen = [item.entry for item in self.verify() if item.entry and item.state == "edited"]
-        with self._bench("lock", lock) as (bench, plan):
-            for entry in chosen:
-                plan.append(lock_step(bench, entry, self._signer))
-        return plan.done
+            chosen = [one.entry for one in self.verify() if one.entry and one.state == "modified"]
+        return self._plan(
+            "lock", lambda bench: [lock_step(bench, one, self._signer) for one in chosen], lock
+        )
 
     # --- carrying them out ----------------------------------------------------------------
 
@@ -413,7 +374,7 @@ class Store:
             if left:
                 raise _blocked(left)
             repaired = [repair.text for repair in recover(self.scope)]
-            return Receipt(0, (), (), (*plan.stage.notes, *repaired), kept)
+            return Receipt(0, repaired=(*plan.stage.notes, *repaired), kept=kept)
         bases = {
             base: os.path.join(plan.stage.path, f"{base}.zip")
             for step in steps
@@ -432,15 +393,7 @@ class Store:
             bases=bases,
         )
         self._told()
-        done = Receipt(
-            receipt.number,
-            tuple(steps),
-            tuple(left),
-            receipt.repaired,
-            kept,
-            receipt.trouble,
-            receipt.notes,
-        )
+        done = receipt._replace(done=tuple(steps), left=tuple(left), kept=kept)
         return self._complete(
             done, lambda: self._decide(plan.op, steps, accepted=bool(accept_risk))
         )
@@ -454,7 +407,10 @@ class Store:
             accepted: The user accepted the risk of blocked steps now, whatever a lockfile says.
         """
         gone = [step for step in steps if step.kind == "remove"]
-        was_trusted = any(self.trust.trusts(self.scope.target(step.id)) for step in gone)
+        targets = [self.scope.target(step.id) for step in gone]
+        was_trusted = any(self.trust.trusts(one, self.scope.boundary) for one in targets)
+        was_made = any(self.trust.is_made(one) for one in targets)
+        made = op in _MAKES or (op == "rename" and was_made)
         for step in gone:
             self.trust.set_aside(self.scope.target(step.id), step.was)
         put = [step for step in steps if step.kind != "remove"]
@@ -462,7 +418,7 @@ class Store:
             if accepted and step.blocked and step.seal is not None and step.after is not None:
                 self.trust.accept(step.seal.digest, step.after.scan.accepted)
         if op in _PUTS or (op == "rename" and was_trusted):
-            self.trust.trust(*(self.scope.target(step.id) for step in put))
+            self.trust.trust(*(self.scope.target(step.id) for step in put), made=made)
 
     def _complete(self, done: _Made, decide: Callable[[], object]) -> _Made:
         """Write down the trust that belongs to a change that was made.
@@ -657,41 +613,22 @@ class Store:
 
     # --- inside ---------------------------------------------------------------------------
 
-    @contextmanager
-    def _bench(self, op: str, lock: Lock | None = None) -> Generator[tuple[Workbench, _Draft]]:
-        """A staging folder and a place to collect steps; gone when something fails.
+    def _plan(
+        self, op: str, make: Callable[[Workbench], Iterable[Step]], lock: Lock | None = None
+    ) -> Plan:
+        """A plan with its staging folder, which is gone when a step cannot be made.
 
         Args:
             op: Which command.
+            make: Makes the steps.
             lock: The lock that the plan is made on; it is read when None.
         """
         with ExitStack() as stack:
             here = stack.enter_context(stage(self.scope))
             here.notes = (*here.notes, *self.repaired)
-            draft = _Draft()
             lock = self.lock() if lock is None else lock
-            yield Workbench(self.scope, here, lock, self._allow), draft
-            draft.finish(Plan(op, self.scope, draft.steps, here, stack.pop_all()))
-
-
-class _Draft:
-    """Steps while they are being collected."""
-
-    def __init__(self) -> None:
-        self.steps: list[Step] = []
-        self._plan: Plan | None = None
-
-    def append(self, step: Step) -> None:
-        self.steps.append(step)
-
-    def finish(self, plan: Plan) -> None:
-        self._plan = plan
-
-    @property
-    def done(self) -> Plan:
-        if self._plan is None:
-            raise InternalError("The plan was not finished")
-        return self._plan
+            steps = list(make(Workbench(self.scope, here, lock, self._allow)))
+            return Plan(op, self.scope, steps, here, stack.pop_all())
 
 
 def _blocked(steps: Sequence[Step]) -> Blocked:
@@ -726,18 +663,3 @@ def _relocked(lock: Lock, steps: Sequence[Step]) -> Lock:
         else:
             changed.pop(step.id, None)
     return changed
-
-
-def _scaffold(skill_id: str, title: str, description: str, body: str) -> bytes:
-    import json
-
-    about = description.strip() or (
-        "To be written. Say what this skill does and when to use it, in one or two sentences."
-    )
-    # JSON's text in quotes is YAML's too, whatever is in it.
-    about = json.dumps(" ".join(about.split()), ensure_ascii=False)
-    steps = body.strip() or (
-        "To be written: the steps to take, in order, and how to know that the work is done.\n\n"
-        "What the user gave: $ARGUMENTS"
-    )
-    return f"---\nname: {skill_id}\ndescription: {about}\n---\n# {title}\n\n{steps}\n".encode()

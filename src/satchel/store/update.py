@@ -1,4 +1,4 @@
-"""Newer versions from where skills came, with the user's own edits kept.
+"""Newer versions from where skills came, with the user's own edits kept; what the lockfile says.
 
 Each source is fetched once, however many skills came from it. A skill whose source cannot be
 reached, or whose edits collide with the update, is a refused step: the others are updated.
@@ -20,11 +20,11 @@ from satchel.store.archive import open_archive
 from satchel.store.journal import standing
 from satchel.store.merge import ComposedTree, merge_trees
 from satchel.store.plan import Step
+from satchel.store.scope import meanwhile, refusal, unchanged
 from satchel.store.sources import find_skills, source_from, subtree
-from satchel.store.trouble import meanwhile, unchanged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from satchel.library.lockfile import Locked
     from satchel.skill.tree import Mode, Tree
@@ -296,3 +296,94 @@ def _renamed(tree: Tree, new: str, skill_id: str) -> Tree:
         changed = first + b"\n" + line + newline + more
     content[file] = changed + fence + rest, mode
     return ComposedTree(content)
+
+
+def plan_install(
+    bench: Workbench,
+    only: Collection[str] = (),
+    *,
+    frozen: bool,
+    fetch: bool = True,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Iterator[Step]:
+    """A step for each locked skill, or for `only` some of them; see `Store.plan_install`."""
+    wanted = [entry for entry in bench.lock.values() if not only or entry.id in only]
+    total = len(wanted)
+    # Sources stay open: a hundred skills of one repository fetch it once.
+    with ExitStack() as stack:
+        fetched: dict[tuple[str, ...], Bundle | SatchelError] = {}
+        for at, entry in enumerate(wanted):
+            if progress is not None:
+                progress(entry.id, at, total)
+            try:
+                here = bench.present(entry.id)
+                was = here.digest if here is not None else ""
+                if was == entry.tree or (was and not frozen):
+                    notes = () if was == entry.tree else (say("it differs from the lockfile"),)
+                    step = Step("same", entry.id, entry.name, before=entry, after=entry, was=was)
+                    yield step._replace(notes=notes)
+                    continue
+                tree = _locked_tree(bench, entry, fetched if fetch else None, stack)
+            except (SatchelError, OSError) as exc:
+                error = exc if isinstance(exc, SatchelError) else refusal(exc, entry.id)
+                yield Step("refused", entry.id, entry.name, before=entry, error=error)
+                continue
+            # Not like what is there: that may be somebody else's doing, down to its modes.
+            step = bench.put(entry.id, tree, entry.place)
+            if step.kind == "refused":
+                yield step
+                continue
+            kind = "replace" if was else "add"
+            # The lock is the order, not the result: it stays as it is.
+            yield step._replace(kind=kind, after=entry, before=entry)
+    if progress is not None:
+        progress("", total, total)
+
+
+def _locked_tree(
+    bench: Workbench,
+    entry: Locked,
+    fetched: dict[tuple[str, ...], Bundle | SatchelError] | None,
+    stack: ExitStack,
+) -> Tree:
+    """The files of an entry, from what was kept here or from its source; None: from here alone.
+
+    Raises:
+        Refused: nothing was kept here, and no source is to be asked.
+        Changed: the source gives something else than what is locked.
+    """
+    kept = os.path.join(bench.scope.work, "base", f"{entry.tree.removeprefix('sha256:')}.zip")
+    if os.path.exists(kept):
+        tree = stack.enter_context(open_archive(kept))
+        if seal(tree).digest == entry.tree:
+            return tree
+    if fetched is None:
+        raise Refused(
+            say("What was imported as `{name}` is not kept here", name=entry.id),
+            say("Run `satchel install --frozen` in a terminal of this machine: it fetches it"),
+        )
+    place = entry.place
+    key = (place.kind, place.url, place.ref, place.commit)
+    if key not in fetched:
+        try:
+            source = source_from(place._replace(path=""), base=bench.scope.root)
+            fetched[key] = stack.enter_context(source.fetch(ref=place.ref, commit=place.commit))
+        except SatchelError as exc:
+            fetched[key] = exc
+    bundle = fetched[key]
+    if isinstance(bundle, SatchelError):
+        raise bundle
+    tree = subtree(bundle.tree, place.path)
+    digest = seal(tree).digest
+    if digest == entry.tree:
+        return tree
+    if entry.edited and digest == entry.upstream:
+        raise Changed(
+            say("`{name}` is locked with local edits, which its source does not have",
+                name=entry.id),
+            say("Keep the folder itself in version control, or lock the source's version"),
+        )  # fmt: skip
+    raise Changed(
+        say("`{name}` is not what was locked: its source changed", name=entry.id),
+        say("Run `satchel update {name}` to see what changed", name=entry.id),
+    )

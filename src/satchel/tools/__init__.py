@@ -2,16 +2,15 @@
 
 Reading order: `session` (the only way to call tools), `toolset` (finds, describes, runs tools),
 `base` (what a tool is), then one file per tool. `prompt` and `loaded` belong to a session, `gate`
-and `permits` decide about calls, `state` checks a dumped session, `frame` marks text from files.
-Tools of tool skills: `script_tools` (which there are now), `script_tool` (one call), `engine` (runs
-their programs), `secrets`, `file_parameters`. Tools of installed packages: `packaged`.
+and `permits` decide about calls, `frame` marks text from files. Tools of tool skills: `script_tool`
+(one call), `engine` (runs their programs), `secrets`. Tools of installed packages: `packaged`.
 """
 
 from __future__ import annotations
 
 from satchel.tools.base import Call, Tool
 from satchel.tools.read_file import ReadFileTool
-from satchel.tools.search_tool import SearchTool
+from satchel.tools.selecting import SearchTool
 from satchel.tools.skill_tool import SkillTool
 from satchel.tools.toolset import PROVIDERS, Toolset, make_toolset, tell_offer
 

@@ -9,18 +9,30 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+)
 
 from satchel.envelope import answer, failure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from satchel.envelope import Envelope, ErrorCode
     from satchel.library import Snapshot
     from satchel.runners.base import Cancel
     from satchel.skill.model import Skill
-    from satchel.tools.folder import Folder
+
+
+T = TypeVar("T")
+S = TypeVar("S")
+_Given = ParamSpec("_Given")
 
 
 class Call(NamedTuple):
@@ -89,6 +101,21 @@ class Call(NamedTuple):
         return round((time.perf_counter() - self.started) * 1000)
 
 
+class Folder(NamedTuple):
+    """The files of a skill at one moment."""
+
+    files: tuple[tuple[str, int], ...]
+    """Path below the folder, with `/`, and size in bytes; only the first are kept."""
+    total: int
+    """How many there are, as far as the walk went."""
+    complete: bool
+    """False when the walk met its bound: there are more than `total`."""
+    left_out: int
+    """Links that lead out of the folder, and things that are no files."""
+    revision: str
+    """Changes when a file is added, removed, renamed, edited or touched."""
+
+
 class SkillSource(NamedTuple):
     """A skill's text, frontmatter and files, as they were read."""
 
@@ -105,7 +132,7 @@ class SkillSource(NamedTuple):
 class Resolved:
     """A call whose arguments were parsed, and whose tool and skill were looked up, once."""
 
-    __slots__ = ("given", "look", "name", "skill", "source", "started", "tool")
+    __slots__ = ("given", "look", "name", "session", "skill", "source", "started", "tool")
 
     def __init__(
         self,
@@ -114,6 +141,7 @@ class Resolved:
         tool: Tool | None,
         look: Snapshot,
         skill: Skill | None = None,
+        session: object = None,
     ) -> None:
         """Take what was found.
 
@@ -123,7 +151,9 @@ class Resolved:
             tool: The tool; None for one of the host, or when there is none of that name.
             look: The library in which tool and skill were looked up.
             skill: What a call of `Skill` names; it need not be available.
+            session: Who found it; another session looks for itself.
         """
+        self.session = session
         self.name = name
         self.given = given
         self.tool = tool
@@ -192,3 +222,47 @@ class TakenBack:
             read, self._read = self._read, -1
             if read >= 0:
                 os.close(read)
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Do something in a worker thread."""
+    import asyncio
+
+    return await asyncio.to_thread(work)
+
+
+def threaded(
+    work: Callable[Concatenate[S, _Given], T],
+) -> Callable[Concatenate[S, _Given], Coroutine[Any, Any, T]]:
+    """The asynchronous twin of a method: the same in a worker thread."""
+    name = work.__name__
+
+    async def twin(self: S, *given: _Given.args, **named: _Given.kwargs) -> T:
+        return await in_thread(lambda: getattr(self, name)(*given, **named))
+
+    twin.__name__, twin.__qualname__ = f"a{name}", work.__qualname__.replace(name, f"a{name}")
+    twin.__doc__ = f"`{name}` in a worker thread."
+    return twin
+
+
+async def cancellable(work: Callable[[Cancel], Envelope]) -> Envelope:
+    """Do something in a worker thread; when the task is cancelled, it is taken back."""
+    import asyncio
+    from contextlib import suppress
+
+    back = TakenBack()
+
+    def run() -> Envelope:
+        try:
+            return work(back)
+        finally:
+            back.close()
+
+    running = asyncio.ensure_future(asyncio.to_thread(run))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        back.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({running}, timeout=5)
+        raise

@@ -50,25 +50,7 @@ class LocalEngine:
         seconds: float = 0.0,
         own: bool = False,
     ) -> Program:
-        """The program of a skill, its dependencies and its build included.
-
-        Args:
-            folder: The skill's folder.
-            manifest: What it declares.
-            digest: The digest of the folder's content, when it was just verified.
-            confirm: Asked after the folder was read and before anything is kept of it; raises when
-                the folder changed since it was verified.
-            cancel: Becomes readable when nobody waits for it any more.
-            seconds: That a build may take; 0 leaves that to each tool's own bound.
-            own: Whether the skill is the user's own: it may be built without a sandbox where the
-                setting says so.
-
-        Raises:
-            MissingRuntime: a Python, Node or Go is needed that is not here.
-            BuildFailed: dependencies cannot be had, or it does not build.
-            BuildStopped: it was taken back, or took too long.
-            Unsandboxed: it must be built, and there is no sandbox to do that in.
-        """
+        """The program of a skill, its dependencies and its build included: `Runtimes.prepare`."""
         runtimes = self._runtimes
         if runtimes is None:
             with self._lock:

@@ -13,18 +13,16 @@ from weakref import WeakKeyDictionary
 
 from satchel._language import Message, listed, say
 from satchel.envelope import failure
-from satchel.tools.covering import NOWHERE
 from satchel.tools.frame import one_line
 from satchel.tools.parameters import echo
-from satchel.tools.permits import as_patterns, decide, may_name, names
+from satchel.tools.permits import NOWHERE, as_patterns, decide, may_name, names
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from satchel.envelope import Envelope
     from satchel.tools.base import Tool
-    from satchel.tools.covering import Place
-    from satchel.tools.permits import Grant, Verdict
+    from satchel.tools.permits import Grant, Place, Verdict
     from satchel.trace import Trace
 
 

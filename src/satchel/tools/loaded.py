@@ -7,15 +7,15 @@ unless the skill changed on disk or its text was trimmed from the history.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from satchel.catalogue.escape import clean, xml_text, xml_value
+from satchel._language import Message
+from satchel.catalogue.render import clean, xml_text, xml_value
 from satchel.envelope import answer
-from satchel.errors import SatchelError
+from satchel.errors import InvalidInput, SatchelError
 from satchel.tools.frame import one_line, printable
 from satchel.tools.permits import Grant, patterns_of, too_wide
 from satchel.tools.skill_tool import document_digest, read_skill
-from satchel.tools.state import bad_state, listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +24,72 @@ if TYPE_CHECKING:
     from satchel.library import Library, Snapshot
     from satchel.skill.model import Skill
     from satchel.tools.skill_tool import LoadedSkill
+
+STATE_VERSION = 1
+_KEYS = {"version", "filters", "tools", "ask", "changes", "stack", "loaded", "told"}
+
+
+class StateLimits(NamedTuple):
+    """What a conversation was limited to."""
+
+    filters: list[list[list[str]]]
+    """Pairs of `include` and `exclude`; a skill must pass each of them."""
+    within: list[list[str]]
+    """Lists of patterns of tools; each must cover a call."""
+    ask: list[str]
+    changes: Literal["tail", "rebuild"]
+    stack: tuple[str, ...]
+
+
+def limits_in(state: Any) -> StateLimits:
+    """The limits of a dumped conversation.
+
+    Raises:
+        InvalidInput: it is nothing that `Session.dump` gave.
+    """
+    if not isinstance(state, dict) or set(cast("dict[Any, Any]", state)) != _KEYS:
+        raise bad_state("state")
+    table = cast("dict[str, Any]", state)
+    if table["version"] != STATE_VERSION:
+        raise bad_state("version")
+    filters = [
+        [listed(one, "filters", str) for one in listed(pair, "filters", list)]
+        for pair in listed(table["filters"], "filters", list)
+    ]
+    if any(len(pair) != 2 for pair in filters):
+        raise bad_state("filters")
+    if table["changes"] not in ("tail", "rebuild"):
+        raise bad_state("changes")
+    return StateLimits(
+        filters,
+        [listed(one, "tools", str) for one in listed(table["tools"], "tools", list)],
+        listed(table["ask"], "ask", str),
+        table["changes"],
+        tuple(listed(table["stack"], "stack", str)),
+    )
+
+
+def listed(value: Any, what: str, kind: type) -> list[Any]:
+    """A list of things of one kind, from a state that came from outside.
+
+    Raises:
+        InvalidInput: it is something else.
+    """
+    if not isinstance(value, list):
+        raise bad_state(what)
+    found = cast("list[Any]", value)
+    if any(type(one) is not kind for one in found):
+        raise bad_state(what)
+    return found
+
+
+def bad_state(what: str) -> InvalidInput:
+    """The error for a state that `Session.dump` did not give."""
+    return InvalidInput(
+        Message("This is not the state of a conversation: `{what}` is wrong", what=what),
+        Message("Pass what `Session.dump()` returned, unchanged"),
+    )
+
 
 _BEFORE = (
     "These skills were loaded earlier in this conversation; what they forbid still holds. Where the"

@@ -46,7 +46,7 @@ def find_skill(look: Snapshot, wanted: str, project: str) -> Skill | None:
     return None
 
 
-def not_offered(call: Call, look: Snapshot, skill: Skill) -> Envelope:
+def not_offered(call: Call, look: Snapshot, skill: Skill, waiting: str = "") -> Envelope:
     """The answer for a skill that is known but not active."""
     name = one_line(skill.name, 100)
     if skill.state == "untrusted":
@@ -67,7 +67,9 @@ def not_offered(call: Call, look: Snapshot, skill: Skill) -> Envelope:
                 ref=one_line(skill.winner, 200),
             ),
         )
-    return absent(call, look, skill.name)
+    # What a filter leaves out is not named, however it was asked for.
+    given = call.arguments
+    return absent(call, look, str(given.get("name") or given.get("path") or ""), waiting)
 
 
 def ask_for_trust() -> Message:
@@ -106,8 +108,15 @@ def refuse_use(call: Call, exc: SatchelError) -> Envelope:
     )
 
 
-def absent(call: Call, look: Snapshot, wanted: str) -> Envelope:
-    """The answer for a name that nothing has, or only a broken file."""
+def absent(call: Call, look: Snapshot, wanted: str, waiting: str = "") -> Envelope:
+    """The answer for a name that nothing has, or only a broken file.
+
+    Args:
+        call: The call.
+        look: The skills.
+        wanted: The name.
+        waiting: What `waiting_line` says.
+    """
     broken = _broken(look.problems, wanted)
     shown = one_line(wanted, 100)
     if broken is not None:
@@ -116,19 +125,15 @@ def absent(call: Call, look: Snapshot, wanted: str) -> Envelope:
     near, rest = nearest(wanted, names)
     listed = [one_line(name, 100) for name in (*near, *rest)]
     data = {"available": listed, "available_total": len(names)}
-    if not names:
-        return call.fail(
-            "NOT_FOUND",
-            Message("There is no skill `{name}`", name=shown),
-            "There are none at all",
-            data,
-        )
-    steps = f"Available: {', '.join(listed)}"
+    steps = f"Available: {', '.join(listed)}" if names else "There are none at all"
     if len(names) > len(listed):
         steps += f", and {plural(len(names) - len(listed), 'more skill')}"
         steps += ". Find others with SkillSearch"
     if near:
         steps = f"Nearest: {', '.join(listed[: len(near)])}. {steps}"
+    if waiting:
+        steps += f". {waiting}"
+        data["notes"] = [waiting]
     return call.fail("NOT_FOUND", Message("There is no skill `{name}`", name=shown), steps, data)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from satchel.catalogue.escape import clean, xml_value
+from satchel.catalogue.render import clean, xml_value
 from satchel.tools.skill_tool import SkillTool
 
 if TYPE_CHECKING:

@@ -3,7 +3,8 @@
 Both keep their bytes, so that a provider's cache keeps them. They are built again when other tools
 can be called, since a tool that is not declared cannot be, or when one is described otherwise; with
 the setting `changes = "rebuild"` also when the list of skills changed; and when the host asks. Else
-changes are told in a notice behind the next message.
+changes are told in a notice behind the next message. A session that has `ReadFile` and not `Skill`
+gets the catalogue with paths and no notices: its prompt is built again when the list changed.
 """
 
 from __future__ import annotations
@@ -12,21 +13,20 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from satchel.catalogue.candidate import shown_name
-from satchel.catalogue.escape import clean, xml_text, xml_value
-from satchel.catalogue.shorten import sentence_ends, shorten
+from satchel.catalogue.choose import sentence_ends, shorten, shown_name
+from satchel.catalogue.render import clean, xml_text, xml_value
+from satchel.tools.loaded import bad_state
+from satchel.tools.read_file import ReadFileTool
 from satchel.tools.skill_tool import SkillTool, short_digest
-from satchel.tools.state import bad_state
 from satchel.tools.toolset import catalogue_of, tell_offer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from satchel.library import Snapshot
+    from satchel.library import Library, Snapshot
     from satchel.settings import Settings
     from satchel.skill.model import Skill
     from satchel.tools.toolset import Toolset
-    from satchel.trace import Trace
 
 _NOTE = (
     "Behind a message of the user, or behind a tool's result, this program may put a note about"
@@ -61,7 +61,7 @@ class SessionPrompt:
     def __init__(
         self,
         settings: Settings,
-        trace: Trace,
+        library: Library,
         tools: Callable[[], Toolset],
         offers: Callable[[str], bool],
         edited: Callable[[Snapshot], list[str]],
@@ -70,13 +70,14 @@ class SessionPrompt:
 
         Args:
             settings: Budget, form, and how changes are told.
-            trace: Where events go.
+            library: Whose skills, and where events go.
             tools: Gives what can be called.
             offers: Says whether a tool is meant for this conversation.
             edited: Gives the loaded skills that are no longer what was loaded.
         """
         self._settings = settings
-        self._trace = trace
+        self._library = library
+        self._trace = library.trace
         self._tools = tools
         self._offers = offers
         self._edited = edited
@@ -98,7 +99,7 @@ class SessionPrompt:
                     return self._build(look)
                 frozen = self._frozen = frozen._replace(version=version)
             if (
-                self._settings.changes == "rebuild"
+                (self._settings.changes == "rebuild" or not self._offers(SkillTool.name))
                 and look is not self._seen
                 and rows_of(look) != frozen.rows
             ):
@@ -208,13 +209,20 @@ class SessionPrompt:
 
     def _build(self, look: Snapshot) -> Frozen:
         tools = self._describe(look, "anthropic")
-        catalogue = catalogue_of(look, self._settings)
-        text = catalogue.text if self._offers(SkillTool.name) else ""
-        if text:
-            tell_offer(self._trace, catalogue)
+        text = waiting = ""
+        if self._offers(SkillTool.name) or self._offers(ReadFileTool.name):
+            # Without Skill a model reads SKILL.md itself, so it is given the paths.
+            form = None if self._offers(SkillTool.name) else "paths"
+            catalogue = catalogue_of(look, self._settings, form=form)
+            text, waiting = catalogue.text, self._library.waiting_line()
+            if text:
+                tell_offer(self._trace, catalogue)
+            if text and form is None:
+                text = f"{text}\n\n{_NOTE}"
         rows = rows_of(look) if text else {}
         version = self._tools().version(look)
-        self._frozen = Frozen(f"{text}\n\n{_NOTE}" if text else "", version, tools, rows, {})
+        prompt = "\n\n".join(part for part in (text, waiting) if part)
+        self._frozen = Frozen(prompt, version, tools, rows, {})
         self._told = rows
         self._seen = None if self._edited(look) else look
         return self._frozen

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
 from satchel._fs import is_inside, open_beneath
 from satchel._language import Message
-from satchel.errors import AccessDenied, Changed, InvalidInput, NotFound, SatchelError
+from satchel.errors import AccessDenied, Changed, InvalidInput, NotFound, Refused, SatchelError
 from satchel.skill.tree import LIMITS
 from satchel.tools.frame import attribute, encodable, framed, one_line, printable
-from satchel.tools.naming import refuse_use
+from satchel.tools.naming import not_offered, refuse_use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -111,6 +111,7 @@ KNOWN_NAMES = frozenset(_WELL_KNOWN.split())
 _ENTRIES = 100
 _WHERE = ("path", "relativePath", "relative_path")
 _SCHEME = "skill://"
+_SKILL_FILES = ("SKILL.md", "skill.md", "skill.yaml")
 
 
 class Addressed(NamedTuple):
@@ -239,6 +240,9 @@ class ReadFileTool:
         try:
             descriptor, root, path = self._open(wanted)
         except AccessDenied:
+            hidden = self._hidden(wanted)
+            if hidden is not None:
+                return not_offered(call, self._library.snapshot(), hidden)
             if self._settings.read == "skills":
                 return call.fail("ACCESS_DENIED", *_no_skill(shown))
             return call.fail(
@@ -293,13 +297,44 @@ class ReadFileTool:
         return self._library.served(os.path.normpath(path))
 
     def _read_served(self, call: Call, found: tuple[Skill, str], shown: str) -> Envelope:
-        from satchel.tools.served_files import served_bytes
+        """A file of a skill that a server supplies: while it is loaded, and only as listed.
 
-        data = served_bytes(call, self._library, call.loaded, found, self._allowed)
-        if not isinstance(data, bytes):
-            return data
+        A folder is answered from the list: what a server puts there later is no part of the skill.
+        """
         skill, path = found
+        supply = self._library.supply_of(skill)
+        if skill.state != "active" or supply is None:
+            return not_offered(call, self._library.snapshot(), skill)
+        if skill.base_dir not in call.loaded:
+            return call.fail(
+                "PERMISSION_DENIED",
+                Message(
+                    "The skill `{name}` comes from a server: its files are read while it is loaded",
+                    name=one_line(skill.name, 100),
+                ),
+                "Load it first, with Skill and its name",
+            )
         where = printable(os.path.join(skill.base_dir, path))
+        try:
+            self._library.seals.check(skill)
+            files = supply.files_of(skill)
+            inside = f"{path}/" if path else ""
+            below = [one[len(inside) :] for one in files if one.startswith(inside)]
+            if path not in files and below:
+                parts = {one.partition("/")[:2] for one in below}
+                entries = [
+                    {"path": printable(name), "type": "dir" if more else "file"}
+                    for name, more in parts
+                ]
+                return _told_folder(call, shown, where, entries, len(entries))
+            if path in files and not self._allowed(path):
+                return self._wrong_kind(call, shown, where)
+            data = supply.bring(skill, path)
+            self._library.seals.check_served(skill, path, data)
+        except Refused as exc:
+            return refuse_use(call, exc)
+        except SatchelError as exc:
+            return call.fail("EXECUTION_ERROR", one_line(exc.message, 600), one_line(exc.hint, 300))
         return self._show(call, data, len(data), where, shown, skill.origin.remote)
 
     def _open(self, wanted: str) -> tuple[int, str, str]:
@@ -311,6 +346,18 @@ class ReadFileTool:
             except AccessDenied as exc:
                 denied = exc
         raise denied
+
+    def _hidden(self, wanted: str) -> Skill | None:
+        """The skill with the file at a path, when it is known and may not be used."""
+        if "\0" in wanted:
+            return None
+        path = os.path.join(self._settings.project, os.path.expanduser(wanted))
+        look = self._library.snapshot()
+        for skill in self._library.holders(os.path.realpath(path)):
+            found = look.by_ref(skill.ref)
+            if found is not None and found.state in ("untrusted", "blocked", "shadowed"):
+                return found
+        return None
 
     def _roots(self, wanted: str) -> Iterator[tuple[str, str]]:
         """Where the path may be read from: a root and the path below it, the project first."""
@@ -358,11 +405,12 @@ class ReadFileTool:
         where = printable(os.path.normpath(path) if root == self._settings.project else full)
         where = uri or where
         real = os.path.realpath(full)
-        refused = self._out_of_reach(real, shown)
-        if refused is not None:
-            return call.fail("ACCESS_DENIED", *refused, path=where)
-        if stat.S_ISDIR(info.st_mode):
-            return _folder(call, descriptor, shown, where)
+        state = state_at(self._library, real)
+        if state == "excluded" or (self._settings.read == "skills" and state != "active"):
+            why = _left_out(shown) if state == "excluded" else _no_skill(shown)
+            return call.fail("ACCESS_DENIED", *why, path=where)
+        if stat.S_ISDIR(info.st_mode) and _same(real, info):
+            return self._folder(call, descriptor, real, shown, where)
         if not stat.S_ISREG(info.st_mode):
             return call.fail(
                 "ACCESS_DENIED",
@@ -408,27 +456,21 @@ class ReadFileTool:
             path=where,
         )
 
-    def _out_of_reach(self, real: str, shown: str) -> tuple[Message, Message] | None:
-        """Why a path may not be read in this conversation; None when it may.
-
-        The innermost skill that holds the path decides: the conversation's filter must let it pass.
-        """
-        look = self._library.snapshot()
-        known = (look.by_ref(skill.ref) for skill in self._library.holders(real))
-        holders = [(len(os.path.realpath(one.base_dir)), one.state) for one in known if one]
-        for one in self._library.tools().only():
-            folder = os.path.realpath(one.skill.base_dir)
-            if is_inside(real, folder):
-                holders.append((len(folder), one.skill.state))
-        state = max(holders)[1] if holders else ""
-        if state == "excluded":
-            return (
-                Message("`{path}` belongs to a skill that is not available here", path=shown),
-                Message("Go on without it"),
-            )
-        if self._settings.read == "skills" and state != "active":
-            return _no_skill(shown)
-        return None
+    def _folder(self, call: Call, descriptor: int, real: str, shown: str, where: str) -> Envelope:
+        """What is in a folder, without skills that are not available in this conversation."""
+        entries: list[dict[str, str]] = []
+        total = 0
+        with os.scandir(descriptor if os.scandir in os.supports_fd else real) as found:
+            for entry in found:
+                inside = entry.is_dir(follow_symlinks=False)
+                if inside and state_at(self._library, os.path.join(real, entry.name)) == "excluded":
+                    continue
+                total += 1
+                kind = "link" if entry.is_symlink() else "dir" if inside else "file"
+                entries.append({"path": printable(entry.name), "type": kind})
+                if total >= 10 * _ENTRIES:
+                    break
+        return _told_folder(call, shown, where, entries, total)
 
     def _for_people(self, real: str, loaded: Sequence[str]) -> Skill | None:
         """The skill of a file that only people may load, and that this conversation did not."""
@@ -560,6 +602,39 @@ class ReadFileTool:
         )
 
 
+def state_at(library: Library, real: str) -> str:
+    """The state of the innermost skill in whose folder a real path lies; empty without one.
+
+    A folder that cannot be read as a skill is `excluded` where the filter leaves its name out.
+    """
+    look = library.snapshot()
+    known = (look.by_ref(skill.ref) for skill in library.holders(real))
+    holders = [(len(os.path.realpath(one.base_dir)), one.state) for one in known if one]
+    for one in library.tools().only():
+        folder = os.path.realpath(one.skill.base_dir)
+        if is_inside(real, folder):
+            holders.append((len(folder), one.skill.state))
+    if holders:
+        inner = max(holders)[0]
+        states = {state for length, state in holders if length == inner}
+        return next((one for one in ("active", "excluded") if one in states), min(states))
+    for place in (one for one in library.locations if not one.single):
+        root, folder = os.path.realpath(place.path), real
+        while folder != root and is_inside(folder, root):
+            is_skill = any(os.path.lexists(os.path.join(folder, one)) for one in _SKILL_FILES)
+            if is_skill and not library.wants(place.path + folder[len(root) :]):
+                return "excluded"
+            folder = os.path.dirname(folder)
+    return ""
+
+
+def _left_out(shown: str) -> tuple[Message, Message]:
+    return (
+        Message("`{path}` belongs to a skill that is not available here", path=shown),
+        Message("Go on without it"),
+    )
+
+
 def _no_skill(shown: str) -> tuple[Message, Message]:
     return (
         Message("`{path}` is not a file of a skill that is available here", path=shown),
@@ -585,20 +660,6 @@ def _same(path: str, info: os.stat_result) -> bool:
         return os.path.samestat(os.stat(path), info)
     except OSError:
         return False
-
-
-def _folder(call: Call, descriptor: int, shown: str, where: str) -> Envelope:
-    entries: list[dict[str, str]] = []
-    total = 0
-    with os.scandir(descriptor if os.scandir in os.supports_fd else where) as found:
-        for entry in found:
-            total += 1
-            link = entry.is_symlink()
-            kind = "link" if link else "dir" if entry.is_dir(follow_symlinks=False) else "file"
-            entries.append({"path": printable(entry.name), "type": kind})
-            if total >= 10 * _ENTRIES:
-                break
-    return _told_folder(call, shown, where, entries, total)
 
 
 def _told_folder(

@@ -7,13 +7,16 @@ cut, searched for secrets and framed.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from typing import TYPE_CHECKING, Any, cast
 
-from satchel._fs import is_inside
+from satchel._fs import is_inside, is_really_inside, open_beneath
 from satchel._language import Message, edited, language
 from satchel.errors import (
+    AccessDenied,
     BuildFailed,
     Changed,
     InvalidInput,
@@ -26,23 +29,95 @@ from satchel.errors import (
 from satchel.skill.manifest import FILE
 from satchel.tools.frame import attribute, encodable, framed, one_line, plural
 from satchel.tools.naming import refuse_use
-from satchel.tools.packaged_record import ToolFailed
+from satchel.tools.packaged import ToolFailed
 from satchel.tools.secrets import Redactor
+from satchel.tools.workspace import (
+    LIMIT,
+    NO_FILE,
+    NOT_FOUND,
+    NOT_READABLE,
+    OUTSIDE,
+    TOO_LARGE,
+    Workspace,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from satchel.envelope import Envelope, ErrorCode
     from satchel.library import Library
     from satchel.library.seal import Sealed
-    from satchel.library.tool_snapshot import ToolSkill
+    from satchel.library.tool_shelf import ToolSkill
     from satchel.runners.base import Limits, Powers, RunResult
     from satchel.settings import Settings
-    from satchel.skill.manifest import Manifest, ToolDecl
+    from satchel.skill.manifest import Files, Manifest, ToolDecl
     from satchel.tools.base import Call
     from satchel.tools.engine import LocalEngine
     from satchel.tools.secrets import Secrets
     from satchel.trace import Trace
+
+
+def check_files(
+    files: Files,
+    arguments: Mapping[str, Any],
+    root: str,
+    limit: int = LIMIT,
+    hidden: Callable[[str], bool] | None = None,
+) -> dict[str, Any]:
+    """The arguments, with paths that are relative to the workspace.
+
+    Args:
+        files: Which parameters name files.
+        arguments: Checked against the schema, defaults filled in.
+        root: The workspace.
+        limit: Bytes of a file that is read.
+        hidden: Whether the caller may not read a real path.
+
+    Raises:
+        ToolFailed: one leads outside, is not there, is no file, or is too large.
+    """
+    found = dict(arguments)
+    place = Workspace(root, limit)
+    for name in files.read:
+        path = found.get(name)
+        if isinstance(path, str) and path:  # an optional one that is left out is empty
+            found[name] = check_source(place, path)
+            if hidden is not None and hidden(os.path.realpath(os.path.join(root, found[name]))):
+                raise ToolFailed(NOT_READABLE, path=path)
+    for name in files.write:
+        path = found.get(name)
+        if isinstance(path, str) and path and name not in files.read:
+            found[name] = place.check_target(path, overwrite=True)
+    return found
+
+
+def check_source(place: Workspace, path: str) -> str:
+    """The path of a file that may be read, relative to the workspace.
+
+    Raises:
+        ToolFailed: it leads outside, is not there, is no file, or is too large.
+    """
+    wanted = place.relative(path)
+    try:
+        descriptor = open_beneath(place.root, wanted)
+    except AccessDenied:
+        raise ToolFailed(OUTSIDE, path=path) from None
+    except OSError as exc:
+        if exc.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+            raise ToolFailed(NOT_FOUND, path=path) from None
+        odd = exc.errno in (errno.ELOOP, errno.ENXIO, errno.EINVAL)
+        raise ToolFailed(NO_FILE if odd else NOT_READABLE, path=path) from None
+    try:
+        info = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    if not stat.S_ISREG(info.st_mode):
+        raise ToolFailed(NO_FILE, path=path)
+    if info.st_size > place.limit:
+        size, limit = (f"{count / (1 << 20):.1f}" for count in (info.st_size, place.limit))
+        raise ToolFailed(TOO_LARGE, path=path, size=size, limit=limit.removesuffix(".0"))
+    return wanted
+
 
 MAX_REQUEST = 1024 * 1024
 """Bytes of the line that a program is given."""
@@ -100,6 +175,7 @@ _NO_FILE = re.compile(
 """How runtimes say that a file is not there or may not be opened."""
 _LONGEST_DETAIL = 300
 _LONGEST_QUOTE = 60
+_LONGEST_PATH = 1_000
 
 
 class ScriptTool:
@@ -153,10 +229,13 @@ class ScriptTool:
         arguments = call.arguments
         files = manifest.files
         if files.read or files.write:
-            from satchel.tools.file_parameters import check_files
+            from satchel.tools.read_file import state_at
+
+            def hidden(path: str) -> bool:
+                return state_at(self._library, path) == "excluded"
 
             try:
-                arguments = check_files(files, arguments, self._settings.project)
+                arguments = check_files(files, arguments, self._settings.project, hidden=hidden)
             except ToolFailed as exc:
                 reader = language() if call.as_person else self._settings.tool_language
                 message = exc.failure.told(reader, exc.values)
@@ -294,7 +373,7 @@ class ScriptTool:
     ) -> Envelope:
         """What the program itself calls an error; its words say what to do."""
         message = one_line(result.error, _LONGEST_ERROR)
-        step = self._without_files(result) or ""
+        step = self._without_files(call, result) or ""
         reply = call.fail("EXECUTION_ERROR", message, step, data)
         text = self._framed(result.error[:_LONGEST_ERROR], "error")
         if result.output:
@@ -317,7 +396,7 @@ class ScriptTool:
         why = _FAULTS.get(fault, _FAULTS["exit-code"])
         shown = _shortened(result.detail, fault)
         code = "TIMEOUT" if fault == "timeout" else "EXECUTION_ERROR"
-        step = self._without_files(result) or self._after(
+        step = self._without_files(call, result) or self._after(
             fault, limits, complained=bool(result.stderr)
         )
         failed = whole = self._failed(why)
@@ -354,16 +433,28 @@ class ScriptTool:
         told = "This is a fault of the skill: tell the user, and go on"
         return Message(told, people=people, path=path)
 
-    def _without_files(self, result: RunResult) -> Message | None:
-        """The next step after a file was not found by a program that may read none."""
+    def _without_files(self, call: Call, result: RunResult) -> Message | None:
+        """The next step after a file was not found by a program that may read none.
+
+        It was not found where a runtime says so, or where an argument is the path of a file that
+        the project has.
+        """
+        if self._source.manifest.files.access != "none":
+            return None
         words = f"{result.error}\n{result.detail}\n{result.stderr}"
-        if self._source.manifest.files.access != "none" or not _NO_FILE.search(words):
+        if not _NO_FILE.search(words) and not any(map(self._has_file, call.arguments.values())):
             return None
         return Message(
             "It may not read the project's files: tell the user that `files: read` is missing in "
             "its `skill.yaml`",
             people="It may not read the project's files: add `files: read` to its `skill.yaml`",
         )
+
+    def _has_file(self, value: Any) -> bool:
+        if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_PATH or "\0" in value:
+            return False
+        path = os.path.join(self._settings.project, value)
+        return os.path.isfile(path) and is_really_inside(path, self._settings.project)
 
     def _failed(self, why: Message) -> Message:
         return Message("The tool `{tool}` failed: {fault}", tool=self.name, fault=why)

@@ -1,11 +1,11 @@
-"""One conversation: what it was told, what it loaded, and what may be done in it.
+"""`Session`: one conversation with its prompt, its tools, its loaded skills and permissions.
 
 The only way to call tools; the agent, each framework's adapter and the MCP server use it:
 
     session.prompt              for the system prompt: the same bytes until it is rebuilt
     session.definitions()       the tools, frozen the same way
-    session.with_tail(message)  the user's message, with what is new in this turn behind it
-    session.call(name, given)   a call of the model; checked, answered, never raising
+    session.with_tail(message)  the user's message, followed by changes and fitting skills
+    session.call(name, given)   a tool call of the model; never raises
 
 What touches the disk has an asynchronous twin: `aprompt`, `adefinitions`, `awith_tail`, `acall`.
 
@@ -21,22 +21,19 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from satchel.errors import InvalidInput, SatchelError
 from satchel.library.narrowed import NarrowedLibrary, narrowed
-from satchel.tools.base import Resolved
-from satchel.tools.covering import Place
+from satchel.tools.base import Resolved, cancellable, in_thread, threaded
 from satchel.tools.gate import Gate
-from satchel.tools.loaded import Held, LoadedSkills
+from satchel.tools.loaded import STATE_VERSION, Held, LoadedSkills
 from satchel.tools.parameters import read_arguments
-from satchel.tools.permits import as_patterns, decide
+from satchel.tools.permits import Place, as_patterns, decide, may_name, names
 from satchel.tools.prompt import SessionPrompt
 from satchel.tools.read_file import ReadFileTool
-from satchel.tools.script_tools import revision_of
 from satchel.tools.skill_tool import LoadedSkill, SkillTool
-from satchel.tools.state import STATE_VERSION
-from satchel.tools.toolset import failed_call, make_toolset
+from satchel.tools.toolset import failed_call, make_toolset, revision_of
 
 __all__ = ["Checkpoint", "Fork", "Held", "Reach", "Session"]
 
@@ -61,7 +58,8 @@ if TYPE_CHECKING:
     """As a table, as JSON text, or as `Session.resolve` gave them."""
 
 
-T = TypeVar("T")
+_Said = TypeVar("_Said", str, "list[dict[str, Any]]")
+"""A text, or a list of content blocks."""
 
 
 class Reach(NamedTuple):
@@ -94,7 +92,7 @@ class Checkpoint(NamedTuple):
 
 
 class Session:
-    """One conversation with the skills of a library."""
+    """One conversation: the only way to call tools. `Satchel.session` and `restore` make one."""
 
     def __init__(
         self,
@@ -134,7 +132,7 @@ class Session:
         self._in_turn = self._begun = False
         self._entries: list[int] = []
         self._prompt = SessionPrompt(
-            settings, self.trace, self._tools, self._gate.offers, self._loaded.edited
+            settings, library, self._tools, self._gate.offers, self._loaded.edited
         )
 
     # --- the library as this turn sees it -------------------------------------------------
@@ -146,13 +144,11 @@ class Session:
             return self._library.snapshot()
 
     def begin_turn(self) -> None:
-        """Begin a turn before its `tail` is asked for, which does not search the disk again."""
+        """Begin a turn before `tail` does: search the disk for changes now."""
         self._look(new_turn=True)
         self._begun = True
 
-    async def abegin_turn(self) -> None:
-        """`begin_turn` in a worker thread."""
-        await _in_thread(self.begin_turn)
+    abegin_turn = threaded(begin_turn)
 
     def _look(self, *, new_turn: bool = False) -> Snapshot:
         """The skills as this turn sees them."""
@@ -177,20 +173,20 @@ class Session:
 
     @property
     def prompt(self) -> str:
-        """Rules and list of skills for the system prompt; empty when there are no skills.
+        """The rules and the list of skills for the system prompt; empty without skills.
 
-        The same bytes in every request, until a change makes it necessary to build it again.
+        The bytes stay the same during the conversation, unless it has to be rebuilt.
         """
         return self._prompt.current(self._look()).prompt
 
     async def aprompt(self) -> str:
         """`prompt` in a worker thread."""
-        return await _in_thread(lambda: self.prompt)
+        return await in_thread(lambda: self.prompt)
 
     def definitions(
         self, provider: Provider = "anthropic", *, catalogue: bool = False
     ) -> list[dict[str, Any]]:
-        """The tools as a provider wants them described, frozen together with the prompt.
+        """The tools in the format of a provider's API; they change only with the prompt.
 
         Args:
             provider: Whose form; one of `satchel.tools.PROVIDERS`.
@@ -202,11 +198,7 @@ class Session:
         """
         return self.told(provider, catalogue=catalogue)[1]
 
-    async def adefinitions(
-        self, provider: Provider = "anthropic", *, catalogue: bool = False
-    ) -> list[dict[str, Any]]:
-        """`definitions` in a worker thread."""
-        return (await self.atold(provider, catalogue=catalogue))[1]
+    adefinitions = threaded(definitions)
 
     def told(
         self, provider: Provider = "anthropic", *, catalogue: bool = False
@@ -214,36 +206,32 @@ class Session:
         """`prompt` and `definitions` together."""
         return self._prompt.both(self._look(), provider, catalogue=catalogue)
 
-    async def atold(
-        self, provider: Provider = "anthropic", *, catalogue: bool = False
-    ) -> tuple[str, list[dict[str, Any]]]:
-        """`told` in a worker thread."""
-        return await _in_thread(lambda: self.told(provider, catalogue=catalogue))
+    atold = threaded(told)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The tools that can be called now."""
+        """Names of the tools that can be called now."""
         return self._prompt.names(self._look())
 
     async def anames(self) -> tuple[str, ...]:
         """`names` in a worker thread."""
-        return await _in_thread(lambda: self.names)
+        return await in_thread(lambda: self.names)
 
     @property
     def owners(self) -> dict[str, str]:
-        """The tools that can be called now, each with its skill; empty for Satchel's own."""
+        """Names of those tools, each with the skill that brings it; empty for Satchel's own."""
         names = self.names
         owners = self._tools().owners
         return {name: owners.get(name, "") for name in names}
 
     def offers(self, tool: str) -> bool:
-        """Whether a tool, also one of the host's, is meant for this conversation at all."""
+        """Whether this session has a tool, or lets the host offer one of that name."""
         return self._gate.offers(tool)
 
     def within_reach(self) -> Reach:
-        """What may be planned with: skills that can be loaded, and tools whose calls can succeed.
+        """The skills and tools that a plan may use: those that can be loaded and called here.
 
-        A tool that needs approval is no such tool where nobody can be asked. Whether one call is
+        Tools that need approval are left out when no approval can be asked for. Whether a call is
         allowed is still decided when it is made.
         """
         look, tools = self._look(), self._tools()
@@ -259,10 +247,10 @@ class Session:
     def which(
         self, goal: str, *, limit: int, use: Sequence[str] = (), never: Sequence[str] = ()
     ) -> Answer:
-        """The skills for a goal, of those that can be loaded here; the choice is recorded.
+        """Choose skills for a goal among those that can be loaded here.
 
         Args:
-            goal: What somebody wants.
+            goal: The request.
             limit: How many at most.
             use: Choose these, by name, whatever the goal says.
             never: Do not choose these.
@@ -272,19 +260,21 @@ class Session:
                 is in both lists.
         """
         from satchel.tools.selecting import select
-        from satchel.tools.waiting import put_right
 
-        look = self._look()
-        skills = look.for_model if self._gate.offers(SkillTool.name) else ()
-        detector = self._detector().overriding(use, never)
-
-        def amend(answer: Answer) -> Answer:
-            return put_right(answer, goal, detector, look, self._settings, never)
-
-        return select(detector, goal, skills, self.trace, limit=limit, amend=amend)
+        return select(
+            self._detector().overriding(use, never),
+            goal,
+            self._look(),
+            self._settings,
+            self.trace,
+            limit=limit,
+            never=never,
+            waiting=self._library.waiting_line(),
+            none=not self._gate.offers(SkillTool.name),
+        )
 
     def shortlist(self, message: str) -> Shortlist:
-        """The skills that may fit a message; none without `Skill`. It never raises."""
+        """Name the skills that may fit a message, in a short block; never raises."""
         from satchel.tools.shortlisting import Shortlist, Shortlister
 
         if not self._gate.offers(SkillTool.name):
@@ -295,38 +285,28 @@ class Session:
             )
         return self._shortlister.make(message, look=self._look())
 
-    async def ashortlist(self, message: str) -> Shortlist:
-        """`shortlist` in a worker thread."""
-        return await _in_thread(lambda: self.shortlist(message))
+    ashortlist = threaded(shortlist)
 
     def news(self) -> str:
-        """What changed in the library since the model was told, once; empty when nothing did."""
+        """The notice of changes in the library that the model has not seen; each is given once."""
         return self._prompt.news(self._look())
 
-    async def anews(self) -> str:
-        """`news` in a worker thread."""
-        return await _in_thread(self.news)
+    anews = threaded(news)
 
     def tail(self, message: str) -> str:
-        """What stands behind this message of the user: what changed, and what may fit it.
+        """The text to append to the user's message: changes, and skills that may fit.
 
-        It begins a turn. Keep the message with it in the history as it was sent: made again later,
-        it may differ.
+        Begins a turn. Keep the message in the history as it was sent; made again, the text may
+        differ.
         """
         begun, self._begun = self._begun, False
         news = self._prompt.news(self._look(new_turn=not begun))
         return "\n\n".join(part for part in (news, self.shortlist(message).text) if part)
 
-    async def atail(self, message: str) -> str:
-        """`tail` in a worker thread."""
-        return await _in_thread(lambda: self.tail(message))
+    atail = threaded(tail)
 
-    @overload
-    def with_tail(self, message: str) -> str: ...
-    @overload
-    def with_tail(self, message: list[dict[str, Any]]) -> list[dict[str, Any]]: ...
-    def with_tail(self, message: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
-        """The user's message with its tail: a text, or a list of content blocks.
+    def with_tail(self, message: _Said) -> _Said:
+        """Append `tail` to the user's message, which is a text or a list of content blocks.
 
         Raises:
             InvalidInput: it is neither.
@@ -335,21 +315,15 @@ class Session:
 
         return put_behind(message, lambda text: Shortlist(self.tail(text)))
 
-    @overload
-    async def awith_tail(self, message: str) -> str: ...
-    @overload
-    async def awith_tail(self, message: list[dict[str, Any]]) -> list[dict[str, Any]]: ...
-    async def awith_tail(self, message: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    async def awith_tail(self, message: _Said) -> _Said:
         """`with_tail` in a worker thread."""
-        return await _in_thread(lambda: self.with_tail(message))
+        return await in_thread(lambda: self.with_tail(message))
 
     def rebuild(self) -> bool:
-        """Tell the library as it is now from the next request on; True when that is different."""
+        """Rebuild the prompt from the library as it is now; True when it changed."""
         return self._prompt.rebuild(self._look())
 
-    async def arebuild(self) -> bool:
-        """`rebuild` in a worker thread."""
-        return await _in_thread(self.rebuild)
+    arebuild = threaded(rebuild)
 
     def _tools(self) -> Toolset:
         with self._lock:
@@ -366,7 +340,7 @@ class Session:
     # --- what it calls --------------------------------------------------------------------
 
     def resolve(self, name: str, arguments: Arguments = None) -> Resolved:
-        """Parse the arguments of a call, and find its tool and its skill.
+        """Parse the arguments of a call and look up its tool and skill.
 
         Pass the result to `permit`, `wants_fork`, `fork` and `call` in place of the arguments:
         nothing is looked up twice then.
@@ -374,12 +348,12 @@ class Session:
         Raises:
             InvalidInput: the arguments are no object.
         """
-        if isinstance(arguments, Resolved):
+        if isinstance(arguments, Resolved) and arguments.session is self:
             return arguments
-        table = read_arguments(arguments)
+        table = arguments.given if isinstance(arguments, Resolved) else read_arguments(arguments)
         name, tools, look = str(name), self._tools(), self._look()
         tool = tools.find(name)
-        found = Resolved(name, table, tool, look)
+        found = Resolved(name, table, tool, look, session=self)
         if isinstance(tool, SkillTool):
             found.skill = tool.named(table, look)
         known = isinstance(tool, SkillTool) and found.skill and found.skill.state == "active"
@@ -391,9 +365,7 @@ class Session:
                 found.skill = found.tool.named(table, found.look)
         return found
 
-    async def aresolve(self, name: str, arguments: Arguments = None) -> Resolved:
-        """`resolve` in a worker thread."""
-        return await _in_thread(lambda: self.resolve(name, arguments))
+    aresolve = threaded(resolve)
 
     def call(
         self,
@@ -404,25 +376,21 @@ class Session:
         as_person: bool = False,
         key: str = "",
     ) -> Envelope:
-        """Call a tool. Whatever is wrong, or not allowed, comes back as an envelope.
+        """Call a tool. Errors and refusals are returned as an envelope; never raises.
 
         Args:
             name: Which tool.
             arguments: Its arguments, as a table or as JSON text.
-            cancel: How the call is taken back while a program runs.
-            as_person: A person asks, not a model: no approval is needed.
-            key: The same for a program whenever this very call is made again.
+            cancel: Ends the call while a program runs.
+            as_person: The user calls, not the model: no approval is needed.
+            key: An idempotency key that is passed to the program.
         """
         try:
             found = self.resolve(name, arguments)
-            if not as_person:
-                ruling = self._gate.settle(self._judge_of(found))
-                if not ruling.go:
-                    return self._refused(ruling)
-                found.tool = ruling.tool
+            refusal = None if as_person else self.permit(name, found)
         except SatchelError as exc:
             return failed_call(exc, arguments)
-        return self._run(found, cancel, as_person=as_person, key=key)
+        return refusal or self._run(found, cancel, as_person=as_person, key=key)
 
     async def acall(
         self,
@@ -432,52 +400,33 @@ class Session:
         as_person: bool = False,
         key: str = "",
     ) -> Envelope:
-        """The same in a worker thread; when the task is cancelled, a running program ends."""
-        import asyncio
-        from contextlib import suppress
-
-        from satchel.tools.base import TakenBack
-
+        """`call` in a worker thread; when the task is cancelled, a running program ends."""
         try:
             found = await self.aresolve(name, arguments)
-            if not as_person:
-                ruling = await self._gate.asettle(self._judge_of(found))
-                if not ruling.go:
-                    return await _in_thread(lambda: self._refused(ruling))
-                found.tool = ruling.tool
+            refusal = None if as_person else await self.apermit(name, found)
         except SatchelError as exc:
             return failed_call(exc, arguments)
-        back = TakenBack()
-
-        def work() -> Envelope:
-            try:
-                return self._run(found, back, as_person=as_person, key=key)
-            finally:
-                back.close()
-
-        running = asyncio.ensure_future(asyncio.to_thread(work))
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            back.set()
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait({running}, timeout=5)
-            raise
+        if refusal is not None:
+            return refusal
+        return await cancellable(lambda back: self._run(found, back, as_person=as_person, key=key))
 
     def permit(self, name: str, arguments: Arguments = None) -> Envelope | None:
-        """Ask whether a call may be made, of a tool of the host's too; None when it may.
+        """Check a call, also of a tool of the host; None when it is allowed, else the refusal.
 
         Raises:
             InvalidInput: the arguments are no object.
         """
-        ruling = self._gate.settle(self._judge_of(self.resolve(name, arguments)))
+        found = self.resolve(name, arguments)
+        ruling = self._gate.settle(self._judge_of(found))
+        found.tool = ruling.tool
         return None if ruling.go else self._refused(ruling)
 
     async def apermit(self, name: str, arguments: Arguments = None) -> Envelope | None:
-        """The same without holding up the loop; the person may be asked asynchronously."""
+        """`permit` without blocking the event loop; `approve` may be asynchronous."""
         found = await self.aresolve(name, arguments)
         ruling = await self._gate.asettle(self._judge_of(found))
-        return None if ruling.go else await _in_thread(lambda: self._refused(ruling))
+        found.tool = ruling.tool
+        return None if ruling.go else await in_thread(lambda: self._refused(ruling))
 
     def _judge_of(self, found: Resolved) -> Callable[[], Ruling]:
         """What judges a call; asked again, it looks at the disk again: an answer takes time."""
@@ -517,8 +466,13 @@ class Session:
             if skill is not None:
                 named = {"name": skill.name}
                 rules = (*self._gate.inherited(), *grants)
-                load = decide(SkillTool.name, named, risky=False, grants=rules, place=place)
-                if load.answer == "no":
+                gate, tool_name = self._gate, SkillTool.name
+                within = [one for one in gate.within if any(names(at, tool_name) for at in one)]
+                risky = any(may_name(pattern, tool_name) for pattern in gate.ask)
+                load = decide(
+                    tool_name, named, risky=risky, grants=rules, within=within, place=place
+                )
+                if load.answer != "go":
                     ruling = ruling._replace(verdict=load)
         return ruling._replace(ask=ruling.ask._replace(arguments=found.given))
 
@@ -555,25 +509,25 @@ class Session:
 
     @property
     def loaded(self) -> Mapping[str, Held]:
-        """The skills that were loaded in this conversation, by name, in that order."""
+        """The skills loaded in this conversation by name, in the order of loading."""
         return self._loaded.all
 
     def forget(self, *names: str) -> None:
-        """Say that the text of skills left the history; of all of them when none is named.
+        """Note that the text of these skills, or of all, was removed from the history.
 
-        They may be loaded again in full. What they allow ends; what they forbid stays. When none is
-        named, everything went: what was told about changes too.
+        They can be loaded again in full. Tools that they allow need approval again; tools that they
+        forbid stay forbidden. Without names, change notices are repeated too.
         """
         self._loaded.forget(names)
         if not names:
             self._prompt.forget_news()
 
     def drop(self, *names: str) -> None:
-        """Lay skills aside: what they forbid ends too. A person's decision, never a model's."""
+        """Unload skills on the user's behalf: tools that they forbid are allowed again."""
         self._loaded.drop(names)
 
     def reminder(self, *names: str) -> str:
-        """What stands in place of history that was trimmed: each loaded skill, and the way back.
+        """Text for a trimmed history: names the loaded skills and how to load them again.
 
         Args:
             names: Which ones; all that were loaded when none is named.
@@ -581,37 +535,37 @@ class Session:
         return self._loaded.reminder(names)
 
     def reminder_due(self) -> str:
-        """The reminder of forgotten skills that the model was not reminded of; empty when none.
+        """`reminder` for forgotten skills that no reminder has named yet; empty when none.
 
-        It comes once, until one of them is forgotten again: then the reminder was trimmed away.
+        Each comes once, and again when `forget` is called for it again.
         """
         return self._loaded.reminder_due()
 
     def forget_news(self) -> None:
-        """Say that a note about changes left the history: it is told again with the next ones."""
+        """Note that a change notice was removed from the history: it is given again."""
         self._prompt.forget_news()
 
     # --- turns that fail ------------------------------------------------------------------
 
     def checkpoint(self) -> Checkpoint:
-        """What the conversation is before a turn. When the turn goes well, let it go."""
+        """The state before a turn, for `restore` when the turn fails."""
         return Checkpoint(self._loaded.all, self._prompt.mark())
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Go back to before a failed turn: change notices come again, loads are undone."""
+        """Undo a failed turn: skills that it loaded, and change notices that it gave."""
         self._loaded.restore(checkpoint.loaded)
         self._prompt.restore(checkpoint.prompt)
 
     # --- as data --------------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
-        """The conversation as JSON can hold it, for `Satchel.restore` in another process.
+        """The conversation as JSON data, for `Satchel.restore` in another process.
 
-        It holds what was loaded, what was told, and the limits; no text of a skill, no approval.
-        Keep it where the user cannot change it, or sign it.
+        Holds names and digests of loaded skills, the prompt's state and the limits; no text of a
+        skill and no approval. Store it where users cannot change it, or sign it.
 
         Raises:
-            InvalidInput: it is a sub-agent's; its rights end with the conversation above it.
+            InvalidInput: it is the session of a sub-agent.
         """
         if self._gate.is_inner:
             raise InvalidInput(
@@ -627,16 +581,17 @@ class Session:
             "filters": filters,
             "tools": [list(patterns) for patterns in self._gate.within],
             "ask": list(self._gate.ask),
+            "changes": self._settings.changes,
             "stack": list(self._stack),
             "loaded": self._loaded.dump(),
             "told": self._prompt.dump(),
         }
 
     def take(self, state: Mapping[str, Any]) -> None:
-        """Continue with what was loaded and told; `Satchel.restore` does.
+        """Load a dumped state; called by `Satchel.restore`.
 
         Raises:
-            InvalidInput: this is nothing that `dump` gave.
+            InvalidInput: `dump` did not return this state.
         """
         self._loaded.take(state["loaded"])
         self._prompt.take(state["told"], self._look())
@@ -651,13 +606,13 @@ class Session:
         tools: Sequence[str] | None = None,
         within: str = "",
     ) -> Session:
-        """A sub-agent's session. It has what passes here and there, never more than this one.
+        """Start a session for a sub-agent, which never has more skills or tools than this one.
 
         Args:
             include: Only skills whose name or id matches one of these patterns; all when empty.
             exclude: No skill that matches one of these.
             tools: Patterns of the tools it may call; all that can be called here when None.
-            within: The skill for which it works, so that skills do not load each other for ever.
+            within: The skill that it works for; a cycle of skills is refused.
         """
         return self._child(include, exclude, tools, within)
 
@@ -684,16 +639,14 @@ class Session:
         return [*self._gate.inherited(), *self._loaded.forbidden()]
 
     def wants_fork(self, arguments: Arguments, *, as_person: bool = False) -> bool:
-        """Whether a call of Skill names a skill with `context: fork`."""
+        """Whether a call of `Skill` names a skill with `context: fork`."""
         try:
             found = self.resolve(SkillTool.name, arguments)
             return self._fork_fields(found, as_person=as_person) is not None
         except SatchelError:
             return False  # the call itself will say what is wrong
 
-    async def awants_fork(self, arguments: Arguments, *, as_person: bool = False) -> bool:
-        """`wants_fork` in a worker thread."""
-        return await _in_thread(lambda: self.wants_fork(arguments, as_person=as_person))
+    awants_fork = threaded(wants_fork)
 
     def fork(
         self,
@@ -702,15 +655,15 @@ class Session:
         agents: Mapping[str, Mapping[str, Any]] | None = None,
         as_person: bool = False,
     ) -> Fork | None:
-        """A conversation of its own for a skill with `context: fork`; None for any other call.
+        """Start a session for a skill with `context: fork`; None for any other call.
 
-        No approval is asked for: the host has called `permit` before, as for any call.
+        Asks for no approval: the host calls `permit` before.
 
         Args:
             arguments: Those of the call of Skill.
-            agents: What sub-agents are held to, by name: the arguments of `child`. It counts when
-                the skill's `agent` is one of them.
-            as_person: A person asks, not a model.
+            agents: Arguments of `child` for each named sub-agent, used when the skill's `agent`
+                is one of them.
+            as_person: The user calls, not the model.
         """
         try:
             found = self.resolve(SkillTool.name, arguments)
@@ -740,9 +693,3 @@ class Session:
             return None
         fields = tool.read(found).fields
         return fields if str(fields.get("context", "")).strip() == "fork" else None
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    import asyncio
-
-    return await asyncio.to_thread(work)

@@ -12,16 +12,15 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel._language import Message, several
-from satchel.catalogue.shortlist import Line, write_shortlist
+from satchel.catalogue.build import Line, write_shortlist
 from satchel.detect.base import EXPLICIT
 from satchel.errors import InvalidInput
-from satchel.tools.selecting import check_text, select
-from satchel.tools.waiting import put_right
+from satchel.tools.selecting import check_text, put_right, select
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from satchel.catalogue.shortlist import Block
+    from satchel.catalogue.build import Block
     from satchel.detect.base import Answer, Match
     from satchel.detect.pipeline import SelectionPipeline
     from satchel.library import Library, Snapshot
@@ -133,8 +132,7 @@ class Shortlister:
             fresh = self._settings.refresh_on_call
             look = self._library.refresh() if fresh else self._library.snapshot()
         now = look
-        skills = look.for_model
-        if not skills:
+        if not look.for_model:
             from satchel.detect.base import Answer as Made
 
             empty = Made([], [], 0.0, 0.0, "", 0.0)
@@ -158,12 +156,7 @@ class Shortlister:
             return {**told, "no_room": [*block.left_out, *over]} if over else told
 
         trace = self._trace if record else None
-        detector = self._detector()
-
-        def amend(answer: Answer) -> Answer:
-            return put_right(answer, goal_text, detector, now, self._settings)
-
-        answer = select(detector, goal_text, skills, trace, finish, amend=amend)
+        answer = select(self._detector(), goal_text, look, self._settings, trace, finish)
         assert block is not None  # noqa: S101 - `select` has called `finish`
         reason = _reason(answer, block, (*block.left_out, *over))
         return Shortlist(block.text, answer, block.listed, explored, reason)

@@ -8,11 +8,8 @@
     bodies.py      how much somebody may send, counted while it comes
     view.py        templates -> answers, in the reader's language
     failing.py     an error -> a page, or a part of one
-    uploads.py     files that a browser sends -> a private folder
-    arrivals.py    sources that somebody brought and has not decided about
-    addresses.py   where a visitor may let this machine fetch from
-    carrying.py    a yes and a no to a change that waits
-    notes.py       what was just done, said on the next page
+    arrivals.py    uploads and other sources that wait for a decision, checked addresses
+    carrying.py    a yes and a no to a change that waits, and what the next page says about it
     keeping.py     the engine of the goals, who watches it, and the processes started for them
     live.py        what changed, told to every open page
     render.py      a skill's files -> HTML that can do nothing

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PAGES = (
     "door", "live", "skills", "adding", "plans", "editing", "one_skill", "catalogue", "goals",
-    "goal", "health",
+    "health",
 )  # fmt: skip
 """Modules of `pages`, each with a `router`."""
 LOCAL = ("127.0.0.1", "[::1]", "localhost")

@@ -11,33 +11,266 @@ can be changed without sending anything again.
 
 from __future__ import annotations
 
+import os
+import re
 import secrets
+import shutil
 import threading
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Literal
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+import anyio
+from anyio.to_thread import run_sync
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect
 
 from satchel._language import listed, say
-from satchel.errors import InternalError, NotFound, Refused, SatchelError
+from satchel.errors import InternalError, InvalidInput, NotFound, Refused, SatchelError
 from satchel.library.lockfile import Place
-from satchel.store.archive.rules import shown
+from satchel.store.archive.rules import Names, check_path, ignored_part, shown
 from satchel.store.choose import choose, with_ids
+from satchel.store.scope import unchanged
 from satchel.store.sources import find_skills, source_of
-from satchel.store.sources.folder import ENDINGS, ArchiveSource, FolderSource
+from satchel.store.sources.base import redacted
 from satchel.store.sources.git import GitSource
+from satchel.store.sources.words import ENDINGS, ArchiveSource, FolderSource
 from satchel.store.stage import remove_tree
-from satchel.store.trouble import unchanged
-from satchel.ui.addresses import check_public
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+
+    from starlette.requests import Request
 
     from satchel.store.choose import Pick
     from satchel.store.plan import Plan
     from satchel.store.sources import Bundle, Source
     from satchel.store.store import Store
-    from satchel.ui.uploads import Upload
+
+# --- uploads ------------------------------------------------------------------------------
+# Starlette parses the form. `bodies.Body` counts the bytes while they arrive, and the parser keeps
+# at most `MAX_FILES * SPOOL_BYTES` of them in memory.
+
+MAX_FILES = 500
+"""Files of one folder; each may hold a file descriptor. A larger folder is sent as a zip."""
+SPOOL_BYTES = 64 << 10
+"""Bytes of one file that are kept in memory."""
+MAX_FIELDS = 32
+MAX_FIELD_BYTES = 4_096
+Scope = Literal["project", "global"]
+
+
+class Upload(NamedTuple):
+    """An archive or a folder that was uploaded."""
+
+    scope: Scope
+    path: str
+    name: str
+    """As the browser calls it: a label, never a path."""
+    programs: tuple[str, ...] = ()
+    """Files of a folder that were made executable: browsers do not send that."""
+    ignored: tuple[str, ...] = ()
+    """Parts of paths that are never part of a skill."""
+
+
+class _Parser(MultiPartParser):
+    """Starlette's parser, with less in memory; a form without its last boundary is refused."""
+
+    spool_max_size = SPOOL_BYTES
+    ended = False
+
+    def on_end(self) -> None:
+        self.ended = True
+
+    async def until_end(self, pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+        async for piece in pieces:
+            yield piece
+        if not self.ended:  # raised in the parser, so that it closes its files
+            raise MultiPartException("")
+
+
+@asynccontextmanager
+async def spool() -> AsyncGenerator[str]:
+    """An empty temporary folder that only this user may enter; removed here only on an error."""
+    folder = await run_sync(lambda: mkdtemp(prefix="satchel-upload-"))
+    try:
+        yield folder
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await run_sync(remove_tree, folder)
+        raise
+
+
+async def receive_archive(request: Request, folder: str) -> Upload:
+    """Save the one file of a form.
+
+    Raises:
+        HTTPException: the form is too large, malformed, or ended too early.
+        SatchelError: there is no file or more than one, or the disk refuses it.
+    """
+    async with _parsed(request, 2) as (scope, files):
+        if not files:
+            raise InvalidInput(say("No file was chosen"), say("Choose a zip or a tar"))
+        if len(files) > 1:
+            raise InvalidInput(say("One archive at a time"), say("Send the others one by one"))
+        path = os.path.join(folder, "archive")
+        await run_sync(_save, files[0], path)
+        name = shown(re.split(r"[\\/]", files[0].filename or "")[-1])
+        return Upload(scope, path, name)
+
+
+async def receive_folder(request: Request, folder: str) -> Upload:
+    """Save the files of a form under the paths that they have in the folder.
+
+    Raises:
+        HTTPException: as `receive_archive`.
+        SatchelError: there is no file, a path is unsafe, or the disk refuses it.
+    """
+    async with _parsed(request, MAX_FILES) as (scope, files):
+        if not files:
+            raise InvalidInput(say("No folder was chosen"), say("Choose a folder with a SKILL.md"))
+        return await run_sync(_save_all, files, os.path.join(folder, "files"), scope)
+
+
+@asynccontextmanager
+async def _parsed(
+    request: Request, max_files: int
+) -> AsyncGenerator[tuple[Scope, list[UploadFile]]]:
+    """The scope and the files of a form; an input without a file sends an empty file name."""
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        raise HTTPException(415, say("Send the files as a form (`multipart/form-data`)"))
+    parser = _Parser(
+        request.headers,
+        request.stream(),
+        max_files=max_files,
+        max_fields=MAX_FIELDS,
+        max_part_size=MAX_FIELD_BYTES,
+    )
+    parser.stream = parser.until_end(parser.stream)
+    try:
+        with unchanged(say("The upload")):
+            form = await parser.parse()
+    except MultiPartException as exc:
+        raise HTTPException(400, exc.message) from exc
+    except ClientDisconnect as exc:
+        raise HTTPException(400, say("The upload ended too early")) from exc
+    sent = [one for _, one in form.multi_items() if isinstance(one, UploadFile)]
+    try:
+        scope: Scope = "global" if form.get("scope") == "global" else "project"
+        yield scope, [one for one in sent if one.filename]
+    finally:
+        await form.close()
+
+
+def _save(file: UploadFile, path: str) -> None:
+    with unchanged(say("The upload")), open(path, "xb") as stream:
+        shutil.copyfileobj(file.file, stream)
+
+
+def _save_all(files: Sequence[UploadFile], root: str, scope: Scope) -> Upload:
+    """Save files under their paths; what begins with `#!` is made executable.
+
+    Raises:
+        Unsafe: a path is not plain on every system, or two files have one name on some system.
+    """
+    os.mkdir(root, 0o700)
+    names, ignored, programs = Names(), dict[str, None](), list[str]()
+    for file in files:
+        name = file.filename or ""
+        check_path(name)
+        if part := ignored_part(name):
+            ignored[part] = None
+            continue
+        names.add(name)
+        path = os.path.join(root, *name.split("/"))
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        _save(file, path)
+        file.file.seek(0)
+        if file.file.read(2) == b"#!":
+            os.chmod(path, 0o700)
+            programs.append(name)
+    inside = os.listdir(root)
+    if len(inside) == 1 and os.path.isdir(picked := os.path.join(root, inside[0])):
+        # All paths begin with the name of the folder that was picked.
+        return Upload(scope, picked, shown(inside[0]), tuple(programs), tuple(ignored))
+    return Upload(scope, root, say("folder"), tuple(programs), tuple(ignored))
+
+
+# --- addresses ----------------------------------------------------------------------------
+# Who came by the link sits at this machine and may name its folders. Who came by a password may be
+# anybody's browser: they reach no folder of this machine, and no address that only this machine
+# and its neighbours can reach.
+
+_ELSEWHERE = re.compile(
+    r"(?:git\+)?(?:(?i:https?|ssh|git)://"
+    r"|[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:(?!//)[^\s:])"
+)
+_SCP = re.compile(r"[^@/:]+@(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):")
+_NAT64 = IPv6Address("64:ff9b::")
+
+
+def check_elsewhere(text: str) -> None:
+    """Refuse whatever is no address of a repository elsewhere, such as a path of this machine.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    if not _ELSEWHERE.match(text):
+        raise InvalidInput(
+            say("`{address}` is no address of a repository", address=shown(redacted(text))),
+            say("Use `https://…`; who sits at this machine also `ssh://…` or `git@host:path`"),
+        )
+
+
+def check_public(source: Source) -> tuple[str, ...]:
+    """Refuse a repository on this machine or in its own network.
+
+    Returns the host's addresses: who fetches must go to these. Its name may lead elsewhere when it
+    is asked again.
+
+    Raises:
+        Refused: one of the host's addresses is not of the open internet.
+        NotFound: nobody knows the host.
+    """
+    from socket import SOCK_STREAM, gaierror, getaddrinfo
+
+    scp = _SCP.match(source.url)
+    host = scp["host"] if scp else urlsplit(source.url).hostname or ""
+    try:
+        rows = getaddrinfo(host, None, type=SOCK_STREAM) if host else []
+    except (gaierror, UnicodeError):
+        rows = []
+    if not rows:
+        raise NotFound(say("There is no host `{host}`", host=shown(host)), say("Check the address"))
+    found = tuple(dict.fromkeys(str(row[4][0]) for row in rows))
+    if not all(map(is_public, found)):
+        raise Refused(
+            say("`{host}` is this machine, or in its own network", host=shown(host)),
+            say("Import it in a terminal of this machine, or send a zip"),
+        )
+    return found
+
+
+def is_public(text: str) -> bool:
+    """Whether an address is one of the open internet."""
+    address = ip_address(text.partition("%")[0])
+    if isinstance(address, IPv6Address) and (within := _within(address)) is not None:
+        address = within
+    return address.is_global and not address.is_multicast
+
+
+def _within(address: IPv6Address) -> IPv4Address | None:
+    """The older kind of address that one of the newer kind leads to."""
+    if int(address) >> 32 == int(_NAT64) >> 32:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.ipv4_mapped or address.sixtofour
+
 
 PATIENCE = 1_800.0
 """Seconds that a source waits for somebody's choice."""

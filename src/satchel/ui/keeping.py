@@ -12,26 +12,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from satchel._language import language, say
 from satchel._optional import must_be_installed
 from satchel.errors import InvalidInput, Refused, SatchelError, ServerFailed
-from satchel.goals.background import go_on
 from satchel.goals.drawing.svg import steady_layout, to_inline_svg
-from satchel.goals.engines.opening import is_shared, open_engine
+from satchel.goals.engines.opening import go_on, is_shared, open_engine
 from satchel.goals.model import OVER
 from satchel.goals.permission import asks_model, needs_model, not_done, unallowed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+    from collections.abc import Awaitable, Callable, Hashable
 
     from satchel.facade import Satchel
-    from satchel.goals.background import Background
     from satchel.goals.drawing.layout import Layout
     from satchel.goals.engines.base import Engine
+    from satchel.goals.engines.opening import Background
     from satchel.goals.model import GoalReport, Plan
     from satchel.ui.live import Live
 
@@ -72,14 +71,6 @@ class Wish(NamedTuple):
     """What does the same in a terminal."""
     allow: bool = False
     """Whether tools that write or use the network may be called."""
-    step: str = ""
-    """The step that is answered."""
-
-    def is_open(self, now: GoalReport) -> bool:
-        """Whether nobody has begun with it, as a goal stands now."""
-        if now.revision == self.report.revision and self.step in now.steps:
-            return now.steps[self.step].state == "asking"
-        return now.state == "queued"
 
 
 class Keeper:
@@ -93,19 +84,14 @@ class Keeper:
         self._began = 0.0
         """When the opening began."""
         self._left = False
-        self._bringing: dict[str, tuple[asyncio.Lock, int]] = {}
-        """Goals that somebody lets go on -> the lock, and how many hold or want it."""
+        self._bringing: dict[str, asyncio.Lock] = {}
+        """One request at a time lets a goal go on."""
         self._failed: tuple[float, SatchelError] | None = None
         self._looking: dict[str, asyncio.Task[None]] = {}
         self._processes: dict[str, Background] = {}
         self._going: set[asyncio.Task[None]] = set()
-        self._purposes: dict[str, Hashable] = {}
-        """What the processes were started for."""
         self._allowed: set[str] = set()
         """Goals whose process may let tools write."""
-        self._owed: dict[str, list[Wish]] = {}
-        """Goals -> what was said while a process went on with them."""
-        self._ending = asyncio.Event()
         self._layouts: dict[tuple[bytes, str], Layout] = {}
         """What a plan and a language make of boxes: another goal may take a name that was free."""
         self.start: Callable[..., Background] = go_on
@@ -197,7 +183,6 @@ class Keeper:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._ending.set()
         if self._going:
             await asyncio.wait(set(self._going), timeout=LEAVING)
         if self._opening is not None:  # it closes itself
@@ -219,19 +204,15 @@ class Keeper:
 
     # --- bringing on ----------------------------------------------------------------------
 
-    async def bring_on(
-        self,
-        wish: Wish,
-        begin: Callable[[Engine], Awaitable[Any]],
-        purpose: Hashable = None,
-    ) -> None:
+    async def bring_on(self, wish: Wish, begin: Callable[[Engine], Awaitable[Any]]) -> None:
         """Let a goal go on as `begin` says, by the rules of the terminal; one at a time.
+
+        A process that goes on with the goal already hears of it. If it was just ending, the page
+        still asks, and the same answer starts another process.
 
         Args:
             wish: What somebody wants.
             begin: Says it to the engine.
-            purpose: What a process is started for, unless one that was started for it goes on: a
-                second click starts nothing. None is for any process.
 
         Raises:
             MissingExtra: steps would be done here, and the extra `agent` is not installed.
@@ -241,7 +222,7 @@ class Keeper:
         """
         if not self.shared:
             await asyncio.to_thread(self._must_be_able, wish)
-        going = asyncio.create_task(self._go_on(wish, begin, purpose))
+        going = asyncio.create_task(self._go_on(wish, begin))
         self._going.add(going)
         going.add_done_callback(self._went)
         try:
@@ -256,87 +237,18 @@ class Keeper:
         if not going.cancelled():
             going.exception()  # whoever asked was told, unless they left
 
-    async def _go_on(
-        self,
-        wish: Wish,
-        begin: Callable[[Engine], Awaitable[Any]],
-        purpose: Hashable,
-    ) -> None:
+    async def _go_on(self, wish: Wish, begin: Callable[[Engine], Awaitable[Any]]) -> None:
         """Record it first; who goes on with it is looked for after that."""
         goal_id = wish.report.id
-        async with self._alone(goal_id):
+        async with self._bringing.setdefault(goal_id, asyncio.Lock()):
             await self.ask(begin)
             self.tell(goal_id)
             if self.shared:
                 return
             if self.is_on(goal_id) and (not wish.allow or goal_id in self._allowed):
-                if purpose is not None and self._purposes.get(goal_id) != purpose:
-                    self._follow(wish)
                 return
             if not await self._is_taken(goal_id):
                 await self._start(goal_id, allow=wish.allow)
-                self._purposes[goal_id] = purpose
-
-    def _follow(self, wish: Wish) -> None:
-        """A process that goes on with a goal hears this too, unless it is just ending."""
-        goal_id = wish.report.id
-        owed = self._owed.setdefault(goal_id, [])
-        owed.append(wish)
-        if len(owed) == 1:
-            following = asyncio.create_task(self._see_to(goal_id))
-            self._going.add(following)
-            following.add_done_callback(self._followed)
-
-    async def _see_to(self, goal_id: str) -> None:
-        """Start another process when the one that is there ends without having heard of it."""
-        while True:
-            process = self._processes[goal_id].process
-            while process.poll() is None and not self._ending.is_set():
-                await self._pause(QUICK)
-            async with self._alone(goal_id):
-                if self._processes[goal_id].process is process and await self._settle(goal_id):
-                    return
-            await self._pause(GAP)
-
-    async def _settle(self, goal_id: str) -> bool:
-        """Look after what is owed to a goal, now that nobody goes on with it; False: once more."""
-        try:
-            now = await self.ask(lambda engine: engine.report(goal_id))
-        except SatchelError:
-            if self._ending.is_set():
-                raise
-            return False
-        left = [wish for wish in self._owed.pop(goal_id) if wish.is_open(now)]
-        if left and not await self._is_taken(goal_id):
-            await self._start(goal_id, allow=any(wish.allow for wish in left))
-            self.tell(goal_id)
-        return True
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait, but not beyond the end of the server."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._ending.wait()
-
-    def _followed(self, following: asyncio.Task[None]) -> None:
-        self._going.discard(following)
-        if not following.cancelled() and (exc := following.exception()) is not None:
-            self._satchel.trace.record("failed", (), what="ui", reason=str(exc))
-
-    @asynccontextmanager
-    async def _alone(self, goal_id: str) -> AsyncGenerator[None]:
-        """Nobody else lets this goal go on meanwhile."""
-        lock, count = self._bringing.get(goal_id) or (asyncio.Lock(), 0)
-        self._bringing[goal_id] = (lock, count + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            count = self._bringing[goal_id][1] - 1
-            if count:
-                self._bringing[goal_id] = (lock, count)
-            else:
-                del self._bringing[goal_id]
 
     def _must_be_able(self, wish: Wish) -> None:
         if asks_model(wish.left) or asks_model(not_done(wish.report)):
@@ -354,7 +266,7 @@ class Keeper:
                 say("Step `{step}` calls `{tool}`, which may write or use the network",
                     step=step.id, tool=step.tool),
                 say("Tick the box that allows it, or run `{command}`",
-                    command=f"{wish.command} --yes"),
+                    command=f"{wish.command} --allow-tools"),
             )  # fmt: skip
 
     async def _is_taken(self, goal_id: str) -> bool:
@@ -370,7 +282,7 @@ class Keeper:
         return False
 
     async def _start(self, goal_id: str, *, allow: bool) -> None:
-        options = ["--engine", self.name, *(["--yes"] if allow else [])]
+        options = ["--engine", self.name, *(["--allow-tools"] if allow else [])]
         settings = self._satchel.settings
         self._processes[goal_id] = await asyncio.to_thread(
             self.start, settings, goal_id, options, project=settings.project

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 
@@ -60,13 +59,3 @@ def test_indexes_of_projects_that_are_not_used_any_more_are_removed(tmp_path):
     remove_unused(str(tmp_path))
     assert sorted(os.listdir(tmp_path)) == ["1" * 16, "2" * 16, "mine"]
     remove_unused(str(tmp_path / "none"))
-
-
-def test_nothing_heavy_is_imported_before_an_index_is_opened(root):
-    code = (
-        "import sys\nimport satchel.detect.index.upkeep, satchel.detect.index\n"
-        "heavy = {'sqlite3', 'tantivy', 'satchel.detect.index.memory'} & set(sys.modules)\n"
-        "assert not heavy, heavy"
-    )
-    env = {**os.environ, "PYTHONPATH": os.path.join(root, "src")}
-    subprocess.run([sys.executable, "-c", code], env=env, check=True)

@@ -7,8 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from satchel.goals.drawing.mermaid import to_mermaid
-from satchel.goals.drawing.svg import to_inline_svg, to_svg
+from satchel.goals.drawing.svg import to_inline_svg, to_mermaid, to_svg
 from satchel.goals.drawing.words import MARKS
 from satchel.goals.model import GoalReport, Plan, Step, StepError, StepResult, Usage
 

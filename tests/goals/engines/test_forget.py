@@ -16,9 +16,8 @@ from temporalio.client import Client
 
 from satchel.errors import Conflict, NotFound
 from satchel.goals.artefacts import FolderArtefacts, load
-from satchel.goals.engines import _local_shelf
 from satchel.goals.engines._dbos_store import Store
-from satchel.goals.engines._local_journal import Journal
+from satchel.goals.engines._local_goal import Journal
 from satchel.goals.engines.dbos import DbosEngine
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.engines.temporal import TemporalEngine
@@ -41,28 +40,19 @@ class Runner:
         return Done(LARGE)
 
 
+@pytest.fixture
+def where(temporal_server: TemporalServer) -> dict[str, Any]:
+    """How Temporal is reached, with a queue of the test's own."""
+    return {"address": temporal_server.address, "queue": f"queue-{uuid4().hex[:12]}"}
+
+
+@pytest.fixture
+def goal() -> Goal:
+    return Goal(f"goal-{uuid4().hex[:12]}", PLAN)
+
+
 def files(folder: str) -> list[str]:
     return [os.path.join(at, name) for at, _, names in os.walk(folder) for name in names]
-
-
-def held(engine: LocalEngine) -> dict[str, Any]:
-    """Goal -> its large outputs in memory."""
-    kept: Any = engine.artefacts
-    return kept._kept  # noqa: SLF001 - there is no other way to see that it is free
-
-
-def test_outputs_go_with_goals_that_memory_has_no_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_local_shelf, "KEPT", 10)
-
-    async def main() -> None:
-        async with LocalEngine(Runner()) as engine:
-            for number in range(40):
-                await engine.submit(Goal(f"g{number}", PLAN))
-                await engine.wait(f"g{number}")
-            assert set(held(engine)) == {one.id for one in await engine.list(limit=100)}
-            assert len(held(engine)) <= 12
-
-    asyncio.run(main())
 
 
 def test_nothing_of_it_is_left_in_a_folder(tmp_path: Path) -> None:
@@ -151,21 +141,19 @@ def test_a_goal_that_is_being_removed_cannot_be_begun_again(tmp_path: Path) -> N
 
 
 def test_temporal_frees_the_id_before_the_server_has_removed_the_runs(
-    temporal_server: TemporalServer, tmp_path: Path
+    where: dict[str, Any], goal: Goal, tmp_path: Path
 ) -> None:
-    queue, folder = f"queue-{uuid4().hex[:12]}", str(tmp_path / "artefacts")
-    goal = Goal(f"goal-{uuid4().hex[:12]}", PLAN)
+    folder = str(tmp_path / "artefacts")
 
     async def main() -> None:
-        address = temporal_server.address
-        async with TemporalEngine(Runner(), folder, address=address, queue=queue) as engine:
+        async with TemporalEngine(Runner(), folder, **where) as engine:
             await engine.submit(goal)
             await engine.wait(goal.id, 20)
             assert files(folder)
             await engine.forget(goal.id)
             assert files(folder) == []
             assert await engine.list() == []
-            async with TemporalEngine(address=address, queue=queue) as other:
+            async with TemporalEngine(**where) as other:
                 assert await other.list() == []
                 reports = [await other.submit(goal), await engine.submit(goal)]
                 assert {one.id for one in reports} == {goal.id}
@@ -191,17 +179,15 @@ class Slow(FolderArtefacts):
 
 
 def test_temporal_holds_the_id_of_a_goal_while_it_is_removed(
-    temporal_server: TemporalServer, tmp_path: Path
+    where: dict[str, Any], goal: Goal, tmp_path: Path
 ) -> None:
-    queue, folder = f"queue-{uuid4().hex[:12]}", str(tmp_path / "artefacts")
-    goal = Goal(f"goal-{uuid4().hex[:12]}", PLAN)
+    folder = str(tmp_path / "artefacts")
     place = Slow(folder)
-    address = temporal_server.address
 
     async def main() -> None:
         async with (
-            TemporalEngine(Runner(), artefacts=place, address=address, queue=queue) as engine,
-            TemporalEngine(None, artefacts=place, address=address, queue=queue) as other,
+            TemporalEngine(Runner(), artefacts=place, **where) as engine,
+            TemporalEngine(None, artefacts=place, **where) as other,
         ):
             await engine.submit(goal)
             await engine.wait(goal.id, 20)
@@ -237,11 +223,9 @@ class Full(FolderArtefacts):
 
 
 def test_temporal_goes_on_with_a_removal_that_broke_off(
-    temporal_server: TemporalServer, tmp_path: Path
+    where: dict[str, Any], goal: Goal, tmp_path: Path
 ) -> None:
     folder = str(tmp_path / "artefacts")
-    goal = Goal(f"goal-{uuid4().hex[:12]}", PLAN)
-    where: dict[str, Any] = {"address": temporal_server.address, "queue": f"queue-{uuid4().hex}"}
 
     async def main() -> None:
         async with TemporalEngine(Runner(), artefacts=Full(folder), **where) as engine:
@@ -258,15 +242,12 @@ def test_temporal_goes_on_with_a_removal_that_broke_off(
 
 
 def test_temporal_does_not_begin_again_what_was_ended_by_force(
-    temporal_server: TemporalServer, tmp_path: Path
+    where: dict[str, Any], goal: Goal, tmp_path: Path
 ) -> None:
-    goal = Goal(f"goal-{uuid4().hex[:12]}", PLAN)
-    where: dict[str, Any] = {"address": temporal_server.address, "queue": f"queue-{uuid4().hex}"}
-
     async def main() -> None:
         async with TemporalEngine(None, str(tmp_path), **where) as engine:
             await engine.submit(goal)  # without a worker
-            client = await Client.connect(temporal_server.address)
+            client = await Client.connect(where["address"])
             await client.get_workflow_handle(goal.id).terminate()
             with pytest.raises(Conflict, match="another plan"):
                 await engine.submit(goal._replace(plan=PLAN._replace(goal="Something else")))
@@ -276,14 +257,9 @@ def test_temporal_does_not_begin_again_what_was_ended_by_force(
 
 
 def test_goals_of_another_namespace_keep_their_outputs(
-    temporal_server: TemporalServer, tmp_path: Path
+    where: dict[str, Any], goal: Goal, tmp_path: Path
 ) -> None:
     folder = str(tmp_path / "artefacts")
-    goal = Goal("weekly", PLAN)
-    where: dict[str, Any] = {
-        "address": temporal_server.address,
-        "queue": f"queue-{uuid4().hex[:12]}",
-    }
 
     async def main() -> None:
         async with (
@@ -292,13 +268,13 @@ def test_goals_of_another_namespace_keep_their_outputs(
         ):
             for one in (engine, staging):
                 await one.submit(goal)
-                assert (await one.wait("weekly", 20)).state == "done"
+                assert (await one.wait(goal.id, 20)).state == "done"
             assert sorted(name.rpartition("-")[0] for name in os.listdir(folder)) == [
                 "default", "staging",
             ]  # fmt: skip
-            await staging.forget("weekly")
-            assert await outputs(engine, "weekly") == LARGE
-            await engine.forget("weekly")
+            await staging.forget(goal.id)
+            assert await outputs(engine, goal.id) == LARGE
+            await engine.forget(goal.id)
             assert files(folder) == []
 
     asyncio.run(main())

@@ -13,7 +13,7 @@ import pytest
 from goal_plans import QUICK, Runner
 from satchel.errors import Conflict, Refused
 from satchel.goals import artefacts
-from satchel.goals.engines import _local_shelf
+from satchel.goals.engines import local
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.model import Answer, Done, Goal, Plan, Step
 
@@ -130,20 +130,6 @@ def test_an_engine_that_is_closed_leaves_goals_to_be_resumed(tmp_path):
     asyncio.run(main())
 
 
-def test_submitting_a_goal_whose_process_is_gone_goes_on_with_it(tmp_path):
-    async def main():
-        async with LocalEngine(Runner(), str(tmp_path)) as engine:
-            await engine.submit(Goal("g", LONG))
-            await engine.wait("g", 0.05)
-        runner = Runner()
-        async with LocalEngine(runner, str(tmp_path)) as engine:
-            assert (await engine.submit(Goal("g", LONG))).state == "running"
-            await engine.wait("g", 0.05)
-            assert runner.began == ["long"]
-
-    asyncio.run(main())
-
-
 def test_without_a_runner_goals_wait_for_one(tmp_path):
     async def main():
         async with LocalEngine(None, str(tmp_path)) as client:
@@ -195,23 +181,6 @@ def test_others_can_look_answer_and_cancel(tmp_path):
     asyncio.run(main())
 
 
-def test_a_torn_line_costs_one_step(tmp_path):
-    async def main(runner):
-        async with LocalEngine(runner, str(tmp_path)) as engine:
-            await engine.submit(Goal("g", PLAN))
-            return await engine.wait("g")
-
-    asyncio.run(main(Runner()))
-    path = tmp_path / "goals" / "g" / "journal.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    last = next(n for n, line in enumerate(lines) if b'"step":"b"' in line)
-    path.write_bytes(b"".join(lines[:last]) + lines[last][:20])
-    runner = Runner()
-    assert asyncio.run(main(runner)).state == "done"
-    assert runner.began == ["b"]
-    assert asyncio.run(main(Runner())).steps["b"].output == "b<a<x>>"
-
-
 def _submitted(folder, runner):
     async def main():
         async with LocalEngine(runner, folder) as engine:
@@ -228,6 +197,18 @@ def _looked_at(folder):
             return await engine.report("g")
 
     return asyncio.run(main())
+
+
+def test_a_torn_line_costs_one_step(tmp_path):
+    _submitted(str(tmp_path), Runner())
+    path = tmp_path / "goals" / "g" / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    last = next(n for n, line in enumerate(lines) if b'"step":"b"' in line)
+    path.write_bytes(b"".join(lines[:last]) + lines[last][:20])
+    runner = Runner()
+    assert _submitted(str(tmp_path), runner).state == "done"
+    assert runner.began == ["b"]
+    assert _submitted(str(tmp_path), Runner()).steps["b"].output == "b<a<x>>"
 
 
 def test_a_flipped_byte_of_a_journal_damages_the_goal_and_no_step_runs_again(tmp_path):
@@ -271,32 +252,22 @@ def test_a_cancelled_goal_is_not_resumed_without_a_word(folder):
     asyncio.run(main())
 
 
-def _say(folder, value, ready, said):
-    async def main():
-        async with LocalEngine(None, folder) as engine:
-            ready.wait()
-            try:
-                await engine.answer("g", "h", Answer(value=value))
-                said.append("accepted")
-            except Conflict:
-                said.append("refused")
-
-    asyncio.run(main())
-
-
 def test_memory_does_not_grow_for_ever(monkeypatch):
-    monkeypatch.setattr(_local_shelf, "KEPT", 10)
+    monkeypatch.setattr(local, "KEPT", 10)
+    large = Plan("g", (Step("a", prompt="x" * 100_000),))
 
     async def main():
         async with LocalEngine(Runner()) as engine:
             await engine.submit(Goal("asks", ASKING))
             await engine.submit(Goal("long", LONG))
             for number in range(30):
-                await engine.submit(Goal(f"g{number}", PLAN))
+                await engine.submit(Goal(f"g{number}", large))
                 await engine.wait(f"g{number}")
-            names = [one.id for one in await engine.list(limit=100)]
-            assert {"asks", "long", "g29"} <= set(names)
+            names = {one.id for one in await engine.list(limit=100)}
+            assert {"asks", "long", "g29"} <= names
             assert len(names) <= 11
+            held = vars(engine.artefacts)["_kept"]  # nothing else shows that it is free
+            assert set(held) == names - {"asks", "long"}
             await engine.cancel("long")
             assert (await engine.wait("long")).state == "cancelled"
 

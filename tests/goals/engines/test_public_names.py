@@ -10,11 +10,6 @@ import pytest
 from satchel.goals import engines
 
 FOLDER = Path(engines.__file__).parent
-ALLOWED = {
-    # Public by its name, and not documented: nothing else stops DBOS from taking work before
-    # `DBOS.destroy`. It is why pyproject.toml bounds dbos from above.
-    ("dbos", "background_thread_stop_events"),
-}
 
 
 def names(tree: ast.AST) -> set[str]:
@@ -55,9 +50,3 @@ def test_no_private_name_of_the_package_is_used(package: str) -> None:
             if any(part.startswith("_") and part[:2] != "__" for part in name.split(".")):
                 private.append(f"{file.name}: {name}")
     assert private == []
-
-
-def test_what_is_allowed_is_still_needed() -> None:
-    for package, name in ALLOWED:
-        files = [FOLDER / f"{package}.py", *FOLDER.glob(f"_{package}_*.py")]
-        assert any(name in file.read_text(encoding="utf-8") for file in files), name

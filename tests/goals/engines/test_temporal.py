@@ -38,7 +38,7 @@ from temporal_server import TemporalServer
 from temporal_work import Logged, WorkerProcess, moments
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
     from pathlib import Path
 
     from temporalio.api.common.v1 import Payload
@@ -78,11 +78,8 @@ def began(folder: Path, step: str) -> list[Any]:
     return [one for one in moments(str(folder)) if one.kind == "began" and one.step == step]
 
 
-def run(body: Callable[[], Awaitable[None]]) -> None:
-    async def main() -> None:
-        await body()
-
-    asyncio.run(main())
+def run(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(body())
 
 
 @pytest.mark.timeout(90)

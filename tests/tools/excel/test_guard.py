@@ -10,7 +10,7 @@ import zipfile
 import pytest
 from openpyxl import Workbook
 
-from satchel.tools.excel import guard
+from satchel.tools.excel import workbook as guard
 
 
 def workbook(**parts: bytes) -> dict[str, bytes]:

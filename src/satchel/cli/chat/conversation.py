@@ -78,17 +78,15 @@ class Conversation:
         return 0 if self._person else self._failed
 
     def _greet(self) -> None:
-        library, count = self._session.satchel.library, len(self._skills())
+        count = sum(skill.source != "builtin" for skill in self._session.satchel.list_skills())
         parts = [
             one_line(self._model),
             say("1 skill") if count == 1 else say("{count} skills", count=count),
         ]
-        if waiting := len(library.waiting()):
-            parts.append(say("{count} not trusted yet (`satchel trust`)", count=waiting))
         if self._approve is True:
             parts.append(say("every tool may be called"))
         elif self._approve is None:
-            parts.append(say("nobody is asked: risky tools are refused"))
+            parts.append(say("not a terminal: risky tools are refused"))
         keys = [say("/help"), say("Ctrl-D ends")] if self._person else []
         self._out.line(" · ".join([*parts, *keys]), "dim", lead=[("satchel chat ", "bold")])
         self._out.line()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.live import Live
 from rich.markdown import Markdown
+from rich.segment import Segment
 from rich.spinner import Spinner
 from rich.text import Text
 
@@ -22,6 +23,8 @@ from satchel.cli.output import clean, cut, one_line, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from rich.console import ConsoleOptions, RenderResult
 
     from satchel.agent import Agent
     from satchel.agent.records import Event, TurnReport
@@ -102,9 +105,16 @@ class Board:
             self._live.update(shown, refresh=True)
 
 
+class _Markdown(Markdown):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for at, part in enumerate(super().__rich_console__(console, options)):
+            if at or part != Segment.line():  # rich writes an empty line before a list
+                yield part
+
+
 def _markdown(text: str) -> Markdown:
     # Links are written out: nothing on the screen leads where it does not say.
-    return Markdown(text, code_theme="ansi_dark", hyperlinks=False)
+    return _Markdown(text, code_theme="ansi_dark", hyperlinks=False)
 
 
 class Teller:

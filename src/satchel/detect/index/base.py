@@ -113,8 +113,8 @@ class FieldIndex(Protocol):
     engine: str
     """`memory` or `tantivy`."""
 
-    def stamps(self, keys: Sequence[str] | None = None) -> Mapping[str, Stamp]:
-        """What is indexed, by key; of these keys alone when some are given."""
+    def stamps(self) -> Mapping[str, Stamp]:
+        """What is indexed, by key."""
         ...
 
     def update(
@@ -149,10 +149,6 @@ class FieldIndex(Protocol):
             allowed: Only these keys count, for an index that holds more than the caller sees. How
                 rare a term is still depends on all rows. None allows all, and is quicker.
         """
-        ...
-
-    def having(self, terms: Sequence[str]) -> dict[str, dict[str, int]]:
-        """In how many rows each of some terms is: field -> term -> rows, of those it knows."""
         ...
 
     def count(self) -> int:

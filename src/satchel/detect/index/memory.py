@@ -20,7 +20,7 @@ from satchel.detect.index.base import FIELDS, read_states, write_state
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from satchel.detect.index.base import FieldIndex, Row, Stamp
+    from satchel.detect.index.base import Row, Stamp
 
 K1 = 1.2
 B = 0.75
@@ -113,12 +113,9 @@ class MemoryIndex:
         self._turn = 1 if state is not None else 0
         self._lock = threading.Lock()
 
-    def stamps(self, keys: Sequence[str] | None = None) -> Mapping[str, Stamp]:
-        """What is indexed, by key; of these keys alone when some are given."""
-        known = self._view.state.known
-        if keys is not None:
-            return {key: known[key][1] for key in keys if key in known}
-        return {key: stamp for key, (_, stamp) in known.items()}
+    def stamps(self) -> Mapping[str, Stamp]:
+        """What is indexed, by key."""
+        return {key: stamp for key, (_, stamp) in self._view.state.known.items()}
 
     def update(
         self,
@@ -178,17 +175,6 @@ class MemoryIndex:
         allowed: Collection[str] | None = None,
     ) -> dict[str, dict[str, float]]:
         """Several fields added up: leg -> key -> score, of the best `limit` per leg."""
-        return self._search(terms, legs, limit, allowed, {})
-
-    def _search(
-        self,
-        terms: Sequence[tuple[str, float]],
-        legs: Mapping[str, Mapping[str, float]],
-        limit: int,
-        allowed: Collection[str] | None,
-        factors: Mapping[tuple[str, str], float],
-    ) -> dict[str, dict[str, float]]:
-        """The same; `factors` say what a term in a field is multiplied by, if by something."""
         view = self._view
         keys = view.state.keys
         found: dict[str, dict[str, float]] = {}
@@ -196,7 +182,7 @@ class MemoryIndex:
             scores: dict[int, float] = {}
             so_far = scores.get
             asked = [
-                (FIELDS.index(field), term, share * weight * factors.get((field, term), 1.0))
+                (FIELDS.index(field), term, share * weight)
                 for field, share in fields.items()
                 for term, weight in terms
             ]
@@ -214,37 +200,6 @@ class MemoryIndex:
             best.sort(key=lambda pair: (-pair[1], keys[pair[0]]))
             found[leg] = {keys[number]: score for number, score in best[:limit]}
         return found
-
-    def having(self, terms: Sequence[str]) -> dict[str, dict[str, int]]:
-        """In how many rows each of some terms is: field -> term -> rows."""
-        view = self._view
-        return {
-            field: {term: len(ready[0]) for term in terms if (ready := view.ready(at, term))}
-            for at, field in enumerate(FIELDS)
-        }
-
-    def search_beside(
-        self,
-        other: FieldIndex,
-        terms: Sequence[tuple[str, float]],
-        legs: Mapping[str, Mapping[str, float]],
-        limit: int,
-    ) -> dict[str, dict[str, float]]:
-        """As `search_legs`, with scores that compare with those of another index.
-
-        How rare a term is follows from the rows of the other one, as for its own rows. What it has
-        nowhere is as rare as in both of them.
-        """
-        own = self.having([term for term, _ in terms])
-        theirs = other.having([term for term, _ in terms])
-        here, there = self.count(), other.count()
-        factors: dict[tuple[str, str], float] = {}
-        for field, table in own.items():
-            for term, rows in table.items():
-                known = theirs[field].get(term, 0)
-                rare = rarity(there, known) if known else rarity(here + there, rows)
-                factors[field, term] = rare / rarity(here, rows)
-        return self._search(terms, legs, limit, None, factors)
 
     def count(self) -> int:
         """How many keys are indexed."""

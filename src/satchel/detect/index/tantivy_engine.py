@@ -103,13 +103,10 @@ class TantivyIndex:
         self.damage = ""
         """Why the folder could last not be used."""
 
-    def stamps(self, keys: Sequence[str] | None = None) -> Mapping[str, Stamp]:
-        """What is indexed, by key; of these keys alone when some are given."""
+    def stamps(self) -> Mapping[str, Stamp]:
+        """What is indexed, by key."""
         view = self._current()
-        if view is None:
-            return {}
-        known = view.rows.stamps
-        return known if keys is None else {key: known[key] for key in keys if key in known}
+        return view.rows.stamps if view is not None else {}
 
     def update(
         self,
@@ -187,19 +184,6 @@ class TantivyIndex:
         except BaseException as exc:  # noqa: BLE001 - `_reason` raises what is not about the index
             self._refuse(view.mark, _reason(exc))
             return {leg: {} for leg in legs}
-
-    def having(self, terms: Sequence[str]) -> dict[str, dict[str, int]]:
-        """In how many rows each of some terms is: field -> term -> rows, dropped ones too."""
-        view = self._current()
-        found: dict[str, dict[str, int]] = {field: {} for field in FIELDS}
-        try:
-            for field in view.rows.fields if view is not None else ():
-                for term in terms:
-                    if view and (rows := view.searcher.doc_freq(field, _encodable(term))):
-                        found[field][term] = int(rows)
-        except BaseException as exc:  # noqa: BLE001 - the same
-            self.damage = _reason(exc)
-        return found
 
     def count(self) -> int:
         """How many keys are indexed."""

@@ -13,8 +13,6 @@ import re
 import threading
 import time
 from contextlib import nullcontext
-from itertools import compress, count
-from operator import is_not, itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import locked
@@ -23,7 +21,7 @@ from satchel._optional import available
 from satchel.errors import Conflict, Refused, SatchelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from satchel.detect.index.base import FieldIndex, Row, Stamp
@@ -143,8 +141,6 @@ MAX_IN_MEMORY = 5_000
 """Skills up to which an index that cannot be written is made in memory instead."""
 MAX_UNKNOWN = 100_000
 """Unknown keys whose files the thread or a build looks for; a search looks for `FEW`."""
-_HEAD: Callable[[Skill], object] = itemgetter(0)
-_ORIGIN: Callable[[Skill], object] = itemgetter(1)
 
 
 class Current(NamedTuple):
@@ -342,7 +338,7 @@ class Upkeep:
         try:
             index = self._opened(len(skills))
             before = index.version()  # a change during the comparison is seen the next time
-            todo, gone = self._changes(skills, index, before)
+            todo, gone = self._difference(skills, index, FEW)
             if not todo and not gone:
                 return self._remember(skills, (), before)
             if self._thread is None and len(todo) <= FEW:
@@ -365,20 +361,6 @@ class Upkeep:
                 return self._look(skills)
             self._error = _reason(exc)
         return self._remember(skills, todo)
-
-    def _changes(
-        self, skills: tuple[Skill, ...], index: FieldIndex, version: tuple[int, ...]
-    ) -> tuple[list[Skill], list[str]]:
-        """What differs; if little has changed since a comparison, only that is compared."""
-        for seen in reversed(self._seen.values()):
-            if version and seen.complete and seen.version == version:
-                before, now = moved(seen.skills, skills)
-                if max(len(before), len(now)) <= FEW:
-                    new = [skills[at] for at in now]
-                    keys = keys_of(new)
-                    others = set(keys_of([seen.skills[at] for at in before])).difference(keys)
-                    return _changed(new, keys, index.stamps(keys)), _missing(others)
-        return self._difference(skills, index, FEW)
 
     def _difference(
         self, skills: Sequence[Skill], index: FieldIndex, most: int
@@ -536,37 +518,6 @@ def keys_of(skills: Sequence[Skill]) -> list[str]:
             place = places[id(origin)] = (origin, os.path.join(origin.root, ""))
         keys.append(f"{place[1]}{head.id}{os.sep}{head.file}" if head.id else place[1] + head.file)
     return keys
-
-
-def moved(old: Sequence[Skill], new: Sequence[Skill]) -> tuple[Sequence[int], Sequence[int]]:
-    """At which places two states of a library differ, in the old one and in the new one.
-
-    Nothing was done to a skill whose head and origin are the same objects. Of libraries of the same
-    size the single places are told; of others two ranges, around which all is as it was.
-    """
-    if len(old) == len(new):
-        places = sorted({*_differing(_HEAD, old, new), *_differing(_ORIGIN, old, new)})
-        return places, places
-    both = min(len(old), len(new))
-    first = _first_differing(old, new, both)
-    last = 0
-    if first < both:  # else some were put behind all others, or taken from there
-        last = min(both - first, _first_differing(old[::-1], new[::-1], both))
-    return range(first, len(old) - last), range(first, len(new) - last)
-
-
-def _first_differing(old: Sequence[Skill], new: Sequence[Skill], end: int) -> int:
-    return min(next(_differing(what, old, new), end) for what in (_HEAD, _ORIGIN))
-
-
-def _differing(
-    what: Callable[[Skill], object], old: Sequence[Skill], new: Sequence[Skill]
-) -> Iterator[int]:
-    """The places where two sequences differ in something, as far as the shorter one goes.
-
-    In C from end to end, for a library may have a million.
-    """
-    return compress(count(), map(is_not, map(what, old), map(what, new)))
 
 
 def _stamp(skill: Skill) -> Stamp:

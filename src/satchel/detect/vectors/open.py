@@ -41,10 +41,10 @@ def open_embedder(spec: str, *, threads: int = 0) -> Embedder:
         kind, rest = "", spec
     folder = _folder(rest)
     if (kind or _kind_of(folder)) == "model2vec":
-        from satchel.detect.vectors.static_model import StaticEmbedder
+        from satchel.detect.vectors.local_model import StaticEmbedder
 
         return StaticEmbedder(folder)
-    from satchel.detect.vectors.onnx_model import OnnxEmbedder
+    from satchel.detect.vectors.local_model import OnnxEmbedder
 
     return OnnxEmbedder(folder, threads=threads)
 
@@ -56,7 +56,7 @@ def _kind_of(folder: str) -> str:
         SettingsError: none.
     """
     from satchel.detect.vectors.base import unusable
-    from satchel.detect.vectors.onnx_model import find_onnx
+    from satchel.detect.vectors.local_model import find_onnx
 
     if find_onnx(folder) is not None:
         return "onnx"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from satchel._language import render, say
 
 if TYPE_CHECKING:
-    from satchel.goals.model import GoalReport, Plan, Step, StepResult
+    from satchel.goals.model import GoalReport, Plan, Step, StepResult, Usage
 
 MARKS = {
     "waiting": "○",
@@ -92,6 +92,18 @@ def took(result: StepResult) -> str:
     if result.attempts > 1:
         parts.append(say("{count} tries", count=result.attempts))
     return " · ".join(parts)
+
+
+def usage_words(usage: Usage) -> tuple[str, ...]:
+    """What the models took; nothing when none was asked."""
+    if not usage.requests and not usage.input_tokens:
+        return ()
+    words = (
+        say("{count} requests", count=f"{usage.requests:,}"),
+        say("{count} tokens in", count=f"{usage.input_tokens:,}"),
+        say("{count} tokens out", count=f"{usage.output_tokens:,}"),
+    )
+    return words if usage.cost is None else (*words, f"${usage.cost:.4f}")
 
 
 def waited(result: StepResult) -> str:

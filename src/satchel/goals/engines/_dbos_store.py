@@ -269,7 +269,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     """Set up a connection to a file, for DBOS too."""
     import sqlite3
 
-    from satchel.goals.write_ahead import write_ahead
+    from satchel.goals.refusals import write_ahead
 
     connection.isolation_level = "IMMEDIATE"
     connection.execute("PRAGMA busy_timeout=30000")

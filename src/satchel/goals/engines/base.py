@@ -113,7 +113,7 @@ def no_runner() -> Refused:
 
 
 class Engine(Protocol):
-    """Where goals run."""
+    """Runs goals and stores their state. Use it with `async with`."""
 
     name: str
     durable: bool
@@ -126,7 +126,7 @@ class Engine(Protocol):
     async def __aexit__(self, *exc: object) -> None: ...
 
     async def submit(self, goal: Goal) -> GoalReport:
-        """Begin a goal and come back at once. The same id and plan again is the same goal.
+        """Start a goal and return at once; the same id and plan again changes nothing.
 
         Raises:
             InvalidInput: the plan has errors.
@@ -135,7 +135,7 @@ class Engine(Protocol):
         ...
 
     async def wait(self, goal_id: str, timeout: float | None = None) -> GoalReport:  # noqa: ASYNC109
-        """Until it is over, or asks a person; what is so far when the time is up.
+        """Wait until a goal ends or waits for an answer, or until the timeout; return its report.
 
         Raises:
             NotFound: there is no such goal.
@@ -143,7 +143,7 @@ class Engine(Protocol):
         ...
 
     async def report(self, goal_id: str) -> GoalReport:
-        """How far it is now.
+        """The state of a goal and its steps.
 
         Raises:
             NotFound: there is no such goal.
@@ -153,29 +153,29 @@ class Engine(Protocol):
     async def list(
         self, *, states: Sequence[GoalState] = (), limit: int = 50, before: float | None = None
     ) -> list[GoalSummary]:
-        """Those first that were submitted last.
+        """Summaries of goals, newest first.
 
         Args:
-            states: Only goals in these; in all when empty.
-            limit: As many at most.
+            states: Only goals in these states; all when empty.
+            limit: How many at most.
             before: Only goals that were submitted before this moment, in seconds since the epoch.
         """
         ...
 
     async def answer(self, goal_id: str, step: str, answer: Answer) -> None:
-        """Say a person's word; the goal goes on.
+        """Answer a step that waits for a person; the goal continues.
 
         Raises:
             NotFound: there is no such goal or step.
-            Conflict: the step does not ask, or was answered otherwise. The same answer again is
+            Conflict: the step waits for no answer, or has another one. The same answer again is
                 fine.
         """
         ...
 
     async def cancel(self, goal_id: str) -> None:
-        """Stop it: running steps are ended, the others never begin.
+        """Cancel a goal: running steps are ended, the others never start.
 
-        Nothing happens to one that is over.
+        A goal that has ended stays as it is.
 
         Raises:
             NotFound: there is no such goal.
@@ -185,7 +185,7 @@ class Engine(Protocol):
     async def retry(
         self, goal_id: str, *, from_step: str = "", plan: Plan | None = None
     ) -> GoalReport:
-        """Begin a new revision of a goal that is over or asks; kept are results that still hold.
+        """Run a goal again from failed, changed or named steps; other results are kept.
 
         Args:
             goal_id: Which.
@@ -201,7 +201,7 @@ class Engine(Protocol):
         ...
 
     async def resume(self, goal_id: str) -> GoalReport:
-        """Go on with a goal whose process is gone; nothing to do where the engine does it.
+        """Continue a goal whose process is gone; durable engines do it by themselves.
 
         Raises:
             NotFound: there is no such goal.
@@ -210,10 +210,10 @@ class Engine(Protocol):
         ...
 
     async def forget(self, goal_id: str) -> None:
-        """Remove a goal that is over, with its journal and its large outputs.
+        """Delete a goal that has ended, with its journal and its large outputs.
 
-        Nobody knows it any more afterwards: the same id may be submitted anew, and runs from
-        scratch. Large outputs of other goals stay, also those that are the same.
+        The same id may be submitted again afterwards, and runs from the start. Equal large outputs
+        of other goals stay.
 
         Raises:
             NotFound: there is no such goal.
@@ -222,11 +222,11 @@ class Engine(Protocol):
         ...
 
     def watch(self, goal_id: str) -> AsyncIterator[StepEvent]:
-        """What happens to it, until it is over or asks. Beginning with what has happened."""
+        """Events of a goal from its start until it ends or waits for an answer."""
         ...
 
     async def work(self, *, drain: float = 30.0) -> None:
-        """Take work from others until cancelled; then finish what is begun, `drain` seconds long.
+        """Run steps of all goals until cancelled; then finish running steps for `drain` seconds.
 
         Raises:
             Refused: this engine has no workers.

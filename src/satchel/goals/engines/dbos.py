@@ -78,10 +78,10 @@ _LOOK_S = 0.3
 
 
 class DbosEngine:
-    """Goals in a database.
+    """Runs goals with DBOS, in SQLite or PostgreSQL.
 
     Args:
-        runner: Who does the steps here; without one, others do.
+        runner: Runs steps in this process; without one, workers elsewhere do.
         database: A path, `sqlite:///…` or `postgresql://…`.
         artefacts: Where large outputs are kept; in the same database when None.
         large: Outputs of more bytes than this are kept as artefacts.

@@ -189,7 +189,7 @@ async def connect(address: str, namespace: str, given: Client | None = None) -> 
 
 
 class TemporalEngine:
-    """Goals on a Temporal server.
+    """Runs goals on a Temporal server.
 
     Args:
         runner: Does the steps; with one, this process is a worker as long as it is open.

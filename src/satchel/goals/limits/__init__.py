@@ -4,7 +4,7 @@
     async with limiter.slot("anthropic"):
         ...  # one request
 
-`base` (what a limit is), `shared` (who keeps it), `ledger` (the table of turns).
+`base` (what a limit is), `shared` (who keeps it, and the table of turns).
 """
 
 from satchel.goals.limits.base import Limit, Limiter

@@ -1,19 +1,11 @@
 """SKILLS FOR EVERYONE ELSE: an MCP server, on stdio or over HTTP.
 
-    addresses   which address has a file
-    manifest    what of a skill is served, with digests
-    served      the skills that one client may have
-    cursors     pages that do not shift
-    views       one client's part of the library
-    files       what `ReadFile` finds at an address
-    outside     what a client on another machine sees in place of paths
-    handlers    the methods: skills, resources, tools, prompts
+    served      the skills that one client may have, by address, with digests
+    views       one client's part of the library, and what it sees in place of paths
+    handlers    the methods: skills, resources, tools, prompts, in pages
     server      the SDK's server with these handlers
-    standard_input  what a client says on stdin
     watching    who is told that something changed
-    access      tokens and who they belong to
-    issuer      the public keys of an OAuth server
-    over_http   the web server around it
+    over_http   the web server around it, tokens and who they belong to
     setup       the configuration files of other programs
 
 Nothing here is imported before `serve` is called; it needs `pip install "satchel[mcp]"`.

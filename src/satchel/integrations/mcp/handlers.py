@@ -7,30 +7,87 @@ and says errors as JSON-RPC does: what is not served is -32602, whatever the rea
 from __future__ import annotations
 
 import base64
+import binascii
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import anyio.to_thread
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from satchel.errors import SatchelError
-from satchel.integrations.mcp.addresses import address
-from satchel.integrations.mcp.cursors import page
+from satchel.errors import InvalidInput, SatchelError
+from satchel.integrations.mcp.served import address
 from satchel.tools.base import TakenBack
 from satchel.tools.frame import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from mcp.server.context import ServerRequestContext
 
     from satchel.envelope import Envelope
-    from satchel.integrations.mcp.manifest import Item, Manifest
+    from satchel.integrations.mcp.served import Item, Manifest
     from satchel.integrations.mcp.views import View
     from satchel.tools.session import Session
 
     Context = ServerRequestContext[Any, Any]
+
+_LONGEST_CURSOR = 2_048
+_CURSOR_MARK = "satchel1"
+
+
+class Page(NamedTuple):
+    """Some of the names, and how to ask for the rest."""
+
+    names: Sequence[str]
+    cursor: str | None
+
+
+def page(names: Sequence[str], kind: str, cursor: str | None, size: int) -> Page:
+    """One page of sorted names.
+
+    Args:
+        names: All of them, sorted.
+        kind: What is listed: a cursor of one list is none of another.
+        cursor: Where the client goes on; None at the start.
+        size: How many at most.
+
+    Raises:
+        InvalidInput: the cursor is none that was given out for this list.
+    """
+    start = bisect_right(names, after(kind, cursor)) if cursor is not None else 0
+    part = names[start : start + size]
+    more = start + size < len(names)
+    return Page(part, make_cursor(kind, part[-1]) if more and part else None)
+
+
+def make_cursor(kind: str, last: str) -> str:
+    """The word for everything after `last`."""
+    return urlsafe_b64encode(f"{_CURSOR_MARK}\0{kind}\0{last}".encode()).decode().rstrip("=")
+
+
+def after(kind: str, cursor: str) -> str:
+    """The name after which a page begins.
+
+    Raises:
+        InvalidInput: the cursor is none that was given out for this list.
+    """
+    try:
+        text = urlsafe_b64decode(cursor[:_LONGEST_CURSOR] + "=" * (-len(cursor) % 4)).decode()
+    except (ValueError, binascii.Error) as exc:
+        raise _unknown() from exc
+    mark, _, rest = text.partition("\0")
+    made_for, _, last = rest.partition("\0")
+    if mark != _CURSOR_MARK or made_for != kind or make_cursor(kind, last) != cursor:
+        raise _unknown()
+    return last
+
+
+def _unknown() -> InvalidInput:
+    return InvalidInput("This cursor is none of this server's", "Begin again without a cursor")
+
 
 SKILLS_A_PAGE = 100
 TOOLS_A_PAGE = 1_000

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import signal
 import sys
 import threading
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -26,7 +28,7 @@ from satchel.integrations.mcp.handlers import (
 from satchel.integrations.mcp.watching import Watching
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Generator
 
     from mcp.server.context import ServerRequestContext
     from mcp.server.models import InitializationOptions
@@ -34,6 +36,51 @@ if TYPE_CHECKING:
     from satchel.integrations.mcp.views import View, Views
 
     Context = ServerRequestContext[Any, Any]
+
+_CHUNK = 1 << 16
+
+
+@contextmanager
+def taken() -> Generator[int]:
+    """Stdin under another number: programs that skills start must not read what a client says."""
+    source = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    try:
+        yield source
+    finally:
+        os.dup2(source, 0)  # `source` stays open: somebody may still wait there
+
+
+async def lines(source: int) -> AsyncGenerator[str]:
+    """The lines that come from a descriptor, until it ends."""
+    loop = asyncio.get_running_loop()
+    sending, receiving = anyio.create_memory_object_stream[str](0)
+
+    def give(line: bytes) -> None:
+        text = line.decode("utf-8", "replace")
+        asyncio.run_coroutine_threadsafe(sending.send(text), loop).result()
+
+    def read() -> None:
+        rest = bytearray()
+        with suppress(OSError, RuntimeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            while chunk := os.read(source, _CHUNK):
+                rest += chunk
+                if b"\n" in chunk:
+                    *whole, last = rest.split(b"\n")
+                    for line in whole:
+                        give(bytes(line))
+                    rest = last
+            if rest:
+                give(bytes(rest))
+            asyncio.run_coroutine_threadsafe(sending.aclose(), loop).result()
+
+    threading.Thread(target=read, name="satchel-stdin", daemon=True).start()
+    async with receiving:
+        async for line in receiving:
+            yield line
+
 
 INSTRUCTIONS = (
     "This server has skills: instructions for kinds of tasks. When the user names one "
@@ -48,6 +95,18 @@ MOST_WATCHED = 1_000
 
 class SkillServer(Server[Any]):
     """A server whose lists change, which both generations of clients are told."""
+
+    views: Views | None = None
+
+    @property
+    def instructions(self) -> str:
+        """What a client tells its model, with how many skills wait for trust at this moment."""
+        line = self.views.satchel.library.waiting_line() if self.views is not None else ""
+        return f"{INSTRUCTIONS} {line}." if line else INSTRUCTIONS
+
+    @instructions.setter
+    def instructions(self, text: object) -> None:
+        """Nothing: the SDK sets what it was given, and is given none."""
 
     def create_initialization_options(
         self,
@@ -121,7 +180,6 @@ def make_server(
         version=__version__,
         title="Satchel",
         description="Skills for agents",
-        instructions=INSTRUCTIONS,
         lifespan=lifespan,
         on_list_tools=answers.list_tools,
         on_call_tool=answers.call_tool,
@@ -134,6 +192,7 @@ def make_server(
         on_list_prompts=answers.list_prompts,
         on_get_prompt=answers.get_prompt,
     )
+    server.views = views
     server.add_request_handler("skills/list", ListSkillsParams, answers.list_skills)
     server.add_request_handler("skills/get", GetSkillParams, answers.get_skill)
     server.add_request_handler(
@@ -163,8 +222,6 @@ def _too_many() -> MCPError:
 def run_stdio(views: Views) -> None:
     """Serve one client on stdin and stdout until it goes."""
     from mcp.server.stdio import stdio_server
-
-    from satchel.integrations.mcp.standard_input import lines, taken
 
     server = make_server(views)
 

@@ -7,7 +7,6 @@ waits for another: a session that does not read has a short queue of its own, an
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -207,15 +206,9 @@ class Watching:
 
     def _begin(self) -> None:
         library = self._views.satchel.library
-        folders = [place.path for place in library.locations if not place.single]
-        files = [
-            os.path.join(place.path, "SKILL.md") for place in library.locations if place.single
-        ]
         try:
-            from satchel.library.watch import Watcher
-
             library.watch()  # so that whoever asks for the newest state has it for nothing
-            self._watcher = Watcher(folders, files)
+            self._watcher = library.new_watcher()
         except MissingExtra:
             self._watcher = None
         library.tools(refresh=True)

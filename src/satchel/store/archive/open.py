@@ -1,26 +1,265 @@
-"""Which format is a file, and what does it contain?
+"""Opens an archive, whatever it is called: the first bytes decide. And the reader of tar.
 
-The first bytes decide, never the name: a zip called `.tar.gz` is a zip.
+ustar with pax and GNU names, regular files and folders. An extended header that contradicts the
+header it belongs to is how two readers come to see two archives, so it is refused; so is a header
+that no entry follows, a second one for the same entry, and anything after the end.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from zlib import adler32
 
 from satchel._language import say
 from satchel.errors import InvalidInput, NotFound, Refused
-from satchel.store.archive.rules import BOUNDS, refuse, shown
-from satchel.store.archive.tar import open_tar
-from satchel.store.archive.tree import read_at
+from satchel.store.archive.rules import (
+    BOUNDS,
+    ArchiveTree,
+    Contents,
+    check_path,
+    decode_path,
+    read_at,
+    refuse,
+    shown,
+)
 from satchel.store.archive.zip import open_zip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from satchel.store.archive.rules import Bounds
-    from satchel.store.archive.tree import ArchiveTree
+
+_BLOCK = 512
+_ZERO = bytes(_BLOCK)
+_WINDOW = 1 << 20
+_TAR_CHUNK = 256 << 10
+_LOW = 0xFFFF
+_MAX_GLOBAL = 1000
+_MAX_PAX = 64 << 10
+_MAX_NAME = 4096
+_OCTAL = re.compile(rb"[ ]*([0-7]*)[ \0]*\Z")
+_RECORD = re.compile(rb"([1-9][0-9]{0,5}) ([^=\n]{1,255})=")
+_UTF8 = b"ISO-IR 10646 2000 UTF-8"
+_SPECIAL = {b"1": "link", b"2": "link", b"S": "sparse-file", b"M": "multi-part"} | dict.fromkeys(
+    (b"3", b"4", b"6"), "special-file"
+)
+
+
+class _Header(NamedTuple):
+    """One block, taken apart."""
+
+    name: bytes
+    mode: int
+    size: int
+    kind: bytes
+
+
+class _Pending:
+    """What extended headers said about the entry that must follow."""
+
+    def __init__(self) -> None:
+        self.name: bytes | None = None
+        self.size: int | None = None
+        self.seen = b""
+
+    def note(self, kind: bytes) -> None:
+        if kind in self.seen or (kind == b"L" and self.name is not None):
+            raise refuse("tar-order", found=f"two headers of type {kind.decode()}")
+        self.seen += kind
+
+
+def open_tar(descriptor: int, bounds: Bounds, kind: str) -> ArchiveTree:
+    """Walk through the headers.
+
+    Raises:
+        Unsafe: it breaks a rule.
+    """
+    contents = Contents(bounds)
+    reader = _TarReader(descriptor)
+    with open(os.dup(descriptor), "rb", buffering=_WINDOW) as stream:
+        length = os.fstat(descriptor).st_size
+        stream.seek(0)
+        pending = _Pending()
+        at = extended = 0
+        while True:
+            block = stream.read(_BLOCK)
+            at += _BLOCK
+            if len(block) < _BLOCK:
+                raise refuse("truncated", found="no end")
+            if block == _ZERO:
+                break
+            header = _parse(block)
+            room = -(-header.size // _BLOCK) * _BLOCK
+            if at + room > length:
+                raise refuse("truncated", header.name.decode("ascii", "backslashreplace"))
+            if header.kind in b"xgLK":
+                extended += header.kind == b"g"
+                if extended > _MAX_GLOBAL:
+                    raise refuse("too-many-files", found="extended headers")
+                _extend(header, stream.read(room), pending)
+            else:
+                contents.count("", header.size)
+                _enter(header, at, pending, contents, reader)
+                pending = _Pending()
+                if room:
+                    stream.seek(room, os.SEEK_CUR)
+            at += room
+        if pending.seen:
+            raise refuse("tar-order", found="a header without an entry")
+        _check_end(stream.read(_BLOCK), iter(lambda: stream.read(_WINDOW), b""))
+    return ArchiveTree(contents, reader, kind)
+
+
+def _check_end(second: bytes, rest: Iterator[bytes]) -> None:
+    if second != _ZERO:
+        raise refuse("truncated" if len(second) < _BLOCK else "tar-header", found="no end")
+    for data in rest:
+        if data.count(0) != len(data):
+            raise refuse("trailing-data")
+
+
+def _parse(block: bytes) -> _Header:
+    # The low half of Adler's sum of 256 bytes is one more than their plain sum, and quick.
+    total = (adler32(block[:256]) & _LOW) + (adler32(block[256:]) & _LOW) - 2
+    checksum = block[148:156]
+    if total - sum(checksum) + 8 * 32 != _number(checksum):
+        raise refuse("tar-header", found="checksum")
+    magic = block[257:265]
+    name, prefix = _text(block[:100]), block[345:500]
+    if magic == b"ustar\x0000":
+        prefix = _text(prefix)
+    elif magic == b"ustar  \0" and prefix.count(0) == 155:
+        prefix = b""
+    else:
+        # The old formats leave open where a name ends or what lies behind it.
+        raise refuse("tar-header", name.decode("ascii", "backslashreplace"), "format")
+    if prefix:
+        name = prefix + b"/" + name
+    return _Header(name, _number(block[100:108]), _number(block[124:136]), block[156:157])
+
+
+def _text(field: bytes) -> bytes:
+    text = field.rstrip(b"\0")
+    if b"\0" in text:
+        text = text.partition(b"\0")[0]
+        raise refuse("tar-header", text.decode("ascii", "backslashreplace"), "bytes after a name")
+    return text
+
+
+def _number(field: bytes) -> int:
+    if field[:1] == b"\x80":  # base 256, for what octal digits cannot hold
+        return int.from_bytes(field[1:], "big")
+    found = _OCTAL.match(field)
+    if not found:
+        raise refuse("tar-header", found="a number")
+    return int(found.group(1) or b"0", 8)
+
+
+def _extend(header: _Header, data: bytes, pending: _Pending) -> None:
+    """An extended header: x and g are pax, L and K the long names of GNU."""
+    limit = _MAX_PAX if header.kind in b"xg" else _MAX_NAME
+    if header.size > limit:
+        raise refuse("tar-pax" if header.kind in b"xg" else "path-too-long", found=str(header.size))
+    data, padding = data[: header.size], data[header.size :]
+    if padding.strip(b"\0"):
+        raise refuse("hidden-data", found="padding of a header")
+    if header.kind == b"g":
+        if pending.seen:
+            raise refuse("tar-order")
+        _read_pax(data, glob=True)
+        return
+    pending.note(header.kind)
+    if header.kind == b"L":
+        pending.name = _text(data)
+    elif header.kind == b"x":
+        values = _read_pax(data, glob=False)
+        if b"path" in values:
+            if pending.name is not None:
+                raise refuse("tar-order", found="two names")
+            pending.name = values[b"path"]
+        if b"size" in values:
+            if not re.fullmatch(rb"[0-9]{1,20}", values[b"size"]):
+                raise refuse("tar-pax", found="size")
+            pending.size = int(values[b"size"])
+
+
+def _read_pax(data: bytes, *, glob: bool) -> dict[bytes, bytes]:
+    values: dict[bytes, bytes] = {}
+    at = 0
+    while at < len(data):
+        found = _RECORD.match(data, at)
+        if not found:
+            raise refuse("tar-pax")
+        end = at + int(found.group(1))
+        key, value = found.group(2), data[found.end() : end - 1]
+        if end > len(data) or end <= found.end() or data[end - 1 : end] != b"\n" or key in values:
+            raise refuse("tar-pax", found=key.decode("ascii", "backslashreplace"))
+        if key.startswith(b"GNU.sparse") or key in (b"SCHILY.realsize", b"SUN.holesdata"):
+            raise refuse("sparse-file")
+        if glob and key in (b"path", b"size", b"linkpath", b"hdrcharset"):
+            raise refuse("tar-pax", found=f"global {key.decode()}")
+        if key == b"hdrcharset" and value != _UTF8:
+            raise refuse("path-encoding")
+        values[key] = value
+        at = end
+    return values
+
+
+def _enter(
+    header: _Header, at: int, pending: _Pending, contents: Contents, reader: _TarReader
+) -> None:
+    path = decode_path(header.name if pending.name is None else pending.name)
+    if pending.size is not None and pending.size != header.size:
+        raise refuse("header-differs", path, f"size {pending.size}, {header.size}")
+    folder = header.kind == b"5"
+    if folder and path in {"./", "."}:
+        return  # `tar -C folder .` names the folder itself
+    path = path.removeprefix("./")
+    if folder:
+        path = path.removesuffix("/")
+    check_path(path[:-1] if path.endswith("/") and path != "/" else path)
+    if contents.skips(path):
+        return
+    if header.kind in _SPECIAL:
+        raise refuse(_SPECIAL[header.kind], path)
+    if header.kind not in (b"0", b"\0", b"5"):
+        raise refuse("tar-type", path, ascii(header.kind.decode("latin-1")))
+    if b"K" in pending.seen:
+        raise refuse("tar-order", path, "a link's name")
+    if path.endswith("/") or (folder and header.size):
+        raise refuse("type-differs", path)
+    contents.add(path, header.size, folder=folder, program=bool(header.mode & 0o100))
+    if not folder:
+        reader.places[path] = (at, header.size)
+
+
+class _TarReader:
+    """Reads the content of entries that were checked."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.places: dict[str, tuple[int, int]] = {}
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        at, size = self.places[path]
+        return self._read(path, at, at + size)
+
+    def _read(self, path: str, at: int, end: int) -> Iterator[bytes]:
+        while at < end:
+            data = read_at(self._descriptor, min(_TAR_CHUNK, end - at), at)
+            if not data:
+                raise refuse("truncated", path)
+            at += len(data)
+            yield data
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
 
 _PACKED = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\0": "xz"}
 _OTHERS = {

@@ -13,8 +13,14 @@ import zlib
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel.store.archive.rules import check_path, decode_path, refuse
-from satchel.store.archive.tree import ArchiveTree, Contents, read_at
+from satchel.store.archive.rules import (
+    ArchiveTree,
+    Contents,
+    check_path,
+    decode_path,
+    read_at,
+    refuse,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,17 +3,289 @@
 from __future__ import annotations
 
 import io
+import re
 import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from satchel.tools.excel.guard import DAMAGED, check_workbook
 from satchel.tools.packaged import Failure, Text, ToolFailed
 
 if TYPE_CHECKING:
+    import zipfile
     from collections.abc import Generator
 
     from satchel.tools.packaged import Job
+
+MAX_ROWS = 1_000
+MAX_COLUMNS = 100
+LAST_ROW = 1_048_576
+LAST_COLUMN = 16_384
+MAX_CELL = 1_000
+"""Characters of one cell that are shown; a longer one is cut, and it is said."""
+
+BAD_RANGE = Failure(
+    "bad-range",
+    "INVALID_PARAM",
+    Text("That is not a range of cells", "单元格区域格式不正确"),
+    Text("{range}"),
+    Text("Write it like A1:C10, or like Sheet2!A1:C10", "请使用 A1:C10 或 Sheet2!A1:C10 的格式"),
+    Text("It is not written as Excel writes it", "不符合 Excel 的区域写法"),
+)
+RANGE_TOO_LARGE = Failure(
+    "range-too-large",
+    "INVALID_PARAM",
+    Text("The range is too large", "单元格区域过大"),
+    Text("{range} ({rows} x {columns})"),
+    Text("Ask for at most 1000 rows and 100 columns at once", "请每次最多请求 1000 行 × 100 列"),
+    Text("More than 1000 rows or 100 columns", "超过 1000 行或 100 列"),
+)
+
+_CELL = r"\$?([A-Za-z]{1,3})\$?([1-9][0-9]{0,6})"
+_RANGE = re.compile(rf"\s*{_CELL}(?:\s*:\s*{_CELL})?\s*")
+
+
+class Area(NamedTuple):
+    """A rectangle of cells, counted from one."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return self.bottom - self.top + 1
+
+    @property
+    def columns(self) -> int:
+        """How many columns it has."""
+        return self.right - self.left + 1
+
+    def __str__(self) -> str:
+        return f"{column_name(self.left)}{self.top}:{column_name(self.right)}{self.bottom}"
+
+
+def column_name(number: int) -> str:
+    """`A` for 1, `AA` for 27."""
+    name = ""
+    while number:
+        number, letter = divmod(number - 1, 26)
+        name = chr(65 + letter) + name
+    return name
+
+
+def column_number(name: str) -> int:
+    """1 for `A`, 27 for `AA`."""
+    number = 0
+    for letter in name.upper():
+        number = number * 26 + ord(letter) - 64
+    return number
+
+
+def parse_range(text: str) -> tuple[str, Area | None]:
+    """Sheet and rectangle of a range; the sheet is empty when it names none, so is the rectangle.
+
+    Raises:
+        ToolFailed: it is no range, or a larger one than is read at once.
+    """
+    sheet, mark, cells = text.strip().rpartition("!")
+    if sheet.startswith("'") and sheet.endswith("'") and len(sheet) > 1:
+        sheet = sheet[1:-1].replace("''", "'")
+    if not cells and not mark:
+        return "", None
+    found = _RANGE.fullmatch(cells)
+    if found is None or (mark and not sheet):
+        raise ToolFailed(BAD_RANGE, range=text)
+    left, top, right, bottom = found.groups()
+    columns = sorted((column_number(left), column_number(right or left)))
+    rows = sorted((int(top), int(bottom or top)))
+    area = Area(columns[0], rows[0], columns[1], rows[1])
+    if area.right > LAST_COLUMN or area.bottom > LAST_ROW:
+        raise ToolFailed(BAD_RANGE, range=text)
+    if area.rows > MAX_ROWS or area.columns > MAX_COLUMNS:
+        raise ToolFailed(RANGE_TOO_LARGE, range=text, rows=area.rows, columns=area.columns)
+    return sheet, area
+
+
+def plain(value: Any) -> Any:
+    """A cell's value as JSON has it: text, number, true, false or null."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 - not a number
+            return str(value)
+        return int(value) if value.is_integer() and abs(value) < 1e15 else value
+    if hasattr(value, "isoformat"):  # dates and times
+        text = value.isoformat()
+        return text.removesuffix("T00:00:00")
+    return str(getattr(value, "text", value))
+
+
+def shown(value: Any) -> str:
+    """The same as text."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    return str(value)
+
+
+MAX_PARTS = 4_000
+MAX_DIRECTORY = 1024 * 1024
+MAX_UNPACKED = 200 * 1024 * 1024
+MAX_TAGS = 8_000_000
+MAX_RATIO = 300
+"""How much larger than the file its parts may be, once they have more than `_SMALL` bytes."""
+_SMALL = 16 * 1024 * 1024
+_CHUNK = 256 * 1024
+
+DAMAGED = Failure(
+    "damaged",
+    "EXECUTION_ERROR",
+    Text("The file is not a usable workbook", "文件不是可用的工作簿"),
+    Text("{path}"),
+    Text(
+        "Ask the user to open it in Excel and save it again as .xlsx",
+        "请让用户在 Excel 中打开并重新另存为 .xlsx",
+    ),
+    Text("It is damaged, or something else with this ending", "文件损坏，或并非 Excel 文件"),
+)
+LOCKED = Failure(
+    "locked",
+    "PERMISSION_DENIED",
+    Text(
+        "The workbook is encrypted, or in the old .xls format", "工作簿已加密，或为旧版 .xls 格式"
+    ),
+    Text("{path}"),
+    Text("Ask the user to save it without a password as .xlsx", "请让用户去除密码并另存为 .xlsx"),
+    Text("It has a password, or was only renamed", "文件设有密码，或仅修改了后缀"),
+)
+BOMB = Failure(
+    "bomb",
+    "PERMISSION_DENIED",
+    Text("The workbook becomes too large when unpacked", "工作簿解压后过大"),
+    Text("{path} ({reason})"),
+    Text("Split it into smaller workbooks", "请拆分为较小的工作簿"),
+    Text(
+        "More than 4,000 parts, 200 MB, 8 million tags, or 300 times its size",
+        "超过 4000 个部件、200MB、800 万个标签，或超过自身体积的 300 倍",
+    ),
+)
+UNSAFE = Failure(
+    "unsafe",
+    "PERMISSION_DENIED",
+    Text("The workbook contains XML that is not read", "工作簿包含不予读取的 XML"),
+    Text("{path} ({reason})"),
+    Text(
+        "Ask the user to open it in Excel and save it again as .xlsx",
+        "请让用户在 Excel 中打开并重新另存为 .xlsx",
+    ),
+    Text(
+        "A part declares entities or another encoding, or two have one name",
+        "部件声明了实体或其他编码，或部件重名",
+    ),
+)
+FAILURES = (DAMAGED, LOCKED, BOMB, UNSAFE)
+
+_END = b"PK\x05\x06"
+_END_64 = b"PK\x06\x06"
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_BOMS = (b"\xff\xfe", b"\xfe\xff", b"\x00", b"<\x00", b"+/v")
+_ENCODING = re.compile(rb"^\s*<\?xml[^>]*?encoding\s*=\s*[\"']([^\"']*)", re.DOTALL)
+_KNOWN = frozenset((b"utf-8", b"utf8", b"us-ascii", b"ascii"))
+_DECLARED = re.compile(rb"<!(?:DOCTYPE|ENTITY)", re.IGNORECASE)
+
+
+def check_workbook(data: bytes, path: str) -> None:
+    """Refuse what must not be opened.
+
+    Raises:
+        ToolFailed: one of `FAILURES`.
+    """
+    import io
+    import zipfile
+    import zlib
+
+    if data[:8] == _OLE:
+        raise ToolFailed(LOCKED, path=path)
+    _check_directory(data, path)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            parts = archive.infolist()
+            _check_parts(parts, len(data), path)
+            tags = 0
+            for part in parts:
+                if part.filename.lower().endswith((".xml", ".rels", ".vml")):
+                    tags += _read_through(archive, part, path)
+                    if tags > MAX_TAGS:
+                        _bomb(path, f"> {MAX_TAGS:,} tags")
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, NotImplementedError):
+        raise ToolFailed(DAMAGED, path=path) from None
+
+
+def _check_directory(data: bytes, path: str) -> None:
+    """How long the table of contents says it is, before anybody reads it into memory."""
+    import struct
+
+    at = data.rfind(_END, max(len(data) - 65_557, 0))
+    if at < 0 or len(data) < at + 22:
+        raise ToolFailed(DAMAGED, path=path)
+    count, size = struct.unpack_from("<HI", data, at + 10)
+    more = data.rfind(_END_64, max(at - 4_096, 0), at)
+    if more >= 0 and len(data) >= more + 48:
+        large, length = struct.unpack_from("<QQ", data, more + 32)
+        count, size = max(large, count if count < 0xFFFF else 0), max(length, 0)
+    if count > MAX_PARTS or size > MAX_DIRECTORY:
+        _bomb(path, f"> {MAX_PARTS:,} parts")
+
+
+def _check_parts(parts: list[zipfile.ZipInfo], packed: int, path: str) -> None:
+    if len(parts) > MAX_PARTS:
+        _bomb(path, f"> {MAX_PARTS:,} parts")
+    if any(part.flag_bits & 1 for part in parts):
+        raise ToolFailed(LOCKED, path=path)
+    if len({part.filename for part in parts}) < len(parts):
+        raise ToolFailed(UNSAFE, path=path, reason=_twice(parts))
+    total = sum(part.file_size for part in parts)
+    if total > MAX_UNPACKED:
+        _bomb(path, f"> {MAX_UNPACKED // 1024 // 1024} MB")
+    if total > _SMALL and total > MAX_RATIO * packed:
+        _bomb(path, f"{total // max(packed, 1)} x")
+
+
+def _read_through(archive: zipfile.ZipFile, part: zipfile.ZipInfo, path: str) -> int:
+    """Read one part as it will be read, without keeping it; returns its number of tags."""
+    tags = 0
+    before = b""
+    with archive.open(part) as stream:
+        while chunk := stream.read(_CHUNK):
+            if not tags and not before:
+                named = _ENCODING.match(chunk.removeprefix(b"\xef\xbb\xbf"))
+                if chunk.startswith(_BOMS) or (named and named[1].lower() not in _KNOWN):
+                    raise ToolFailed(UNSAFE, path=path, reason=f"encoding: {part.filename}")
+            if _DECLARED.search(before + chunk):
+                raise ToolFailed(UNSAFE, path=path, reason=f"DOCTYPE: {part.filename}")
+            before = chunk[-16:]
+            tags += chunk.count(b"<")
+            if tags > MAX_TAGS:
+                _bomb(path, f"> {MAX_TAGS:,} tags")
+    return tags
+
+
+def _twice(parts: list[zipfile.ZipInfo]) -> str:
+    """The name that two parts have."""
+    seen: set[str] = set()
+    for part in parts:
+        if part.filename in seen:
+            return part.filename
+        seen.add(part.filename)
+    return ""
+
+
+def _bomb(path: str, reason: str) -> NoReturn:
+    raise ToolFailed(BOMB, path=path, reason=reason)
+
 
 KINDS = (".xlsx", ".xlsm")
 _NAMED = 20

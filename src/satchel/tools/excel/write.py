@@ -12,7 +12,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, cast
 
-from satchel.tools.excel.cells import (
+from satchel.tools.excel.workbook import (
     BAD_RANGE,
     LAST_COLUMN,
     LAST_ROW,

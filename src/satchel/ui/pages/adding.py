@@ -10,16 +10,14 @@ from starlette.responses import Response
 
 from satchel._language import say
 from satchel.errors import InvalidInput, SatchelError
-from satchel.ui.addresses import check_elsewhere
+from satchel.ui.arrivals import MAX_FILES, check_elsewhere, receive_archive, receive_folder, spool
 from satchel.ui.bodies import MAX_UPLOAD_BYTES
 from satchel.ui.carrying import make
-from satchel.ui.notes import Note
-from satchel.ui.uploads import MAX_FILES, receive_archive, receive_folder, spool
+from satchel.ui.house import Note
 from satchel.ui.view import address, go_to, house_of, page, part, wants_part
 from satchel.ui.views.changes import done_words
 from satchel.ui.views.drafts import id_for, show_new, there, trouble_of
-from satchel.ui.views.scopes import scope_words, show_scopes
-from satchel.ui.views.skills import find_skill, key_of
+from satchel.ui.views.skills import find_skill, key_of, scope_words, show_scopes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -14,10 +14,9 @@ from starlette.routing import Match
 
 from satchel._language import LANGUAGES, say
 from satchel.ui.bodies import EDITED, UPLOADS
-from satchel.ui.failing import Failure
+from satchel.ui.failing import Failure, label_of
 from satchel.ui.failing import answer as answer_failure
 from satchel.ui.gate import DOOR, DOORS, LANGUAGE, OUT, TONGUE, give_cookie
-from satchel.ui.invalid import label_of
 from satchel.ui.view import house_of, page
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ from satchel.errors import Conflict, SatchelError
 from satchel.ui.bodies import EDITED
 from satchel.ui.carrying import make
 from satchel.ui.failing import failure_of
-from satchel.ui.notes import Note
+from satchel.ui.house import Note
 from satchel.ui.view import address, go_to, house_of, page, part
-from satchel.ui.views.changes import done_words
-from satchel.ui.views.differences import diff_of_texts
+from satchel.ui.views.changes import diff_of_texts, done_words
 from satchel.ui.views.drafts import as_written, check_draft, open_draft, read_file, trouble_of
 from satchel.ui.views.skills import find_file
 

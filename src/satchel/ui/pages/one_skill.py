@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from satchel._language import say
 from satchel.tools.frame import printable
-from satchel.ui.notes import Note
+from satchel.ui.house import Note
 from satchel.ui.view import address, go_to, house_of, page, part, wants_part
-from satchel.ui.views import agents, story, trusting
+from satchel.ui.views import story, trusting
 from satchel.ui.views.skills import broken_at, find_checked, find_skill
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def one_skill(request: Request, ref: Ref, goal: str = "", everywhere: bool = Fal
         told = story.tell(satchel, skill)
         return part(request, "skill/story.html", skill=skill, story=told)
     asked = story.ask(satchel, skill, goal) if goal.strip() else None
-    found = agents.agents_of(satchel, skill, user=everywhere)
+    found = story.agents_of(satchel, skill, user=everywhere)
     return _whole(request, satchel, skill, agents=found, asked=asked, outcome=None)
 
 
@@ -85,7 +85,7 @@ def see_agents(request: Request, ref: Ref, everywhere: bool = False) -> Response
     skill = find_skill(satchel, ref)
     if not wants_part(request):
         return go_to(request, address("/skill", ref=skill.ref, everywhere=everywhere) + "#agents")
-    found = agents.agents_of(satchel, skill, user=everywhere)
+    found = story.agents_of(satchel, skill, user=everywhere)
     return part(request, "skill/agents.html", skill=skill, agents=found, outcome=None)
 
 
@@ -101,9 +101,9 @@ def switch_agent(
     house = house_of(request)
     satchel = house.satchel
     skill = find_skill(satchel, ref)
-    outcome = agents.switch(satchel, skill, agent, user=everywhere, on=turn == "on")
+    outcome = story.switch(satchel, skill, agent, user=everywhere, on=turn == "on")
     house.changed()
-    found = agents.agents_of(satchel, skill, user=everywhere)
+    found = story.agents_of(satchel, skill, user=everywhere)
     if wants_part(request):
         return part(request, "skill/agents.html", skill=skill, agents=found, outcome=outcome)
     return _whole(request, satchel, skill, agents=found, asked=None, outcome=outcome)

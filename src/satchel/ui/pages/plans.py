@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from satchel._language import say
 from satchel.errors import Blocked, Conflict, InvalidInput, SatchelError
+from satchel.presentation import undone_words
 from satchel.ui.carrying import carry_out, take_back, throw_away
-from satchel.ui.house import waits_no_more
-from satchel.ui.notes import Note
+from satchel.ui.house import Note, waits_no_more
 from satchel.ui.view import address, go_to, house_of, page, part, wants_part
 from satchel.ui.views.changes import (
     EVERY,
@@ -22,11 +22,9 @@ from satchel.ui.views.changes import (
     show_diff,
     show_history,
     show_plan,
-    undone_words,
 )
 from satchel.ui.views.drafts import Remark, trouble_of
-from satchel.ui.views.scopes import show_scopes
-from satchel.ui.views.skills import find_file, find_skill, key_of
+from satchel.ui.views.skills import find_file, find_skill, key_of, show_scopes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

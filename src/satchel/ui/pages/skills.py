@@ -9,11 +9,10 @@ from starlette.responses import Response
 
 from satchel._language import say
 from satchel.errors import NotFound
-from satchel.ui.notes import Note
+from satchel.ui.house import Note
 from satchel.ui.render import render
 from satchel.ui.view import address, go_to, house_of, page, part, wants_part
-from satchel.ui.views.details import detail_of
-from satchel.ui.views.files import list_files, read_file
+from satchel.ui.views.files import detail_of, list_files, read_file
 from satchel.ui.views.skills import (
     LONGEST,
     find_name,

@@ -4,24 +4,88 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from satchel._language import listed, render, say
+from satchel._language import render, say
 from satchel.errors import NotFound, Refused
+from satchel.presentation import about_step, change_word, difference_rows, history_words, names_of
 from satchel.skill.tree import FolderTree
-from satchel.store.plan import power_words, verdict_words
-from satchel.ui.views.differences import diff_lines
+from satchel.store.plan import verdict_words
 from satchel.ui.views.findings import MOODS, show_finding
-from satchel.ui.views.scopes import scope_place, scope_words
+from satchel.ui.views.skills import scope_place, scope_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from satchel.skill.tree import Tree
-    from satchel.store.history import Entry, Undone
+    from satchel.store.history import Entry
     from satchel.store.plan import Plan, Step
     from satchel.store.store import Receipt, Store
-    from satchel.ui.views.differences import Diff
     from satchel.ui.views.findings import FindingShown
-    from satchel.ui.views.scopes import ScopeShown
+    from satchel.ui.views.skills import ScopeShown
+
+LINES = 2_000
+"""Lines of a difference that are shown."""
+
+
+class DiffLine(NamedTuple):
+    """One line of a difference."""
+
+    kind: Literal["same", "add", "del", "hunk", "note"]
+    old: str
+    new: str
+    text: str
+
+
+class Diff(NamedTuple):
+    """How one file would change."""
+
+    path: str
+    lines: tuple[DiffLine, ...]
+    more: int
+
+
+def diff_of_texts(path: str, before: str, after: str) -> Diff:
+    """The difference of two versions of a text."""
+    from difflib import unified_diff
+
+    lines = unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="")
+    return diff_lines(path, "\n".join(lines))
+
+
+def diff_lines(path: str, patch: str) -> Diff:
+    """A unified diff with the numbers of its lines."""
+    import re
+
+    rows: list[DiffLine] = []
+    old = new = 0
+    lines = patch.split("\n")
+    for line in lines[2:] if patch.startswith("--- ") else lines:
+        if found := re.match(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@", line):
+            old, new = int(found[1]), int(found[2])
+            rows.append(DiffLine("hunk", "", "", line))
+        elif line.startswith("+"):
+            rows.append(DiffLine("add", "", str(new), line[1:]))
+            new += 1
+        elif line.startswith("-"):
+            rows.append(DiffLine("del", str(old), "", line[1:]))
+            old += 1
+        elif line.startswith(" "):
+            rows.append(DiffLine("same", str(old), str(new), line[1:]))
+            old, new = old + 1, new + 1
+        elif line:
+            rows.append(DiffLine("note", "", "", _note_words(line.lstrip("#\\ "))))
+    return Diff(path, tuple(rows[:LINES]), max(0, len(rows) - LINES))
+
+
+def _note_words(text: str) -> str:
+    """What a patch says about itself, in the reader's language."""
+    import re
+
+    if found := re.fullmatch(r"binary: (\d+) -> (\d+) bytes", text):
+        return say("no text: {before} → {after} bytes", before=found[1], after=found[2])
+    if text in ("No newline at end of file", "only the permission to execute changes"):
+        return say(text)
+    return text
+
 
 SHOWN = 60
 """Skills of a plan that are shown one by one; what needs a look comes first."""
@@ -36,6 +100,7 @@ TICKS = 8
 EVERY = "*"
 """The tick for all of them together."""
 _TONES = {"add": "good", "replace": "warn", "remove": "bad", "same": "", "refused": "bad"}
+_PAST_TONES = {"done": "good", "undone": "warn", "past": "", "damaged": "bad"}
 
 
 class Row(NamedTuple):
@@ -278,7 +343,7 @@ def show_step(plan: Plan, at: int) -> StepShown:
         step.id,
         step.name,
         step.description,
-        _about(step),
+        about_step(step),
         step.error.message if step.error is not None else "",
         step.error.hint if step.error is not None else "",
         step.notes,
@@ -322,31 +387,8 @@ def _warning(plan: Plan, step: Step) -> str:
     return say("`{name}` is there already and would be overwritten", name=step.id)
 
 
-def _about(step: Step) -> str:
-    """Counts and the licence, in a few words."""
-    if step.seal is None or step.kind in ("same", "remove", "refused"):
-        return ""
-    count = len(step.seal.files)
-    parts = [say("1 file") if count == 1 else say("{count} files", count=count)]
-    if step.report is not None and step.report.inventory.programs:
-        count = len(step.report.inventory.programs)
-        parts.append(say("1 program") if count == 1 else say("{count} programs", count=count))
-    if step.after is not None:
-        parts.append(step.after.licence or say("no licence named"))
-        if step.after.signer:
-            parts.append(say("signed by {who}", who=step.after.signer))
-    return listed(parts)
-
-
 def _rows(step: Step) -> Iterable[Row]:
-    difference = step.difference
-    for title, items, tone in (
-        (say("your edits kept in"), difference.kept, "info"),
-        (say("programs new or changed"), difference.programs, "warn"),
-        (say("new hosts"), difference.hosts, "warn"),
-        (say("new secrets"), difference.secrets, "warn"),
-        (say("its program may"), tuple(power_words(one) for one in difference.powers), "warn"),
-    ):
+    for title, items, tone in difference_rows(step.difference):
         if items:
             yield Row(title, tuple(items[:NAMED]), max(0, len(items) - NAMED), tone)
     if step.kind == "add" and step.report is not None:
@@ -405,14 +447,6 @@ def show_diff(plan: Plan, at: int, path: str) -> Diff:
 # --- what was done --------------------------------------------------------------------------
 
 
-def names_of(ids: Sequence[str]) -> str:
-    """Some ids in a sentence."""
-    names = [f"`{one}`" for one in ids]
-    if len(names) > 5:
-        return say("{names} and {count} more", names=listed(names[:4]), count=len(names) - 4)
-    return listed(names)
-
-
 def done_words(plan: Plan, receipt: Receipt) -> tuple[str, tuple[str, ...]]:
     """What was done: one sentence, and what else is worth knowing."""
     replaced = [step.id for step in receipt.done if step.kind == "replace"]
@@ -443,31 +477,6 @@ def done_words(plan: Plan, receipt: Receipt) -> tuple[str, tuple[str, ...]]:
         more.append(say("Left out, because the scan blocked it: {names}", names=left))
     more += [line for line in (*receipt.trouble, *receipt.notes, *receipt.repaired) if line]
     return words, tuple(more)
-
-
-def undone_words(undone: Undone, *, redo: bool) -> str:
-    """What was taken back, or done again."""
-    what, names = doing(undone.op), names_of(undone.ids)
-    if redo:
-        return say("Done again: {what} {names}", what=what, names=names)
-    return say("Undone: {what} {names}", what=what, names=names)
-
-
-def doing(op: str) -> str:
-    """A kind of change, as a word."""
-    return {
-        "add": say("adding"),
-        "import": say("importing"),
-        "update": say("updating"),
-        "remove": say("deleting"),
-        "rename": say("renaming"),
-        "install": say("installing"),
-        "lock": say("locking"),
-        "edit": say("editing"),
-        "rebuild": say("rebuilding"),
-        "undo": say("undoing"),
-        "redo": say("doing again"),
-    }.get(op, op)
 
 
 def show_history(scope: ScopeShown) -> History:
@@ -507,18 +516,13 @@ def _past(entry: Entry, latest: Entry, undo: int, redo: int) -> Past:
     elif latest.op == "redo":
         words, tone = say("done again {when}", when=_clock(latest.time)), "good"
     else:
-        words, tone = {
-            "done": (say("done"), "good"),
-            "undone": (say("taken back"), "warn"),
-            "past": (say("over"), ""),
-            "damaged": (say("damaged"), "bad"),
-        }[entry.state]
+        words, tone = history_words()[entry.state], _PAST_TONES[entry.state]
     can: Literal["", "undo", "redo"] = ""
     if latest.number == undo and entry.op != "rebuild":
         can = "undo"
     elif latest.number == redo:
         can = "redo"
-    what = doing(entry.op) if entry.op else entry.summary
+    what = change_word(entry.op) if entry.op else entry.summary
     exact = entry.time.replace("T", " ").replace("Z", " UTC")
     return Past(
         entry.number, _clock(entry.time), exact, what, entry.ids, words, tone, can, latest.number

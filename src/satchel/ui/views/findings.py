@@ -116,17 +116,3 @@ def skill_at(satchel: Satchel, path: str) -> Skill | None:
 def in_general(template: str) -> str:
     """A sentence without what differs from place to place."""
     return re.sub(r"\{\w+\}", "…", say(template))
-
-
-def severity_words() -> dict[str, str]:
-    """Severities and verdicts in the reader's language."""
-    return {
-        "error": say("error"),
-        "warning": say("warning"),
-        "note": say("note"),
-        "block": say("block"),
-        "blocked": say("blocked"),
-        "review": say("review"),
-        "incomplete": say("incomplete"),
-        "no findings": say("no findings"),
-    }

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from satchel.catalogue import Account
     from satchel.facade import Satchel
     from satchel.library import Location, Snapshot
-    from satchel.library.tool_snapshot import ToolSnapshot
+    from satchel.library.tool_shelf import ToolSnapshot
 
     Item = Skill | Broken
 

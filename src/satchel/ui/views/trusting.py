@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel._language import render
+from satchel._language import render, say
 from satchel.errors import SatchelError
 from satchel.tools.frame import printable
-from satchel.ui.views.findings import MOODS, severity_words, show_finding
+from satchel.ui.views.findings import MOODS, show_finding
 
 if TYPE_CHECKING:
     from satchel.facade import FolderReview, Satchel
@@ -104,7 +104,7 @@ def show_trust(satchel: Satchel, skill: Skill, state: str) -> TrustShown | None:
         return shown._replace(reason=render(exc.message))
     findings = report.findings
     return shown._replace(
-        verdict=severity_words()[report.verdict],
+        verdict=say(report.verdict),
         mood=MOODS[report.verdict],
         findings=tuple(map(show_finding, findings[:FINDINGS])),
         more_findings=max(len(findings) - FINDINGS, 0),

@@ -1,0 +1,84 @@
+"""The store under kills, errors of the disk and a crowd: what was acknowledged holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from chaos.crowd import gather
+from chaos.faults import COMMANDS, OPERATIONS, Bench
+from chaos.killing import Server, kill_often
+from sizes import sample, sized
+
+pytestmark = pytest.mark.timeout(300)
+
+KILLS = sized(20, 60)
+
+
+@pytest.fixture(scope="module")
+def server():
+    """One process that forks the children which are killed."""
+    with Server() as ready:
+        yield ready
+
+
+def disturbed(bench, operation, faults):
+    """How often the operation ended in which way, none of them harmful."""
+    harm: list[str] = []
+    ends: Counter[str] = Counter()
+    for fault in sample(list(faults), 10):
+        found, ended, _ = bench.disturb(operation, fault)
+        harm += found
+        ends[ended] += 1
+    assert harm == []
+    return ends
+
+
+@pytest.mark.parametrize("way", ["store", "transactions"])
+def test_kills_at_random_moments(server, tmp_path, way):
+    tally = kill_often(server, str(tmp_path), KILLS, way=way)
+    assert tally.harm == []
+    assert tally.kills == KILLS
+    assert tally.inside > KILLS / 2, "the kills hit operations"
+    # They hit every phase: before the journal, and after. That needs more than twenty.
+    assert sized(-1, 0) < tally.rolled_forward < tally.inside
+    assert tally.told > 0
+
+
+def test_writing_in_place_fails_the_same_test(server, tmp_path):
+    """The negative control: a test that cannot fail shows nothing."""
+    tally = kill_often(server, str(tmp_path), 60, way="in_place", enough=1)
+    assert tally.harm
+
+
+@pytest.mark.parametrize("operation", [OPERATIONS[0], COMMANDS[2]], ids=lambda one: one.title)
+def test_a_kill_at_every_call_that_changes_something(server, tmp_path, operation):
+    bench = Bench(server, str(tmp_path))
+    ends = disturbed(bench, operation, bench.kills(operation))
+    assert ends["killed"] >= sized(2, 20), ends
+
+
+def test_an_error_that_lasts(server, tmp_path):
+    bench = Bench(server, str(tmp_path))
+    disturbed(bench, OPERATIONS[2], bench.outages(OPERATIONS[2]))
+
+
+@pytest.mark.parametrize("operation", [OPERATIONS[0], COMMANDS[1]], ids=lambda one: one.title)
+def test_an_error_at_every_call_that_changes_something_and_at_some_others(
+    server, tmp_path, operation
+):
+    bench = Bench(server, str(tmp_path))
+    every = 8 if operation in COMMANDS else 4
+    ends = disturbed(bench, operation, bench.failures(operation, every=every, others=60))
+    # Some errors do no harm at all: what cannot be tidied up now is tidied up later.
+    assert ends["failed"] > ends["done"] / 4, ends
+
+
+def test_writers_and_readers_at_once(tmp_path):
+    writers, operations = sized((3, 10), (8, 25))
+    outcome = gather(str(tmp_path), writers=writers, operations=operations, readers=2, limit=240)
+    assert outcome.harm == []
+    assert outcome.operations + outcome.conflicts == writers * operations
+    assert outcome.operations > writers * operations / 3
+    assert outcome.reads > sized(20, 300)
