@@ -108,6 +108,23 @@ def test_a_call_is_taken_back_at_once(start, cancel):
     assert found.exit.reason == "killed"
 
 
+def test_an_end_that_is_reported_late_keeps_its_name(starter, monkeypatch):
+    limits = Limits(timeout=5, memory=100 << 20)
+    code = "import time; held = b'x' * (400 << 20); time.sleep(60)"
+    process = starter.start(Launch((*PYTHON, code), (), "/", limits=limits))
+    wait, asked = process.wait, []
+
+    def busy(timeout):
+        asked.append(timeout)
+        return wait(timeout) if len(asked) > 1 else None
+
+    monkeypatch.setattr(process, "wait", busy)
+    try:
+        assert ask(process, limits=limits).fault == "memory"
+    finally:
+        process.close()
+
+
 @pytest.mark.req("E6")
 def test_output_is_cut_and_the_cut_is_announced(start):
     limits = Limits(timeout=5)

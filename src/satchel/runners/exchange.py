@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 
 GRACE = 0.1
 """Seconds that a program has to end after its answer."""
-LAST = 0.2
-"""Seconds to wait for the end of a program that was killed; the deadline may pass by that much."""
+LAST = 5.0
+"""Seconds to wait for the end of a program that was killed, which takes milliseconds; more only on
+a machine without a free core, where the deadline passes by as much."""
 _CHUNK = 1 << 16
 _PIPE = 1 << 16
 """Bytes that a pipe holds."""
@@ -306,8 +307,8 @@ class _Talk:
         ended = exit_
         if exit_ is None:
             exit_ = self._end()
-            if exit_ is not None and not exit_.reason:
-                ended = exit_  # it had ended by itself, and that was reported late
+            if exit_ is not None and exit_.reason != "killed":
+                ended = exit_  # it had ended before, and that was reported late
         self._drain()
         said = self.errors.text()
         if not self.keep and self.length < 0 and is_whole(bytes(self.answer)):
